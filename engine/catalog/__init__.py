@@ -1,0 +1,1 @@
+"""The known sources and custom types."""

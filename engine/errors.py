@@ -1,0 +1,134 @@
+"""Every error a user can act on: code, sentence, place, hint, and the one renderer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a text; lines and columns count from 1, the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class EngineError(Exception):
+    """Root of all errors that a user can act on.
+
+    `message` is one sentence naming the thing, `span` the place in the statement text, `hint` what
+    to try.
+    """
+
+    code: ClassVar[str] = "ENGINE_ERROR"
+
+    def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hint = hint
+
+    def render(self, text: str | None = None) -> str:
+        """Render the error, with the offending line of `text` underlined where the place is known."""
+        where = f" at {self.span.line}:{self.span.column}" if self.span else ""
+        lines = [f"{self.code}{where}: {self.message}"]
+        if self.span and text is not None:
+            lines += _underline(text, self.span)
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+def _underline(text: str, span: Span) -> list[str]:
+    source = text.splitlines()
+    if not 0 < span.line <= len(source):
+        return []
+    line = source[span.line - 1]
+    end = span.end_column if span.end_line == span.line else len(line) + 1
+    width = max(1, end - span.column)
+    return [f"    {line}", "    " + " " * (span.column - 1) + "^" * width]
+
+
+class SqlSyntaxError(EngineError):
+    """The text is not a statement of the language."""
+
+    code = "SYNTAX"
+
+
+class StatementError(EngineError):
+    """A statement that parses but cannot be planned or executed."""
+
+    code = "STATEMENT"
+
+
+class UnsupportedError(StatementError):
+    """A part of the language that is parsed and not run."""
+
+    code = "UNSUPPORTED"
+
+
+class UnknownColumnError(StatementError):
+    """A column reference that no source of the query defines."""
+
+    code = "UNKNOWN_COLUMN"
+
+
+class UnknownSourceError(StatementError):
+    """A stream or table that does not exist."""
+
+    code = "UNKNOWN_SOURCE"
+
+
+class TypeMismatchError(StatementError):
+    """An expression whose operand types do not fit."""
+
+    code = "TYPE"
+
+
+class FunctionError(StatementError):
+    """A function that does not exist, or not for these arguments."""
+
+    code = "FUNCTION"
+
+
+class PropertyError(StatementError):
+    """A property of a WITH clause or of the session that is unknown or has a bad value."""
+
+    code = "PROPERTY"
+
+
+class FormatError(StatementError):
+    """A format that is unknown or cannot hold a schema."""
+
+    code = "FORMAT"
+
+
+class RegistryError(StatementError):
+    """A schema that the schema registry does not have or does not accept."""
+
+    code = "REGISTRY"
+
+
+class PlanError(EngineError):
+    """A plan that does not decode; `path` is the JSON path of the offending value."""
+
+    code = "PLAN"
+
+    def __init__(self, message: str, *, path: str = "$", hint: str | None = None) -> None:
+        super().__init__(f"{path}: {message}", hint=hint)
+        self.path = path
+
+
+class SerdeError(EngineError):
+    """A key or value that a format cannot decode or encode; concerns one record."""
+
+    code = "SERDE"
+
+
+class QueryError(EngineError):
+    """A running query that failed; names query, operator, topic, partition and offset."""
+
+    code = "QUERY"

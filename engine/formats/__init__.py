@@ -1,0 +1,1 @@
+"""How each wire format decodes and encodes keys and values."""

@@ -1,0 +1,24 @@
+"""Bound expressions: a tree with a type on every node, overloads chosen and implicit casts made explicit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.functions.declaration import Function
+from engine.sql.expressions import Expression
+from engine.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A typed expression.
+
+    `children` are bound in the order in which the node's class lists them (a CASE: condition, result, …, default; a
+    MAP: key, value, …); a lambda's only child is its body. An implicit conversion is a child whose node is a
+    `Cast`. `type` is None for an untyped NULL and for lambdas. `function` is set on calls.
+    """
+
+    node: Expression
+    type: SqlType | None
+    children: tuple[Bound, ...] = ()
+    function: Function | None = None

@@ -1,0 +1,257 @@
+"""How a function is declared: one decorated Python function, its signatures as text, its docstring the manual.
+
+Decorators only make values; `engine.functions.table` lists the modules and indexes them.
+
+A *native* body gets sqlglot expressions (Spark dialect) and returns one; it runs in the JVM. A *Python* body gets
+Python values (see `engine.types.sql_types`) and returns one; it runs in an Arrow function. An argument
+that is NULL makes both NULL unless the declaration says otherwise (`nulls`), so most bodies never see one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from sqlglot import exp
+
+from engine.types.sql_types import SqlType
+
+
+class Nulls(Enum):
+    """What a NULL argument does."""
+
+    PROPAGATE = "the result is NULL"
+    BODY = "the body decides"
+
+
+class Runs(Enum):
+    """Where the body runs."""
+
+    NATIVE = "Spark expression"
+    PYTHON = "Arrow function"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A Spark expression with the condition under which its evaluation counts as failed.
+
+    `fails` is a boolean Spark expression that is never NULL, or None when it cannot fail. `value` must not throw in
+    Spark even where `fails` is true (use `try_` forms); what it gives then does not matter.
+    """
+
+    value: exp.Expression
+    fails: exp.Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLambda:
+    """A compiled lambda argument: `body` and `fails` use the `parameters` as identifiers."""
+
+    parameters: tuple[str, ...]
+    body: exp.Expression
+    fails: exp.Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallTypes:
+    """The types of one call: arguments (None for an untyped NULL or a lambda), result, and session settings."""
+
+    arguments: tuple[SqlType | None, ...]
+    returns: SqlType
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+Body = Callable[..., Any]
+ReturnType = Callable[[tuple[SqlType | None, ...]], SqlType]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """A scalar function; several declarations may share a `name` (overloads)."""
+
+    name: str
+    signatures: tuple[str, ...]
+    body: Body
+    runs: Runs
+    nulls: Nulls
+    with_types: bool
+    returns: ReturnType | None
+    printed: str
+    doc: str
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tabular:
+    """A table function; the body gives an ARRAY of the declared return type, NULL counts as empty."""
+
+    name: str
+    signatures: tuple[str, ...]
+    body: Body
+    runs: Runs
+    with_types: bool
+    returns: ReturnType | None
+    printed: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregator:
+    """One aggregate, ready to run; states are plain values (None, bool, int, float, str, bytes, Decimal, list, dict).
+
+    `aggregate(state, *arguments)` and `undo` may change `state` in place and return it. `undo` None means: streams only.
+    """
+
+    initialize: Callable[[], Any]
+    aggregate: Callable[..., Any]
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    undo: Callable[..., Any] | None = None
+    mutates: bool = False
+    """Whether old and new state share one object in ksqlDB, so that HAVING sees the new one twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """What an aggregate's factory gets: column argument types, result type, trailing literals, session settings."""
+
+    arguments: tuple[SqlType | None, ...]
+    returns: SqlType
+    literals: tuple[Any, ...]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """An aggregate function; `factory` makes the `Aggregator` of one call."""
+
+    name: str
+    signatures: tuple[str, ...]
+    factory: Callable[[AggregateCall], Aggregator]
+    returns: ReturnType | None
+    undoable: bool
+    intermediate: Callable[[tuple[SqlType | None, ...]], SqlType] | None
+    printed: str
+    doc: str
+
+
+Function = Scalar | Tabular | Aggregate
+
+
+def scalar(
+    *signatures: str,
+    nulls: Nulls = Nulls.PROPAGATE,
+    with_types: bool = False,
+    returns: ReturnType | None = None,
+    name: str | None = None,
+    printed: str | None = None,
+    deterministic: bool = True,
+) -> Callable[[Body], Scalar]:
+    """Declare a native scalar function: the body maps Spark expressions to one (or to `Checked`).
+
+    With `with_types` the body gets a `CallTypes` before the arguments. `returns` computes a result type that the
+    signature text cannot say; `printed` is the spelling in messages (`spec/functions.md`).
+    """
+
+    def declare(body: Body) -> Scalar:
+        declared = name or body.__name__.rstrip("_").upper()
+        return Scalar(
+            name=declared,
+            signatures=signatures,
+            body=body,
+            runs=Runs.NATIVE,
+            nulls=nulls,
+            with_types=with_types,
+            returns=returns,
+            printed=printed or declared,
+            doc=body.__doc__ or "",
+            deterministic=deterministic,
+        )
+
+    return declare
+
+
+def python_scalar(
+    *signatures: str,
+    nulls: Nulls = Nulls.PROPAGATE,
+    with_types: bool = False,
+    returns: ReturnType | None = None,
+    name: str | None = None,
+    printed: str | None = None,
+    deterministic: bool = True,
+) -> Callable[[Body], Scalar]:
+    """Declare a scalar function whose body runs in Python, once per row; any exception is that row's error."""
+
+    def declare(body: Body) -> Scalar:
+        declared = name or body.__name__.rstrip("_").upper()
+        return Scalar(
+            name=declared,
+            signatures=signatures,
+            body=body,
+            runs=Runs.PYTHON,
+            nulls=nulls,
+            with_types=with_types,
+            returns=returns,
+            printed=printed or declared,
+            doc=body.__doc__ or "",
+            deterministic=deterministic,
+        )
+
+    return declare
+
+
+def tabular(
+    *signatures: str,
+    runs: Runs = Runs.NATIVE,
+    with_types: bool = False,
+    returns: ReturnType | None = None,
+    name: str | None = None,
+    printed: str | None = None,
+) -> Callable[[Body], Tabular]:
+    """Declare a table function; the signature's result is the type of one row."""
+
+    def declare(body: Body) -> Tabular:
+        declared = name or body.__name__.rstrip("_").upper()
+        return Tabular(
+            name=declared,
+            signatures=signatures,
+            body=body,
+            runs=runs,
+            with_types=with_types,
+            returns=returns,
+            printed=printed or declared,
+            doc=body.__doc__ or "",
+        )
+
+    return declare
+
+
+def aggregate(
+    *signatures: str,
+    undoable: bool,
+    returns: ReturnType | None = None,
+    intermediate: Callable[[tuple[SqlType | None, ...]], SqlType] | None = None,
+    name: str | None = None,
+    printed: str | None = None,
+) -> Callable[[Callable[[AggregateCall], Aggregator]], Aggregate]:
+    """Declare an aggregate; `intermediate` gives the type of its state where that is not its result type.
+
+    In the signature text a parameter marked `literal` is a constant given at creation (`AggregateCall.literals`).
+    """
+
+    def declare(factory: Callable[[AggregateCall], Aggregator]) -> Aggregate:
+        declared = name or factory.__name__.rstrip("_").upper()
+        return Aggregate(
+            name=declared,
+            signatures=signatures,
+            factory=factory,
+            returns=returns,
+            undoable=undoable,
+            intermediate=intermediate,
+            printed=printed or declared,
+            doc=factory.__doc__ or "",
+        )
+
+    return declare

@@ -1,0 +1,1 @@
+"""The shipped functions, one module per family."""

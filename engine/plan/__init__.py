@@ -1,0 +1,1 @@
+"""The serialised plan: steps, DDL commands and the JSON codec."""

@@ -1,0 +1,79 @@
+"""DDL commands: changes of the catalog as a plan stores them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.plan.step import Formats, TimestampColumn, WindowInfo
+from engine.sql.statements import SourceKind
+from engine.types.schema import Column, Schema
+from engine.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStreamV1:
+    """Register a stream."""
+
+    tag: ClassVar[str] = "createStreamV1"
+    source_name: str
+    schema: Schema
+    timestamp_column: TimestampColumn | None = None
+    topic_name: str
+    formats: Formats
+    window_info: WindowInfo | None = None
+    or_replace: bool = False
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTableV1:
+    """Register a table."""
+
+    tag: ClassVar[str] = "createTableV1"
+    source_name: str
+    schema: Schema
+    timestamp_column: TimestampColumn | None = None
+    topic_name: str
+    formats: Formats
+    window_info: WindowInfo | None = None
+    or_replace: bool = False
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTypeV1:
+    """Register a custom type; a known name keeps its type."""
+
+    tag: ClassVar[str] = "registerTypeV1"
+    type: SqlType
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTypeV1:
+    """Remove a custom type, if it exists."""
+
+    tag: ClassVar[str] = "dropTypeV1"
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSourceV1:
+    """Remove a stream or table, if it exists."""
+
+    tag: ClassVar[str] = "dropSourceV1"
+    source_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSourceV1:
+    """Append value columns."""
+
+    tag: ClassVar[str] = "alterSourceV1"
+    source_name: str
+    ksql_type: SourceKind
+    new_columns: tuple[Column, ...]
+
+
+DdlCommand = CreateStreamV1 | CreateTableV1 | RegisterTypeV1 | DropTypeV1 | DropSourceV1 | AlterSourceV1

@@ -1,0 +1,1 @@
+"""The published steps, one module per family; never edited once released."""

@@ -1,0 +1,1 @@
+"""Statements to plans: names, types, keys and validation."""

@@ -1,0 +1,1 @@
+"""Plans to Spark SQL text, and the running of it."""

@@ -1,0 +1,1 @@
+"""Stateful operators as pure functions over records and a key-value state."""

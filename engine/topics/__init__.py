@@ -1,0 +1,1 @@
+"""The broker seam: reading and writing the records of a topic."""

@@ -1,0 +1,1 @@
+"""Query-translation tests: cases as data, run against the engine."""
