@@ -1,0 +1,34 @@
+"""What an engine must offer to be tested: run cases, hand out what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from qtt.model import Case, Outcome
+
+DEFAULT_GROUP_SIZE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run: `cut` says how the input is cut into micro-batches (`one`, `each`, `random:SEED` or None for the driver's choice).
+
+    With `restart` every query is stopped and restarted from its checkpoint in the middle; `group_size` is how many cases
+    share one running query at most.
+    """
+
+    cut: str | None = None
+    restart: bool = False
+    group_size: int = DEFAULT_GROUP_SIZE
+
+
+class Driver(Protocol):
+    """An engine under test."""
+
+    def run(self, cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+        """Run the cases, in any grouping and order; yield each exactly once with its outcome and its share of the seconds."""
+
+    def close(self) -> None:
+        """Give back whatever the driver holds; it is not used afterwards."""
