@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import ClassVar
 
@@ -60,8 +60,8 @@ class WindowInfo:
     """The window of a key; `size_ms` for TUMBLING and HOPPING only."""
 
     type: WindowType
-    size_ms: int | None = None
-    emit: Emit | None = None
+    size_ms: int | None = field(default=None, metadata={"json": "size"})
+    emit: Emit | None = field(default=None, metadata={"json": "emitStrategy"})
 
 
 @dataclass(frozen=True, slots=True)

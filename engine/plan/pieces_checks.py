@@ -1,0 +1,68 @@
+"""What a part of a plan must fulfil beyond the types of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.errors import PlanError
+from engine.plan.commands import CreateTableV1
+from engine.plan.document import StatementPlan
+from engine.plan.step import WindowInfo, WindowType
+from engine.plan.steps.aggregates import TableSuppressV1
+from engine.plan.steps.joins import FkTableTableJoinV1
+from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+
+Source = StreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedStreamSourceV1 | WindowedTableSourceV1
+
+_PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
+    StreamSourceV1: (0, 1),
+    WindowedStreamSourceV1: (0, 1),
+    WindowedTableSourceV1: (0, 1),
+    TableSourceV1: (0,),
+    TableSourceV2: (1,),
+}
+
+
+def _statement(plan: StatementPlan, path: str) -> None:
+    if plan.ddl_command is None and plan.query_plan is None:
+        raise PlanError("a statement has a ddlCommand, a queryPlan or both", path=path)
+
+
+def _table(command: CreateTableV1, path: str) -> None:
+    if not command.schema.key:
+        raise PlanError("a table has at least one key column", path=f"{path}.schema")
+
+
+def _window_info(window: WindowInfo, path: str) -> None:
+    sized = window.type is not WindowType.SESSION
+    if sized != (window.size_ms is not None):
+        raise PlanError(f"a {window.type.value} window has {'a' if sized else 'no'} size", path=f"{path}.size")
+    if window.size_ms == 0:
+        raise PlanError("the size of a window is zero", path=f"{path}.size")
+
+
+def _source(step: Source, path: str) -> None:
+    known = _PSEUDO_COLUMN_VERSIONS[type(step)]
+    if step.pseudo_column_version not in known:
+        raise PlanError(f"the version is not {' or '.join(map(str, known))}", path=f"{path}.pseudoColumnVersion")
+
+
+def _foreign_key(step: FkTableTableJoinV1, path: str) -> None:
+    if (step.left_join_column_name is None) == (step.left_join_expression is None):
+        raise PlanError("exactly one of leftJoinColumnName and leftJoinExpression is given", path=path)
+
+
+def _suppress(step: TableSuppressV1, path: str) -> None:
+    if step.refinement_info != "FINAL":
+        raise PlanError("only FINAL results are held back", path=f"{path}.refinementInfo.outputRefinement")
+
+
+CHECKS: Mapping[type, Callable[[Any, str], None]] = {
+    StatementPlan: _statement,
+    CreateTableV1: _table,
+    WindowInfo: _window_info,
+    **dict.fromkeys(_PSEUDO_COLUMN_VERSIONS, _source),
+    FkTableTableJoinV1: _foreign_key,
+    TableSuppressV1: _suppress,
+}
