@@ -111,6 +111,8 @@ class Aggregator:
     undo: Callable[..., Any] | None = None
     mutates: bool = False
     """Whether old and new state share one object in ksqlDB, so that HAVING sees the new one twice."""
+    numbered: bool = False
+    """Whether `aggregate` gets, before the arguments, a number that grows with every call in the order of processing."""
 
 
 @dataclass(frozen=True, slots=True)

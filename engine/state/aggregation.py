@@ -1,0 +1,79 @@
+"""What the aggregating operators share: the state of one group, and how rows are folded into it.
+
+A group is the list `[timestamp, non-aggregate columns, aggregate states]`, a plain value that survives a checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.errors import QueryError
+from engine.functions.declaration import Aggregator
+from engine.state.operator import State, Value
+
+Columns = tuple[int, ...]
+"""Positions in a row of the columns that a result repeats."""
+
+Calls = tuple[tuple[Aggregator, tuple[int, ...]], ...]
+"""The aggregates, each with the positions of its arguments in a row."""
+
+Group = list[Any]
+
+TIMESTAMP, COLUMNS, STATES = 0, 1, 2
+
+
+def new_group(columns: Columns, calls: Calls, timestamp: int) -> Group:
+    """Make the group that no row has reached yet: null columns and initial aggregates."""
+    return [timestamp, [None] * len(columns), [aggregator.initialize() for aggregator, _ in calls]]
+
+
+def result(group: Group, calls: Calls) -> Value:
+    """Give the group's row: non-aggregate columns, then results."""
+    results = (aggregator.result(kept) for (aggregator, _), kept in zip(calls, group[STATES], strict=True))
+    return (*group[COLUMNS], *results)
+
+
+def with_shared(old: Value, new: Value, calls: Calls) -> Value:
+    """Give `old` as ksqlDB's HAVING sees it: aggregates that change in place show their new result (operators.md 11)."""
+    first = len(new) - len(calls)
+    shared = (now if aggregator.mutates else was for (aggregator, _), was, now in zip(calls, old[first:], new[first:], strict=True))
+    return (*old[:first], *shared)
+
+
+def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State) -> None:
+    """Fold one row into the group."""
+    group[COLUMNS] = [value[index] for index in columns]
+    states = group[STATES]
+    for position, (aggregator, indices) in enumerate(calls):
+        arguments = [value[index] for index in indices]
+        if aggregator.numbered:
+            arguments.insert(0, _next_number(state))
+        states[position] = aggregator.aggregate(states[position], *arguments)
+
+
+def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
+    """Take one row out of the group.
+
+    Raises:
+        QueryError: an aggregate that works on streams only.
+    """
+    group[COLUMNS] = [value[index] for index in columns]
+    states = group[STATES]
+    for position, (aggregator, indices) in enumerate(calls):
+        if aggregator.undo is None:
+            raise QueryError("an aggregate that cannot undo a row was asked to aggregate a table")
+        states[position] = aggregator.undo(states[position], *(value[index] for index in indices))
+
+
+def merge(group: Group, other: Group, calls: Calls) -> None:
+    """Merge `other` into the group; of non-aggregate columns the first that is not null stays (operators.md 8.2)."""
+    group[COLUMNS] = [theirs if mine is None else mine for mine, theirs in zip(group[COLUMNS], other[COLUMNS], strict=True)]
+    states = group[STATES]
+    for position, (aggregator, _) in enumerate(calls):
+        states[position] = aggregator.merge(states[position], other[STATES][position])
+
+
+def _next_number(state: State) -> int:
+    number: int = state.get("number", 0) + 1
+    state["number"] = number
+    return number

@@ -1,0 +1,67 @@
+"""An operator's state as bytes, and back."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgpack
+
+from engine.errors import QueryError
+from engine.state.operator import State
+
+VERSION = 1
+"""The first byte of every state; a change of the layout below takes the next number."""
+
+_DECIMAL = 1
+_BIG_INT = 2
+
+
+def dump_state(state: State) -> bytes:
+    """Write the state: a version byte, then msgpack with extensions for Decimal and for integers beyond 64 bits.
+
+    Raises:
+        QueryError: a value that no checkpoint can hold.
+    """
+    try:
+        packed: bytes = msgpack.packb(state, default=_extend, use_bin_type=True, unicode_errors="surrogatepass")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise QueryError(f"the state of an operator cannot be stored: {error}") from error
+    return bytes([VERSION]) + packed
+
+
+def load_state(stored: bytes) -> State:
+    """Read what `dump_state` wrote; tuples come back as lists.
+
+    Raises:
+        QueryError: bytes of another version, or damaged ones.
+    """
+    if not stored or stored[0] != VERSION:
+        found = str(stored[0]) if stored else "nothing"
+        raise QueryError(
+            f"the stored state of an operator has version {found}, this release reads {VERSION}",
+            hint="Restart the query with the release that wrote its checkpoint, or from a new checkpoint.",
+        )
+    try:
+        state = msgpack.unpackb(stored[1:], ext_hook=_restore, strict_map_key=False, unicode_errors="surrogatepass")
+    except (msgpack.exceptions.UnpackException, ValueError, TypeError, ArithmeticError) as error:
+        raise QueryError(f"the stored state of an operator is damaged: {error}") from error
+    if not isinstance(state, dict):
+        raise QueryError(f"the stored state of an operator is damaged: it holds a {type(state).__name__}")
+    return state
+
+
+def _extend(value: object) -> msgpack.ExtType:
+    if isinstance(value, Decimal):
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    if isinstance(value, int):
+        return msgpack.ExtType(_BIG_INT, str(value).encode())
+    raise TypeError(f"a {type(value).__name__} is not a plain value")
+
+
+def _restore(code: int, data: bytes) -> Any:
+    if code == _DECIMAL:
+        return Decimal(data.decode())
+    if code == _BIG_INT:
+        return int(data)
+    raise ValueError(f"extension {code} is not known")

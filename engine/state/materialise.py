@@ -1,0 +1,31 @@
+"""The store of a table: turns records per key into changes that know the previous row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.state.keys import identity, stored_row, unchanged
+from engine.state.operator import KeyBytes, Output, RoundTrip, Row, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materialise:
+    """Keep the latest row of each key, whatever its timestamp (operators.md 1).
+
+    Every record is passed on, tombstones of unknown keys and identical rows included; only a null key is dropped.
+    """
+
+    key_bytes: KeyBytes
+    round_trip: RoundTrip = unchanged
+
+    def process(self, row: Row, state: State) -> list[Output]:
+        """Store the row and pass it on with the row it replaces."""
+        if row.key is None:
+            return []
+        rows = state.setdefault("rows", {})
+        name = identity(self.key_bytes, row.key, row.window)
+        old = stored_row(rows.pop(name, None))
+        kept = self.round_trip(row.value)
+        if kept is not None:
+            rows[name] = list(kept)
+        return [Output(row.key, row.value, row.timestamp, window=row.window, old=old)]

@@ -1,0 +1,123 @@
+"""Aggregates in session windows."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+from engine.state.aggregation import Calls, Columns, add, merge, new_group, result
+from engine.state.operator import Key, KeyBytes, Output, Row, State, Value
+
+Session = list[Any]
+"""End, start, group and key; a key's sessions are sorted by end, then start."""
+
+_END, _START, _GROUP, _KEY = 0, 1, 2, 3
+
+_SHORTEST_SEGMENT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindowAggregate:
+    """Fold each row into the session around it, merging the sessions it connects, all times in ms (operators.md 8.2 and 9).
+
+    A session's end is the timestamp of its last row. The window bounds are appended to the results. With `final` a session
+    is emitted once, when it closes; it is lost, as in ksqlDB, if its store segment has expired by then.
+    """
+
+    key_bytes: KeyBytes
+    columns: Columns
+    calls: Calls
+    gap_ms: int
+    grace_ms: int
+    retention_ms: int
+    final: bool = False
+
+    def process(self, row: Row, state: State) -> list[Output]:
+        """Give tombstones of the sessions merged and the new session, or under FINAL the sessions that have closed."""
+        if row.key is None or row.value is None:
+            return []
+        time: int = max(state.get("time", row.timestamp), row.timestamp)
+        state["time"] = time
+        close = time - self.grace_ms - self.gap_ms
+        outputs = self._update(row, row.key, row.value, close, state)
+        if not self.final:
+            self._prune(state)
+            return outputs
+        return self._close(close, state)
+
+    def _update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
+        name = self.key_bytes(key)
+        sessions = state.setdefault("sessions", {}).setdefault(name, [])
+        found = self._around(row.timestamp, sessions, state)
+        start = min([row.timestamp, *(session[_START] for session in found)])
+        end = max([row.timestamp, *(session[_END] for session in found)])
+        if end < close:
+            if not sessions:
+                del state["sessions"][name]
+            return []
+        outputs: list[Output] = []
+        group = new_group(self.columns, self.calls, end)
+        for session in found:
+            if (start, end) != (row.timestamp, row.timestamp) and not self.final:
+                outputs.append(self._tombstone(key, session))
+            merge(group, session[_GROUP], self.calls)
+            sessions.remove(session)
+        add(group, self.columns, self.calls, value, state)
+        self._put([end, start, group, list(key)], name, sessions, state)
+        outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
+        return outputs
+
+    def _around(self, timestamp: int, sessions: list[Session], state: State) -> list[Session]:
+        first = bisect_left(sessions, timestamp - self.gap_ms, key=lambda session: session[_END])
+        return [
+            session for session in sessions[first:] if session[_START] <= timestamp + self.gap_ms and session[_END] > self._expired(state)
+        ]
+
+    def _expired(self, state: State) -> int:
+        """The last end at which a session is found no more."""
+        newest: int = state.get("newest", 0)
+        return newest - self.gap_ms - self.grace_ms
+
+    def _tombstone(self, key: Key, session: Session) -> Output:
+        start, end = session[_START], session[_END]
+        return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
+
+    def _put(self, session: Session, name: bytes, sessions: list[Session], state: State) -> None:
+        end, start = session[_END], session[_START]
+        sessions[:] = [other for other in sessions if (other[_END], other[_START]) != (end, start)]
+        insort(sessions, session, key=lambda other: (other[_END], other[_START]))
+        heappush(state.setdefault("ends", []), [end, start, name])
+        state["newest"] = max(state.get("newest", end), end)
+
+    def _prune(self, state: State) -> None:
+        ends = state.get("ends", [])
+        while ends and ends[0][0] <= self._expired(state):
+            _take(ends, state)
+
+    def _close(self, close: int, state: State) -> list[Output]:
+        """Take out the sessions that ended before `close`; they can neither be found nor grow any more."""
+        outputs = []
+        segment = max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
+        ends = state.get("ends", [])
+        while ends and ends[0][0] < close:
+            session = _take(ends, state)
+            if session is not None and session[_END] // segment >= (state["newest"] - self.retention_ms) // segment:
+                bounds = (session[_START], session[_END])
+                value = (*result(session[_GROUP], self.calls), *bounds)
+                outputs.append(Output(tuple(session[_KEY]), value, session[_END], window=bounds))
+        return outputs
+
+
+def _take(ends: list[Any], state: State) -> Session | None:
+    """Pop the earliest end and remove its session; None if that was merged away in the meantime."""
+    end, start, name = heappop(ends)
+    sessions = state["sessions"].get(name, [])
+    at = bisect_left(sessions, (end, start), key=lambda session: (session[_END], session[_START]))
+    if at == len(sessions) or (sessions[at][_END], sessions[at][_START]) != (end, start):
+        return None
+    session: Session = sessions.pop(at)
+    if not sessions:
+        del state["sessions"][name]
+    return session

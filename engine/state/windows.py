@@ -1,0 +1,84 @@
+"""Aggregates in tumbling and hopping windows; a tumbling window is a hopping one that advances by its size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from engine.state.aggregation import TIMESTAMP, Calls, Columns, Group, add, new_group, result, with_shared
+from engine.state.operator import Key, KeyBytes, Output, Row, State, Value
+
+_KEY = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeWindowAggregate:
+    """Fold each row into the windows it falls in, all times in ms (operators.md 8.1 and 9).
+
+    With `final` nothing is emitted before a window closes; then a window is lost, as in ksqlDB, if it is older than
+    `retention_ms` before the newest window start when its turn comes. The window bounds are appended to the results.
+    """
+
+    key_bytes: KeyBytes
+    columns: Columns
+    calls: Calls
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+    retention_ms: int
+    final: bool = False
+
+    def process(self, row: Row, state: State) -> list[Output]:
+        """Update the open windows of the row, then close those that stream time has left behind."""
+        if row.key is None or row.value is None:
+            return []
+        time: int = max(state.get("time", row.timestamp), row.timestamp)
+        state["time"] = time
+        close = time - self.grace_ms
+        outputs: list[Output] = []
+        for start in self._starts(row.timestamp):
+            if start + self.size_ms > close:
+                self._update(start, row, row.key, row.value, state, outputs)
+        self._close(close - self.size_ms, state, outputs)
+        return outputs
+
+    def _starts(self, timestamp: int) -> range:
+        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        return range(first, timestamp + 1, self.advance_ms)
+
+    def _update(self, start: int, row: Row, key: Key, value: Value, state: State, outputs: list[Output]) -> None:
+        groups = _groups_of(start, state)
+        name = self.key_bytes(key)
+        group = groups.get(name)
+        if group is None:
+            group = groups[name] = [*new_group(self.columns, self.calls, row.timestamp), list(key)]
+        before = None if self.final else result(group, self.calls)
+        add(group, self.columns, self.calls, value, state)
+        group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
+        if before is not None:
+            after = result(group, self.calls)
+            bounds = (start, start + self.size_ms)
+            old = with_shared(before, after, self.calls) + bounds
+            outputs.append(Output(key, after + bounds, group[TIMESTAMP], window=bounds, old=old))
+
+    def _close(self, last_start: int, state: State, outputs: list[Output]) -> None:
+        """Forget the windows that start up to `last_start`, which no row can reach any more; FINAL emits them now."""
+        starts = state.get("starts", [])
+        while starts and starts[0] <= last_start:
+            start = heappop(starts)
+            groups = state["windows"].pop(start)
+            if self.final and start >= state["newest"] - self.retention_ms:
+                bounds = (start, start + self.size_ms)
+                for name in sorted(groups):
+                    group = groups[name]
+                    outputs.append(Output(tuple(group[_KEY]), result(group, self.calls) + bounds, group[TIMESTAMP], window=bounds))
+
+
+def _groups_of(start: int, state: State) -> dict[bytes, Group]:
+    windows: dict[int, dict[bytes, Group]] = state.setdefault("windows", {})
+    groups = windows.get(start)
+    if groups is None:
+        groups = windows[start] = {}
+        heappush(state.setdefault("starts", []), start)
+        state["newest"] = max(state.get("newest", start), start)
+    return groups
