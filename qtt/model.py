@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-Json: TypeAlias = "None | bool | int | Decimal | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
 """A value as read from a case file: fractions are decimals that keep their scale."""
 
-Actual: TypeAlias = "None | bool | int | float | Decimal | str | bytes | Sequence[Actual] | Mapping[str, Actual]"
+Actual: TypeAlias = "bool | int | float | Decimal | str | bytes | Sequence[Actual] | Mapping[str, Actual] | None"
 """A value as a driver hands it out.
 
 JSON, KAFKA and DELIMITED values are what an exact reader of the written text gives: `int`, `Decimal` for every number with
@@ -22,8 +22,6 @@ scale of its type, `bytes`, dates and times as integers (spec/qtt-format.md sect
 """
 
 Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
-
-NO_JSON: Mapping[str, Json] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,7 @@ class Case:
     inputs: tuple[InputRecord, ...] = ()
     outputs: tuple[OutputRecord, ...] | None = None
     topics: tuple[Topic, ...] = ()
-    properties: Mapping[str, Json] = NO_JSON
+    properties: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
     expected_exception: ExpectedException | None = None
     post: Post | None = None
     log: tuple[ExpectedLog, ...] | None = None

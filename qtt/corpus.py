@@ -1,0 +1,82 @@
+"""Find case files: which files of a folder hold cases, of which kind, and how their cases are addressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path, PurePosixPath
+
+GAPS_FILE = "known-gaps.yaml"
+CASE_FOLDER = "test-cases"
+SUFFIXES = (".json", ".yaml", ".yml")
+_FOREIGN_FOLDERS = ("query-validation-tests",)
+_PLAN_FOLDERS = ("historic-plans", "historical_plans")
+_OTHER_CORPORA = ("rest-query-validation-tests", "sql-tests", "test-runner", "schema-validation-tests")
+_ANCHORS = (CASE_FOLDER, *_FOREIGN_FOLDERS, *_PLAN_FOLDERS, *_OTHER_CORPORA)
+
+
+class Kind(Enum):
+    """What a file holds: our own cases, ksqlDB's cases, or the stored spec of a plan."""
+
+    OWN = "own"
+    FOREIGN = "foreign"
+    STORED = "stored"
+
+
+def kind_of(path: Path) -> Kind | None:
+    """The kind of the case file at `path`, or None where it is not one that we run."""
+    parts = _parts(path)
+    if any(folder in parts for folder in _PLAN_FOLDERS):
+        return Kind.STORED if path.name == "spec.json" else None
+    if path.suffix not in SUFFIXES or path.name == GAPS_FILE or any(folder in parts for folder in _OTHER_CORPORA):
+        return None
+    return Kind.FOREIGN if any(folder in parts for folder in _FOREIGN_FOLDERS) else Kind.OWN
+
+
+def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, Kind]]:
+    """Walk files and folders in name order; below a folder that is not itself a case folder only known corpora count.
+
+    Raises:
+        FileNotFoundError: a path does not exist, or is a file that holds no cases.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        for file, kind in _walk(path):
+            if file.resolve() not in seen:
+                seen.add(file.resolve())
+                yield file, kind
+
+
+def case_path(path: Path) -> str:
+    """The path by which ids name a file: from its corpus folder on, else relative to the working directory."""
+    parts = _parts(path)
+    for index, part in enumerate(parts):
+        if part in _ANCHORS:
+            return PurePosixPath(*parts[index:]).as_posix()
+    here = Path.cwd().resolve()
+    full = path.resolve()
+    return (full.relative_to(here) if full.is_relative_to(here) else full).as_posix()
+
+
+def _walk(path: Path) -> Iterator[tuple[Path, Kind]]:
+    if path.is_file():
+        kind = kind_of(path)
+        if kind is None:
+            raise FileNotFoundError(f"{path} is not a case file")
+        yield path, kind
+    elif path.is_dir():
+        known = any(part in _ANCHORS for part in _parts(path))
+        for file in sorted(path.rglob("*")):
+            kind = kind_of(file) if file.suffix in SUFFIXES else None
+            if kind is not None and (known or _is_anchored(file) or file.parent == path):
+                yield file, kind
+    else:
+        raise FileNotFoundError(f"{path} does not exist")
+
+
+def _is_anchored(path: Path) -> bool:
+    return any(part in _ANCHORS for part in _parts(path)[:-1])
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    return path.resolve().parts
