@@ -1,0 +1,149 @@
+"""What CREATE OR REPLACE may change: of a source, and of the query plan that feeds it (`spec/language.md` 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+from engine.catalog.catalog import Source
+from engine.errors import StatementError
+from engine.plan.step import Step
+from engine.plan.steps.aggregates import StreamAggregateV1
+from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from engine.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
+from engine.plan.steps.streams import (
+    StreamFilterV1,
+    StreamGroupByKeyV1,
+    StreamGroupByV1,
+    StreamGroupByV2,
+    StreamSelectKeyV1,
+    StreamSelectKeyV2,
+    StreamSelectV1,
+)
+from engine.plan.steps.tables import TableFilterV1, TableSelectKeyV1, TableSelectV1
+from engine.types.schema import Column, Schema
+from engine.types.sql_types import quote
+
+
+def check_source_upgrade(old: Source, new: Source) -> None:
+    """Check that `new` may take the place of `old`: the same but for value columns appended.
+
+    Raises:
+        StatementError: lists everything that differs.
+    """
+    issues = [
+        _issue(old, name, before, after)
+        for name, before, after in (
+            ("type", old.kind.value, new.kind.value),
+            ("topic", old.topic, new.topic),
+            ("formats", old.formats, new.formats),
+            ("window", old.window, new.window),
+            ("timestamp column", old.timestamp_column, new.timestamp_column),
+        )
+        if before != after
+    ]
+    flaw = _schema_flaw(old.schema, new.schema)
+    if flaw:
+        issues.append(f"{_issue(old, 'schema', old.schema, new.schema)}. ({flaw})")
+    if issues:
+        raise StatementError("Cannot upgrade data source: " + "\n\t".join(issues))
+
+
+def _issue(old: Source, name: str, before: object, after: object) -> str:
+    return f"DataSource '{quote(old.name)}' has {name} = {before} which is not upgradeable to {after}"
+
+
+def _schema_flaw(old: Schema, new: Schema) -> str | None:
+    if old.key != new.key:
+        return f"Key columns must be identical. Differing key columns: {_bracketed(_changed(old.key, new.key) or new.key)}"
+    changed = (*_changed(old.value, new.value), *_changed(old.headers, new.headers))
+    return f"The following columns are changed, missing or reordered: {_bracketed(changed)}" if changed else None
+
+
+def _changed(old: tuple[Column, ...], new: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(column for i, column in enumerate(old) if i >= len(new) or new[i] != column)
+
+
+def _bracketed(columns: tuple[Column, ...]) -> str:
+    return f"[{', '.join(map(str, columns))}]"
+
+
+Part = tuple[str, Callable[[Step], object]]
+
+
+def _parts(*names: str) -> tuple[Part, ...]:
+    return tuple((name.replace("_", " "), attrgetter(name)) for name in names)
+
+
+_SOURCE = _parts("topic_name", "source_schema", "formats", "timestamp_column", "pseudo_column_version")
+_WINDOWED = (*_SOURCE, *_parts("window_info"))
+_SINK = _parts("topic_name", "formats", "timestamp_column")
+_GROUP = _parts("internal_formats", "group_by_expressions")
+
+PASSIVE: tuple[type[Step], ...] = (StreamFilterV1, TableFilterV1, StreamSelectV1, TableSelectV1)
+"""Steps that an upgrade may add, remove and change."""
+
+ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
+    StreamSourceV1: _SOURCE,
+    TableSourceV1: _SOURCE,
+    TableSourceV2: (*_SOURCE, *_parts("state_store_formats")),
+    WindowedStreamSourceV1: _WINDOWED,
+    WindowedTableSourceV1: _WINDOWED,
+    StreamSelectKeyV1: _parts("key_expression"),
+    StreamSelectKeyV2: _parts("key_expression"),
+    TableSelectKeyV1: _parts("internal_formats", "key_expression"),
+    StreamGroupByKeyV1: _parts("internal_formats"),
+    StreamGroupByV1: _GROUP,
+    StreamGroupByV2: _GROUP,
+    StreamAggregateV1: (
+        ("columns not part of aggregate", attrgetter("non_aggregate_columns")),
+        *_parts("aggregation_functions", "internal_formats"),
+    ),
+    StreamSinkV1: _SINK,
+    TableSinkV1: _SINK,
+}
+"""Steps that an upgrade has to leave as they are, with the fields that count; those not listed cannot be upgraded over."""
+
+
+def check_plan_upgrade(old: Step, new: Step) -> None:
+    """Check that the query of a CREATE AS may be replaced: its state has to fit the new plan.
+
+    Raises:
+        StatementError: names the first step, from the sink down, that is changed or cannot be upgraded over.
+    """
+    before, after = _enforced(old), _enforced(new)
+    parts = ENFORCED.get(type(before))
+    if parts is None:
+        raise StatementError(f"Upgrades not yet supported for {_name(before)}")
+    if type(before) is not type(after):
+        raise StatementError(f"Query is not upgradeable. Plan type {_name(after)} cannot take the place of {_name(before)}")
+    for title, read in parts:
+        if read(before) != read(after):
+            raise StatementError(
+                f"{_name(before)} must have matching {title}. Values differ: {_shown(read(before))} vs. {_shown(read(after))}"
+            )
+    for left, right in zip(before.upstream, after.upstream, strict=True):
+        check_plan_upgrade(left, right)
+
+
+def _enforced(step: Step) -> Step:
+    while isinstance(step, PASSIVE):
+        (step,) = step.upstream
+    return step
+
+
+def _name(step: Step) -> str:
+    return re.sub(r"V[0-9]+$", "", type(step).__name__)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(quote(item) if isinstance(item, str) else str(item) for item in value)}]"
+    return str(value)
