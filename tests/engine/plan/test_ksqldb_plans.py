@@ -1,0 +1,37 @@
+"""Every plan that ksqlDB wrote since 5.5.0 and that we have is read; those of today's style are written the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.errors import PlanError
+from engine.plan.codec import decode_plan, encode_plan
+from engine.plan.pieces_json import read_json
+
+PLANS = Path(__file__).parents[3].parent / "shared" / "ksqldb" / "historic-plans"
+TODAY = ("7.3", "7.4", "8.")
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(not PLANS.is_dir(), reason=f"ksqlDB's plans are not there: {PLANS}"),
+]
+
+
+def test_every_plan_decodes_and_survives_a_round_trip() -> None:
+    failures = []
+    files = sorted(PLANS.glob("*/*/plan.json"))
+    for file in files:
+        try:
+            document = read_json(file.read_text(encoding="utf-8"))
+            plan = decode_plan(document)
+            encoded = encode_plan(plan)
+            if decode_plan(encoded) != plan:
+                failures.append(f"{file.parent}: another plan after a round trip")
+            elif file.parent.name.startswith(TODAY) and encoded != document:
+                failures.append(f"{file.parent}: written differently")
+        except PlanError as error:
+            failures.append(f"{file.parent}: {error.message}")
+    assert files
+    assert not failures, f"{len(failures)} of {len(files)}\n" + "\n".join(failures[:20])
