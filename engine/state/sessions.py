@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
@@ -49,47 +49,46 @@ class SessionWindowAggregate:
 
     def _update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
         name = self.key_bytes(key)
-        sessions = state.setdefault("sessions", {}).setdefault(name, [])
-        found = self._around(row.timestamp, sessions, state)
+        sessions = state.setdefault("sessions", {}).get(name, [])
+        around = self._around(row.timestamp, sessions, state)
+        found = sessions[around]
         start = min([row.timestamp, *(session[_START] for session in found)])
         end = max([row.timestamp, *(session[_END] for session in found)])
         if end < close:
-            if not sessions:
-                del state["sessions"][name]
             return []
         outputs: list[Output] = []
+        if start != end and not self.final:
+            outputs = [self._tombstone(key, session) for session in found]
         group = new_group(self.columns, self.calls, end)
         for session in found:
-            if (start, end) != (row.timestamp, row.timestamp) and not self.final:
-                outputs.append(self._tombstone(key, session))
             merge(group, session[_GROUP], self.calls)
-            sessions.remove(session)
         add(group, self.columns, self.calls, value, state)
-        self._put([end, start, group, list(key)], name, sessions, state)
+        del sessions[around]
+        if not any(_bounds(session) == (end, start) for session in found):
+            heappush(state.setdefault("ends", []), [end, start, name])
+        _put(sessions, [end, start, group, list(key)])
+        state["sessions"][name] = sessions
+        state["newest"] = max(state.get("newest", end), end)
         outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
         return outputs
 
-    def _around(self, timestamp: int, sessions: list[Session], state: State) -> list[Session]:
-        first = bisect_left(sessions, timestamp - self.gap_ms, key=lambda session: session[_END])
-        return [
-            session for session in sessions[first:] if session[_START] <= timestamp + self.gap_ms and session[_END] > self._expired(state)
-        ]
+    def _around(self, timestamp: int, sessions: list[Session], state: State) -> slice:
+        """Find the sessions that are visible and within the gap; visible sessions of a key do not overlap."""
+        earliest = max(timestamp - self.gap_ms, self._expired(state) + 1)
+        first = bisect_left(sessions, earliest, key=lambda session: session[_END])
+        last = first
+        while last < len(sessions) and sessions[last][_START] <= timestamp + self.gap_ms:
+            last += 1
+        return slice(first, last)
 
     def _expired(self, state: State) -> int:
-        """The last end at which a session is found no more."""
+        """Give the last end at which a session is found no more."""
         newest: int = state.get("newest", 0)
         return newest - self.gap_ms - self.grace_ms
 
     def _tombstone(self, key: Key, session: Session) -> Output:
-        start, end = session[_START], session[_END]
+        end, start = _bounds(session)
         return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
-
-    def _put(self, session: Session, name: bytes, sessions: list[Session], state: State) -> None:
-        end, start = session[_END], session[_START]
-        sessions[:] = [other for other in sessions if (other[_END], other[_START]) != (end, start)]
-        insort(sessions, session, key=lambda other: (other[_END], other[_START]))
-        heappush(state.setdefault("ends", []), [end, start, name])
-        state["newest"] = max(state.get("newest", end), end)
 
     def _prune(self, state: State) -> None:
         ends = state.get("ends", [])
@@ -104,18 +103,29 @@ class SessionWindowAggregate:
         while ends and ends[0][0] < close:
             session = _take(ends, state)
             if session is not None and session[_END] // segment >= (state["newest"] - self.retention_ms) // segment:
-                bounds = (session[_START], session[_END])
-                value = (*result(session[_GROUP], self.calls), *bounds)
-                outputs.append(Output(tuple(session[_KEY]), value, session[_END], window=bounds))
+                end, start = _bounds(session)
+                value = (*result(session[_GROUP], self.calls), start, end)
+                outputs.append(Output(tuple(session[_KEY]), value, end, window=(start, end)))
         return outputs
+
+
+def _bounds(session: Session) -> tuple[int, int]:
+    return session[_END], session[_START]
+
+
+def _put(sessions: list[Session], session: Session) -> None:
+    """Put the session in its place, over one with the same bounds: it has expired and cannot be seen, but may wait for FINAL."""
+    at = bisect_left(sessions, _bounds(session), key=_bounds)
+    same = at < len(sessions) and _bounds(sessions[at]) == _bounds(session)
+    sessions[at : at + 1 if same else at] = [session]
 
 
 def _take(ends: list[Any], state: State) -> Session | None:
     """Pop the earliest end and remove its session; None if that was merged away in the meantime."""
     end, start, name = heappop(ends)
     sessions = state["sessions"].get(name, [])
-    at = bisect_left(sessions, (end, start), key=lambda session: (session[_END], session[_START]))
-    if at == len(sessions) or (sessions[at][_END], sessions[at][_START]) != (end, start):
+    at = bisect_left(sessions, (end, start), key=_bounds)
+    if at == len(sessions) or _bounds(sessions[at]) != (end, start):
         return None
     session: Session = sessions.pop(at)
     if not sessions:

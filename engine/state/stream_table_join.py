@@ -1,0 +1,53 @@
+"""The look-up of a stream's rows in a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.sql.statements import JoinType
+from engine.state.keys import identity, stored_row
+from engine.state.operator import KeyBytes, Output, Row, State, Value
+from engine.state.pairing import pair
+
+_STREAM, _TABLE = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableJoin:
+    """Join each stream row (side 0) with the table's current row (side 1), INNER or LEFT (operators.md 13)."""
+
+    join_type: JoinType
+    key_bytes: KeyBytes
+    left_width: int
+    right_width: int
+    placeholder: bool = False
+    match_window_end: bool = True
+
+    def process(self, row: Row, state: State) -> list[Output]:
+        """Store a table row, or give a stream row's match; a table change emits nothing."""
+        if row.side == _TABLE:
+            self._store(row, state)
+            return []
+        if row.value is None:
+            return []
+        found = self._find(row, state)
+        if found is None and self.join_type is JoinType.INNER:
+            return []
+        value = pair(row.value, found, (self.left_width, self.right_width), placeholder=self.placeholder)
+        return [Output(row.key, value, row.timestamp, window=row.window)]
+
+    def _store(self, row: Row, state: State) -> None:
+        if row.key is None:
+            return
+        rows = state.setdefault("rows", {})
+        name = identity(self.key_bytes, row.key, row.window, self.match_window_end)
+        if row.value is None:
+            rows.pop(name, None)
+        else:
+            rows[name] = list(row.value)
+
+    def _find(self, row: Row, state: State) -> Value | None:
+        if row.key is None:
+            return None
+        name = identity(self.key_bytes, row.key, row.window, self.match_window_end)
+        return stored_row(state.get("rows", {}).get(name))
