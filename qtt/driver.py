@@ -32,3 +32,20 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Give back whatever the driver holds; it is not used afterwards."""
+
+
+class PlanningDriver(Driver, Protocol):
+    """A driver that can show what it would run."""
+
+    def explain(self, case: Case) -> str:
+        """The plan of the case as a readable text, with the Spark SQL that it compiles to."""
+
+    def plan_documents(self, case: Case) -> str:
+        """The plan of the case as the JSON text of a plan.json."""
+
+
+def open_driver() -> PlanningDriver:
+    """Open the driver of our own engine; imported late, because it brings a JVM along."""
+    from qtt.spark import SparkDriver
+
+    return SparkDriver()

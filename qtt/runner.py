@@ -1,0 +1,46 @@
+"""Drive an engine over many cases and judge what comes of each."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+
+from qtt import gaps
+from qtt.check import judge
+from qtt.driver import Driver, RunOptions
+from qtt.gaps import NO_GAPS, Ledger
+from qtt.model import Case, CaseFileError, Crashed, Outcome, Result, Status
+
+
+def run_cases(
+    cases: Sequence[Case], driver: Driver, options: RunOptions, *, tolerant_errors: bool = False, ledger: Ledger = NO_GAPS
+) -> Iterator[Result]:
+    """Run `cases` in groups and yield one result for each as it is known; a driver that breaks costs its group, not the run."""
+    for start in range(0, len(cases), options.group_size):
+        group = cases[start : start + options.group_size]
+        for case, outcome, seconds in run_group(group, driver, options):
+            yield gaps.apply(ledger, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
+
+
+def run_group(group: Sequence[Case], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+    """Run one group; every case is yielded exactly once, whatever the driver does."""
+    waiting = {case.id: case for case in group}
+    started = time.perf_counter()
+    problem = "the driver gave no outcome for the case"
+    try:
+        for case, outcome, seconds in driver.run(group, options):
+            if waiting.pop(case.id, None) is not None:
+                yield case, outcome, seconds
+    except Exception:  # noqa: BLE001 - whatever breaks in an engine must not take other groups along
+        problem = f"the driver broke:\n{traceback.format_exc()}"
+    seconds = (time.perf_counter() - started) / max(1, len(group))
+    for case in waiting.values():
+        yield case, Crashed(problem), seconds
+
+
+def file_error_result(error: CaseFileError) -> Result:
+    """The result that stands for a file or case that could not be read."""
+    name = f"{error.file.stem} - line {error.line}"
+    case = Case(id=f"{error.file.as_posix()}::line-{error.line}", file=error.file, line=error.line, name=name, statements=())
+    return Result(case, Status.ERROR, 0.0, f"{error.file}:{error.line}: {error.message}")
