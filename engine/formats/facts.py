@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from engine.errors import FormatError
 from engine.plan.step import FormatInfo, SerdeFeature
+from engine.types.coerce import base_name
 from engine.types.schema import Column
 from engine.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Map, Primitive, SqlType, Struct
 
@@ -48,11 +49,6 @@ class FormatFacts:
     def chooses_wrapping(self) -> bool:
         """Whether a single column may be written either way, so that a key of one column has to say which."""
         return self.features == {WRAP, UNWRAP}
-
-
-def base_name(sql_type: SqlType) -> str:
-    """The name of a type without its parameters, as messages have it."""
-    return sql_type.base.value if isinstance(sql_type, Primitive) else type(sql_type).__name__.upper()
 
 
 def column_list(columns: Iterable[Column]) -> str:
