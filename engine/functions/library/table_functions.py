@@ -1,0 +1,32 @@
+"""Table functions: one row in, a list of rows out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from engine.errors import QueryError
+from engine.functions.declaration import Runs, tabular
+
+_CUBE_COLUMNS = 20
+
+
+@tabular("(list ARRAY<T>) -> T")
+def explode(items: exp.Expression) -> exp.Expression:
+    """Give one row for each element, NULL elements included; a NULL array gives no rows."""
+    return items
+
+
+@tabular("(columns ARRAY<T>) -> ARRAY<T>", runs=Runs.PYTHON)
+def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
+    """Give all combinations of the columns with NULLs, from all NULL to all present, each combination once; at most 20 columns."""
+    if columns is None:
+        return []
+    if len(columns) > _CUBE_COLUMNS:
+        raise QueryError(f"CUBE_EXPLODE takes at most {_CUBE_COLUMNS} columns, not {len(columns)}")
+    rows: list[list[Any]] = [[]]
+    for column in columns:
+        choices = (None,) if column is None else (None, column)
+        rows = [[*row, choice] for row in rows for choice in choices]
+    return rows
