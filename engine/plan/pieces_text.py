@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from engine.errors import EngineError, PlanError
@@ -16,6 +18,9 @@ from engine.types.sql_types import SqlType
 
 T = TypeVar("T")
 
+MAX_NODE_DEPTH = 200
+"""Deepest nesting of an expression or type: what recursive functions over nodes can take."""
+
 
 def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
     """Read the text `value` with `parse`.
@@ -25,13 +30,44 @@ def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
     """
     sql = text(value, path)
     try:
-        return parse(sql)
+        node: T = _remembered(parse, sql)
     except EngineError as error:
-        raise PlanError(f"{shorten(sql)!r} is not {what}: {error.message}", path=path) from error
+        reason = error.message.splitlines()[0] if error.message else ""
+        raise PlanError(f"{shorten(sql)!r} is not {what}: {reason}", path=path) from error
     except RecursionError:
         raise PlanError(f"the text is nested too deeply for {what}", path=path) from None
     except (ValueError, ArithmeticError) as error:
         raise PlanError(f"{shorten(sql)!r} is not {what}", path=path) from error
+    # One level takes at least one character, so that most texts need no look at their nodes.
+    if len(sql) > MAX_NODE_DEPTH and _is_deep(node):
+        raise PlanError(f"the text is nested too deeply for {what}", path=path, hint=f"at most {MAX_NODE_DEPTH} levels are read")
+    return node
+
+
+@functools.lru_cache(maxsize=2048)
+def _remembered(parse: Callable[[str], T], sql: str) -> T:
+    """Parse `sql`; the same schemas and columns recur from step to step and plan to plan, and nodes are immutable."""
+    return parse(sql)
+
+
+def _is_deep(node: object) -> bool:
+    """Whether nodes nest more than `MAX_NODE_DEPTH` deep; without recursion, which the rest of the engine relies on."""
+    level = [node]
+    for _ in range(MAX_NODE_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(node: object) -> Iterator[object]:
+    values = [getattr(node, field.name) for field in fields(node)] if is_dataclass(node) else []
+    while values:
+        value = values.pop()
+        if isinstance(value, tuple):
+            values.extend(value)
+        elif is_dataclass(value):
+            yield value
 
 
 def _expression(value: Any, path: str) -> Expression:
@@ -47,7 +83,7 @@ def _call(value: Any, path: str) -> FunctionCall:
 
 def _select_item(value: Any, path: str) -> SelectItem:
     expression, alias = parsed(parse_select_item, value, path, "an expression with an alias")
-    if alias is None:
+    if not alias:
         raise PlanError(f"{shorten(str(value))!r} lacks an alias", path=path)
     return SelectItem(expression, alias)
 

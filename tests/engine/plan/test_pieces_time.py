@@ -46,7 +46,9 @@ def test_durations_are_written_exactly(millis: int) -> None:
     assert str(DURATION.encode(1500)) == "1.500000000"
 
 
-@pytest.mark.parametrize("value", [{}, {"value": 1}, *({"value": n, "timeUnit": u} for n, u in [(1, "YEARS"), (2**62, "DAYS"), (1.5, "DAYS")])])
+@pytest.mark.parametrize(
+    "value", [{}, {"value": 1}, *({"value": n, "timeUnit": unit} for n, unit in [(1, "YEARS"), (2**62, "DAYS"), (1.5, "DAYS")])]
+)
 def test_what_is_no_time_span(value: Any) -> None:
     with pytest.raises(PlanError):
         TIME_SPAN.decode(value, "$")
