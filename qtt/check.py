@@ -7,7 +7,20 @@ from typing import assert_never
 
 from qtt.compare import Difference
 from qtt.diff import record_differences, record_text, topic_report
-from qtt.model import Case, Crashed, ExpectedException, ExpectedLog, Failed, LogEntry, Outcome, OutputRecord, Produced, Rejected, Result, Status
+from qtt.model import (
+    Case,
+    Crashed,
+    ExpectedException,
+    ExpectedLog,
+    Failed,
+    LogEntry,
+    Outcome,
+    OutputRecord,
+    Produced,
+    Rejected,
+    Result,
+    Status,
+)
 from qtt.post import post_failures
 
 _STATEMENT_EXCEPTION = "KsqlStatementException"

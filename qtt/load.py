@@ -17,7 +17,7 @@ from jsonschema.exceptions import ValidationError
 from qtt.corpus import Kind, case_path, kind_of
 from qtt.decode import DecodeError, exception_of, input_of, listed, log_of, outputs_of, post_of, topic_of
 from qtt.matrix import FORMAT, Variant, expand
-from qtt.model import Case, CaseFileError
+from qtt.model import Case, CaseFileError, Json
 from qtt.raw import RawFile, RawItem, TextError
 from qtt.read_json import parse_json, read_json
 from qtt.read_yaml import read_yaml
@@ -63,17 +63,22 @@ def load_all(found: Iterable[tuple[Path, Kind]]) -> Loaded:
 def load_stored(path: Path) -> Case:
     """Load the case of a stored `spec.json`; it executes the `plan.json` beside it; raise CaseFileError."""
     try:
-        spec = parse_json(_read(path))
-        members = spec.get("testCase") if isinstance(spec, dict) else None
-        if not isinstance(members, dict):
-            raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
-        (variant,) = expand({**members, "format": None, "config": None}, "")
-        built = _Context(path, Kind.STORED).build(members, variant, 1, ())
+        return case_of_spec(path, parse_json(_read(path)))
     except TextError as error:
         raise CaseFileError(path, error.line, error.message) from error
+
+
+def case_of_spec(path: Path, spec: Json) -> Case:
+    """The case of the content of a stored spec; one that we stored (it has a hash) keeps our rules; raise CaseFileError."""
+    members = spec.get("testCase") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(members, dict):
+        raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
+    try:
+        (variant,) = expand({**members, "format": None, "config": None}, "")
+        case = _Context(path, Kind.STORED).build(members, variant, 1, ())
     except DecodeError as error:
         raise CaseFileError(path, 1, str(error)) from error
-    return built
+    return replace(case, tolerant=False, log=log_of(members)) if "hash" in spec else case
 
 
 def _load(path: Path, kind: Kind) -> Loaded:

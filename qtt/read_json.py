@@ -32,9 +32,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_EXACT = json.JSONDecoder(
-    parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates, strict=False
-)
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates, strict=False)
 _SKIP = json.JSONDecoder(strict=False)
 
 

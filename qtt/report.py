@@ -76,7 +76,7 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def failure_text(result: Result) -> str:

@@ -1,0 +1,54 @@
+"""What `qtt plans` does: record plans that changed, check that none is missing, find the stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+
+from qtt import plans
+from qtt.driver import PlanningDriver
+from qtt.load import Loaded, case_of_spec
+from qtt.model import Case, CaseFileError
+from qtt.plan_spec import case_document
+from qtt.plans import PlanStoreError
+from qtt.read_json import parse_json
+
+ACTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "record": "store a new plan version for each case whose plan has changed",
+        "check": "fail where a plan is not stored, has changed since, or was edited",
+        "run": "execute stored plans, each against its own spec",
+    }
+)
+DISTRIBUTION = "kestrel-sql"
+
+
+def stored_cases(paths: Sequence[Path]) -> Loaded:
+    """Load the stored plans below `paths` as cases; one that was edited or cannot be read is an error."""
+    cases: list[Case] = []
+    errors: list[CaseFileError] = []
+    for stored in (stored for path in paths for stored in plans.find_plans(path)):
+        try:
+            cases.append(case_of_spec(stored.spec_file, plans.load_stored(stored)[1]))
+        except PlanStoreError as error:
+            errors.append(CaseFileError(stored.spec_file, 1, str(error)))
+        except CaseFileError as error:
+            errors.append(error)
+    return Loaded(Path(), tuple(cases), tuple(errors))
+
+
+def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> list[str]:
+    """Record below `folder` what needs recording; one message for each plan written; raise PlanStoreError."""
+    messages = []
+    for case in cases:
+        stored = plans.record(folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case))
+        if stored is not None:
+            messages.append(f"recorded {stored.folder}")
+    return messages
+
+
+def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> list[str]:
+    """Say what is wrong with the plans below `folder`, given the cases of today."""
+    return plans.check(folder, {case.id: parse_json(driver.plan_documents(case)) for case in cases})
