@@ -12,6 +12,7 @@ from engine.formats.registry import RegisteredSchema, SchemaFormat
 from engine.plan.step import FormatInfo, Formats, SerdeFeature
 from engine.planner.properties import SideProperties, SinkProperties, SourceProperties
 from engine.planner.registry_port import ColumnOptions, Registration, SchemaLookup
+from engine.planner.serde_choice import check_schema_id
 from engine.types.schema import Column, Schema
 
 _LANGUAGES = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}
@@ -42,14 +43,15 @@ def infer_source(
 
     Raises:
         RegistryError: a schema that is missing, of another format, or gives no columns.
-        StatementError: a schema id together with columns of that side, or with a format that does not infer.
+        StatementError: a schema id together with columns of that side.
     """
     topic = properties.topic.name or ""
     key_info, value_info = infos
     key = _SideRequest(Side.KEY, topic, key_info, properties.key, _unwraps_key(key_info))
     value = _SideRequest(Side.VALUE, topic, value_info, properties.value, properties.wrap_single_value is False)
-    _check_schema_id(key, has_key)
-    _check_schema_id(value, has_value)
+    for request, defined in ((key, has_key), (value, has_value)):
+        if defined and request.side.schema_id is not None:
+            raise StatementError(f"Table elements and {request.word}_SCHEMA_ID cannot both exist for create statement.")
     return Inferred(
         key=None if has_key else _infer(key, registry),
         value=None if has_value else _infer(value, registry),
@@ -66,11 +68,11 @@ def name_sink_schemas(properties: SinkProperties, leftmost: Source, registry: Sc
 
     Raises:
         RegistryError: there is no schema of that id, or it is of another format.
-        StatementError: a format that does not infer.
+        FormatError: a schema id for a format without schemas.
     """
     requests = _sink_requests(properties, leftmost)
     for request in requests:
-        _check_schema_id(request, False)
+        check_schema_id(request.word, request.format.format, request.side)
     key, value = requests
     return replace(properties, key=_with_full_name(key, registry), value=_with_full_name(value, registry))
 
@@ -147,18 +149,6 @@ def _sink_requests(properties: SinkProperties, leftmost: Source) -> tuple[_SideR
 
 def _unwraps_key(info: FormatInfo) -> bool:
     return facts_of(info.format).chooses_wrapping
-
-
-def _check_schema_id(request: _SideRequest, has_columns: bool) -> None:
-    if request.side.schema_id is None:
-        return
-    word = request.word
-    if not facts_of(request.format.format).infers:
-        raise StatementError(
-            f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {request.format.format}."
-        )
-    if has_columns:
-        raise StatementError(f"Table elements and {word}_SCHEMA_ID cannot both exist for create statement.")
 
 
 def _infer(request: _SideRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:

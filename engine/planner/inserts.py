@@ -9,6 +9,7 @@ from engine.catalog.catalog import Catalog, Source
 from engine.errors import StatementError, UnknownColumnError, UnknownSourceError
 from engine.formats.facts import column_list
 from engine.planner.config import Config
+from engine.planner.trees import column_refs
 from engine.sql.expressions import Expression
 from engine.sql.statements import InsertValues, SourceKind
 from engine.types.coerce import can_implicitly_cast
@@ -51,6 +52,8 @@ def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config
             f"Expected a value for each column. Expected Columns: [{names}]. Got {len(statement.values)} value(s).", span=statement.span
         )
     _check_key(source, columns)
+    for value in statement.values:
+        _check_constant(value)
     pairs = tuple(zip(columns, statement.values, strict=True))
     return ResolvedInsert(
         source=source,
@@ -110,6 +113,19 @@ def _check_key(source: Source, columns: tuple[Column, ...]) -> None:
     missing = [column.name for column in source.schema.key if column not in columns]
     if source.kind is SourceKind.TABLE and missing:
         raise StatementError(f"Value for primary key column(s) {', '.join(map(quote, missing))} is required for tables")
+
+
+def _check_constant(value: Expression) -> None:
+    for reference in column_refs(value):
+        if reference.qualifier is not None:
+            raise StatementError(
+                f"Failed to prepare statement: '{reference.qualifier}' is not a valid stream/table name or alias.", span=reference.span
+            )
+        raise StatementError(
+            f"Column {quote(reference.name)} cannot be resolved: VALUES has no columns to refer to.",
+            span=reference.span,
+            hint="text is written in single quotes",
+        )
 
 
 def check_insert_target(sink: Source) -> None:

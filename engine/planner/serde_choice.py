@@ -56,6 +56,8 @@ def source_format_infos(name: str, properties: SourceProperties, config: Config)
     """
     key = _required(properties.key.format or config.default_key_format, "key")
     value = _required(properties.value.format or config.default_value_format, "value")
+    check_schema_id("KEY", key, properties.key)
+    check_schema_id("VALUE", value, properties.value)
     return (
         _format_info(key, dict(properties.key.properties), key_of=name),
         _format_info(value, dict(properties.value.properties)),
@@ -116,6 +118,7 @@ def sink_key_format(
     name = explicit or inherited.format
     if explicit is None and name == "NONE" and schema.key:
         name = _required(config.default_key_format, "key")
+    check_schema_id("KEY", name, properties.key)
     return _format_info(name, _inherited(name, inherited, properties.key), key_of=sink)
 
 
@@ -127,7 +130,18 @@ def sink_value_format(properties: SinkProperties, leftmost: Source) -> FormatInf
     """
     inherited = leftmost.formats.value_format
     name = properties.value.format or inherited.format
+    check_schema_id("VALUE", name, properties.value)
     return _format_info(name, _inherited(name, inherited, properties.value))
+
+
+def check_schema_id(word: str, name: str, side: SideProperties) -> None:
+    """Check that a side with a schema id, KEY or VALUE, has a format that the registry knows.
+
+    Raises:
+        FormatError: the format called `name` has no schemas.
+    """
+    if side.schema_id is not None and not facts_of(name).infers:
+        raise FormatError(f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {name}.")
 
 
 def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool = True) -> Formats:

@@ -46,7 +46,9 @@ def source(*elements: Element, kind: SourceKind = STREAM, more: Properties = (),
 
 
 def plan(statement: CreateSource, catalog: Catalog | None = None, **settings: object) -> CreateCommand:
-    command = plan_create_source(statement, catalog or Catalog(), Config.of({k.replace("_", "."): v for k, v in settings.items()}), NoRegistry())
+    command = plan_create_source(
+        statement, catalog or Catalog(), Config.of({k.replace("_", "."): v for k, v in settings.items()}), NoRegistry()
+    )
     assert command is not None
     return command
 

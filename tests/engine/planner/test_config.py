@@ -1,0 +1,44 @@
+"""Session configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import PropertyError
+from engine.planner.config import Config
+
+
+def test_defaults_and_overrides() -> None:
+    config = Config.of({"ksql.persistence.default.format.value": "json", "ksql.suppress.enabled": False, "x": None})
+    assert (config.default_key_format, config.default_value_format) == ("KAFKA", "JSON")
+    assert config.flag("ksql.suppress.enabled") is False
+    assert config.wrap_single_values is None
+    assert config.pseudo_column_version == 1
+    assert "x" not in config
+
+
+def test_setting_and_unsetting() -> None:
+    config = Config().with_property("ksql.functions.collect_list.limit", "3").with_property("auto.offset.reset", "earliest")
+    assert config["auto.offset.reset"] == "earliest"
+    assert config.function_properties("COLLECT_LIST") == {"ksql.functions.collect_list.limit": "3"}
+    assert config.without_property("auto.offset.reset")["auto.offset.reset"] == "latest"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "gist"),
+    [
+        ("ksql.service.id", "x", "Cannot override property 'ksql.service.id'"),
+        ("no.such.thing", "x", "Not recognizable as ksql, streams, consumer, or producer property: 'no.such.thing'"),
+        ("ksql.lambdas.enabled", "maybe", "Expected value to be either true or false"),
+    ],
+)
+def test_refused(name: str, value: str, gist: str) -> None:
+    with pytest.raises(PropertyError) as caught:
+        Config().with_property(name, value)
+    assert gist in caught.value.message
+
+
+def test_denied_by_the_server() -> None:
+    config = Config.of({"ksql.properties.overrides.denylist": "auto.offset.reset, linger.ms"})
+    with pytest.raises(PropertyError, match=r"Cannot override property 'linger\.ms'"):
+        config.without_property("linger.ms")
