@@ -10,7 +10,7 @@ from typing import Any
 from engine.errors import PlanError
 from engine.plan.pieces import shorten
 
-MAX_DEPTH = 150
+MAX_DEPTH = 100
 """Deepest nesting of a document; each step is one level, and real plans stay below 40."""
 
 

@@ -52,16 +52,16 @@ def _remembered(parse: Callable[[str], T], sql: str) -> T:
 
 def _is_deep(node: object) -> bool:
     """Whether nodes nest more than `MAX_NODE_DEPTH` deep; without recursion, which the rest of the engine relies on."""
-    level = [node]
+    level = list(_nodes([node]))
     for _ in range(MAX_NODE_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _nodes([getattr(outer, field.name) for field in fields(outer)])]
         if not level:
             return False
     return True
 
 
-def _inside(node: object) -> Iterator[object]:
-    values = [getattr(node, field.name) for field in fields(node)] if is_dataclass(node) else []
+def _nodes(values: list[object]) -> Iterator[Any]:
+    """The nodes among `values`, those in tuples too."""
     while values:
         value = values.pop()
         if isinstance(value, tuple):

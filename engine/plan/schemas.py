@@ -86,9 +86,7 @@ def _select(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
 def _typed(expression: Expression, scope: Mapping[str, SqlType], typer: Typer) -> SqlType:
     sql_type = typer(expression, scope)
     if sql_type is None:
-        raise TypeMismatchError(
-            "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR)."
-        )
+        raise TypeMismatchError("Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).")
     return sql_type
 
 

@@ -122,7 +122,7 @@ def grouped(tag: str, source: Document) -> Document:
 
 
 def joined(tag: str, left: Document, right: Document, **more: Any) -> Document:
-    return step(tag, "Join", joinType="LEFT", keyColName="TAG", leftSource=left, rightSource=right, **more)
+    return {**step(tag, "Join", joinType="LEFT", keyColName="TAG", leftSource=left, rightSource=right), **more}
 
 
 def stream_join(**more: Any) -> Document:

@@ -293,17 +293,28 @@ def test_odd_numbers_are_read_or_refused(number: str) -> None:
     assert place == "$.queryPlan.physicalPlan.beforeMillis"
 
 
-def test_deep_chains_of_steps_are_refused() -> None:
+def chain(length: int) -> sample.Document:
     source = sample.stream()
-    for _ in range(5_000):
+    for _ in range(length):
         source = sample.step("streamFilterV1", "WhereFilter", source=source, filterExpression="true")
-    with pytest.raises(PlanError, match="nested too deeply"):
-        decode_statement(sample.query(source))
+    return sample.query(source)
+
+
+def test_long_chains_of_steps_are_read_and_longer_ones_refused() -> None:
+    # Statement, query and the formats of the source take six levels.
+    longest = MAX_DEPTH - 6
+    assert encode_statement(decode_statement(chain(longest))) == chain(longest)
+    for length in (longest + 1, 5_000):
+        with pytest.raises(PlanError, match="nested too deeply"):
+            decode_statement(chain(length))
 
 
 def test_deep_expressions_are_refused() -> None:
-    for text in ("(" * 50_000 + "1" + ")" * 50_000, "NOT " * 20_000 + "true", "ARRAY[" * 5_000 + "1" + "]" * 5_000):
+    for text in ("NOT " * 20_000 + "true", "ARRAY[" * 5_000 + "1" + "]" * 5_000, "(" * 9_000):
         refused(sample.query(sample.select(sample.stream(), text + " AS A")), "$.queryPlan.physicalPlan.selectExpressions[0]")
+    deep_type = "ARRAY<" * 900 + "INT" + ">" * 900
+    refused(sample.ddl({"@type": "registerTypeV1", "type": deep_type, "typeName": "T"}), "$.ddlCommand.type", "deeply")
+    refused(sample.query({**sample.stream(), "sourceSchema": f"`A` {deep_type}"}), "$.queryPlan.physicalPlan.sourceSchema", "deeply")
 
 
 def test_floats_of_python_are_exact_enough() -> None:

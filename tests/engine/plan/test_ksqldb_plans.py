@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import PlanError
 from engine.plan.codec import decode_plan, encode_plan
-from engine.plan.pieces_json import read_json
+from engine.plan.pieces_json import read_json, write_json
 
 PLANS = Path(__file__).parents[3].parent / "shared" / "ksqldb" / "historic-plans"
 TODAY = ("7.3", "7.4", "8.")
@@ -17,6 +17,11 @@ pytestmark = [
     pytest.mark.conformance,
     pytest.mark.skipif(not PLANS.is_dir(), reason=f"ksqlDB's plans are not there: {PLANS}"),
 ]
+
+
+def written_alike(ours: object, theirs: object) -> bool:
+    # Java writes the least double with two digits, one more than it needs.
+    return ours in (theirs, read_json(write_json(theirs).replace("4.9E-324", "5E-324")))
 
 
 def test_every_plan_decodes_and_survives_a_round_trip() -> None:
@@ -29,7 +34,7 @@ def test_every_plan_decodes_and_survives_a_round_trip() -> None:
             encoded = encode_plan(plan)
             if decode_plan(encoded) != plan:
                 failures.append(f"{file.parent}: another plan after a round trip")
-            elif file.parent.name.startswith(TODAY) and encoded != document:
+            elif file.parent.name.startswith(TODAY) and not written_alike(encoded, document):
                 failures.append(f"{file.parent}: written differently")
         except PlanError as error:
             failures.append(f"{file.parent}: {error.message}")
