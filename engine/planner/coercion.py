@@ -21,7 +21,7 @@ def coerce_value(value: object, source: SqlType | None, column: Column) -> objec
     """Turn a value of the type `source` (None for an untyped NULL) into a value of the column.
 
     Values are the Python values of `engine.types.sql_types`. Numbers widen, DECIMAL only without rounding; text becomes a date, a time,
-    a timestamp or (base64) bytes, never a number; collections coerce their items; a struct may leave fields out.
+    a timestamp or (base64) bytes, never a number; collections coerce their items; a struct may leave fields out; NULL fits everything.
 
     Raises:
         TypeMismatchError: the value does not fit.
@@ -40,9 +40,7 @@ class _UnfitError(Exception):
 
 def _coerce(value: object, source: SqlType | None, target: SqlType) -> object:
     if value is None:
-        if source is None or _may_be(source, target):
-            return None
-        raise _UnfitError
+        return None
     match source, target:
         case Array(item), Array(wanted) if isinstance(value, list):
             return [_coerce(part, item, wanted) for part in value]
@@ -58,12 +56,6 @@ def _coerce(value: object, source: SqlType | None, target: SqlType) -> object:
             return value
         case _:
             raise _UnfitError
-
-
-def _may_be(source: SqlType, target: SqlType) -> bool:
-    if is_numeric(source) and is_numeric(target):
-        return numeric_rank(source) <= numeric_rank(target)
-    return source == target or type(source) is type(target) or (source == STRING and target in (DATE, TIME, TIMESTAMP, BYTES))
 
 
 def _coerce_struct(value: Mapping[str, object], source: Struct, target: Struct) -> dict[str, object]:

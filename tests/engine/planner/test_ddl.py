@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.catalog.catalog import Catalog
@@ -41,11 +43,11 @@ PK = Element("K", STRING, ElementRole.PRIMARY_KEY)
 V = Element("V", INTEGER)
 
 
-def source(*elements: Element, kind: SourceKind = STREAM, more: Properties = (), **flags: bool) -> CreateSource:
+def source(*elements: Element, kind: SourceKind = STREAM, more: Properties = (), **flags: Any) -> CreateSource:
     return CreateSource(kind, "S", elements, (*JSON, *more), **flags)
 
 
-def plan(statement: CreateSource, catalog: Catalog | None = None, **settings: object) -> CreateCommand:
+def plan(statement: CreateSource, catalog: Catalog | None = None, **settings: Any) -> CreateCommand:
     command = plan_create_source(
         statement, catalog or Catalog(), Config.of({k.replace("_", "."): v for k, v in settings.items()}), NoRegistry()
     )

@@ -1,0 +1,148 @@
+"""Columns from a schema registry, and schemas into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.catalog.catalog import Catalog, Source
+from engine.errors import StatementError
+from engine.formats.base import Side
+from engine.formats.registry import RegisteredSchema, SchemaFormat
+from engine.plan.step import FormatInfo, Formats
+from engine.planner.config import Config
+from engine.planner.ddl import CreateCommand, plan_create_source
+from engine.planner.inference import check_sink_schemas, name_sink_schemas, registrations
+from engine.planner.properties import sink_properties
+from engine.planner.registry_port import ColumnOptions
+from engine.sql.statements import CreateSource, Element, ElementRole, Properties, SourceKind
+from engine.types.schema import Column, Role, Schema
+from engine.types.sql_types import BYTES, INTEGER, STRING
+
+AVRO = {
+    "t-key": RegisteredSchema(1, SchemaFormat.AVRO, "int"),
+    "t-value": RegisteredSchema(2, SchemaFormat.AVRO, "a b"),
+    "t-wide": RegisteredSchema(3, SchemaFormat.PROTOBUF, "a b"),
+}
+
+
+@dataclass
+class Registry:
+    """Schemas whose text lists the names of their INTEGER fields; `asked` keeps the options of every conversion."""
+
+    schemas: dict[str, RegisteredSchema] = field(default_factory=lambda: dict(AVRO))
+    asked: list[ColumnOptions] = field(default_factory=list)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        return self.schemas.get(subject)
+
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
+        return next((s for s in self.schemas.values() if s.id == schema_id), None)
+
+    def full_name(self, schema: RegisteredSchema) -> str | None:
+        return None if schema.text == "int" else f"record{schema.id}"
+
+    def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
+        self.asked.append(options)
+        if options.full_name == "missing":
+            return None
+        role = Role.KEY if options.side is Side.KEY else Role.VALUE
+        if options.unwrapped:
+            return (Column("ROWKEY" if role is Role.KEY else "ROWVAL", INTEGER, role),)
+        return tuple(Column(n if options.keep_case else n.upper(), INTEGER, role) for n in schema.text.split())
+
+
+def plan(
+    *elements: Element, kind: SourceKind = SourceKind.STREAM, registry: Registry | None = None, more: Properties = ()
+) -> CreateCommand:
+    statement = CreateSource(kind, "S", elements, (("KAFKA_TOPIC", "t"), *more))
+    command = plan_create_source(statement, Catalog(), Config(), registry or Registry())
+    assert command is not None
+    return command
+
+
+BOTH: Properties = (("FORMAT", "AVRO"),)
+
+
+def test_both_sides() -> None:
+    assert str(plan(more=BOTH).schema) == "`ROWKEY` INTEGER KEY, `A` INTEGER, `B` INTEGER"
+    assert str(plan(kind=SourceKind.TABLE, more=BOTH).schema.key[0]) == "`ROWKEY` INTEGER KEY"
+
+
+def test_one_side() -> None:
+    assert str(plan(Element("V", STRING), more=BOTH).schema) == "`ROWKEY` INTEGER KEY, `V` STRING"
+    key = Element("K", STRING, ElementRole.KEY)
+    assert str(plan(key, more=(("VALUE_FORMAT", "AVRO"),)).schema) == "`K` STRING KEY, `A` INTEGER, `B` INTEGER"
+
+
+def test_header_columns_do_not_define_the_value() -> None:
+    schema = plan(Element("H", BYTES, ElementRole.HEADER, "h"), more=(("VALUE_FORMAT", "AVRO"),)).schema
+    assert [column.name for column in schema.columns] == ["A", "B", "H"]
+
+
+def test_ids_keep_case_and_name_the_schema() -> None:
+    command = plan(more=(*BOTH, ("KEY_SCHEMA_ID", 1), ("VALUE_SCHEMA_ID", 2)))
+    assert [column.name for column in command.schema.value] == ["a", "b"]
+    assert command.formats.value_format.properties == (("fullSchemaName", "record2"), ("schemaId", "2"))
+    assert command.formats.key_format.property("fullSchemaName") == "io.confluent.ksql.avro_schemas.SKey"
+
+
+def test_an_anonymous_value_is_asked_for_by_wrapping() -> None:
+    registry = Registry()
+    command = plan(registry=registry, more=(("VALUE_FORMAT", "AVRO"), ("WRAP_SINGLE_VALUE", False)))
+    assert [column.name for column in command.schema.value] == ["ROWVAL"]
+    assert registry.asked[-1].unwrapped
+
+
+@pytest.mark.parametrize(
+    ("elements", "more", "gist"),
+    [
+        ((), (("VALUE_FORMAT", "JSON_SR"),), "Value schema is not in the expected format. You may want to set VALUE_FORMAT to 'AVRO'."),
+        ((), (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_ID", 9)), "Schema for message values on topic 't' does not exist"),
+        ((), (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_FULL_NAME", "missing")), "Schema for message values on topic 't' does not exist"),
+        ((Element("V", STRING),), (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_ID", 2)), "Table elements and VALUE_SCHEMA_ID cannot both"),
+        ((), (("KEY_FORMAT", "KAFKA"), ("VALUE_FORMAT", "AVRO"), ("KEY_SCHEMA_ID", 1)), "Current format is KAFKA."),
+        ((), (("KEY_FORMAT", "PROTOBUF"), ("VALUE_FORMAT", "AVRO"), ("KEY_SCHEMA_ID", 3)), "contains multiple columns"),
+    ],
+)
+def test_refused(elements: tuple[Element, ...], more: Properties, gist: str) -> None:
+    with pytest.raises(StatementError) as caught:
+        plan(*elements, more=more)
+    assert gist in caught.value.message
+
+
+SOURCE = Source(
+    name="S",
+    kind=SourceKind.STREAM,
+    schema=Schema((Column("a", INTEGER),)),
+    topic="s",
+    formats=Formats(FormatInfo("KAFKA"), FormatInfo("AVRO")),
+)
+
+
+def test_a_sink_takes_the_name_of_its_schema() -> None:
+    named = name_sink_schemas(sink_properties((("VALUE_SCHEMA_ID", 2),)), SOURCE, Registry())
+    assert named.value.properties == (("fullSchemaName", "record2"), ("schemaId", "2"))
+    assert name_sink_schemas(sink_properties(()), SOURCE, Registry()) == sink_properties(())
+
+
+def test_a_sink_has_the_columns_of_its_schema_in_order() -> None:
+    given = sink_properties((("VALUE_SCHEMA_ID", 2),))
+    check_sink_schemas(given, SOURCE, SOURCE.schema, Registry())
+    with pytest.raises(StatementError) as caught:
+        check_sink_schemas(given, SOURCE, Schema((Column("b", INTEGER),)), Registry())
+    assert caught.value.message == (
+        "The following value columns are changed, missing or reordered: [`b` INTEGER]. "
+        "Schema from schema registry is [`a` INTEGER, `b` INTEGER]"
+    )
+
+
+def test_what_is_registered() -> None:
+    formats = Formats(FormatInfo("AVRO"), FormatInfo("JSON_SR", (("schemaId", "4"),)))
+    schema = Schema((Column("K", STRING, Role.KEY), Column("V", STRING)))
+    key, value = registrations("t", formats, schema, sink=False)
+    assert (key.subject, key.schema_id, key.only_if_absent) == ("t-key", None, True)
+    assert (value.subject, value.schema_id, value.only_if_absent) == ("t-value", 4, False)
+    assert not registrations("t", formats, schema, sink=True)[0].only_if_absent
+    assert registrations("t", Formats(FormatInfo("KAFKA"), FormatInfo("JSON")), schema, sink=True) == ()
