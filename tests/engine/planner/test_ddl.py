@@ -81,7 +81,7 @@ def test_single_json_keys_are_bare() -> None:
 
 
 def test_wrapping_of_a_single_value() -> None:
-    config = {"ksql_persistence_wrap_single_values": False}
+    config: dict[str, Any] = {"ksql_persistence_wrap_single_values": False}
     assert plan(source(V), **config).formats.value_features == {SerdeFeature.UNWRAP_SINGLES}
     explicit = plan(source(V, more=(("WRAP_SINGLE_VALUE", True),)), **config)
     assert explicit.formats.value_features == {SerdeFeature.WRAP_SINGLES}
