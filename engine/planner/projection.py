@@ -1,0 +1,143 @@
+"""What a SELECT list gives: which items become the key, and what the value columns are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from engine.errors import EngineError, StatementError
+from engine.plan.step import SelectItem, Step
+from engine.plan.steps.streams import StreamSelectV1
+from engine.plan.steps.tables import TableSelectV1
+from engine.planner.analyze import Analysis
+from engine.planner.casts import fit_literal
+from engine.planner.naming import and_list
+from engine.planner.relation import Relation
+from engine.planner.scope import BOUND_NAMES, star
+from engine.planner.typed import Types
+from engine.sql.expressions import ColumnRef, Expression
+from engine.sql.statements import SelectAll
+from engine.types.schema import Column, Schema
+from engine.types.sql_types import quote
+
+
+def expand(
+    analysis: Analysis, relation: Relation, target: Schema | None, prepare: Callable[[Expression], Expression]
+) -> tuple[SelectItem, ...]:
+    """Write the projection over the rows of `relation`, which are those before any table function.
+
+    `prepare` is applied to every expression; literals are fitted to the columns of `target`, an INSERT INTO's stream.
+    """
+    items = tuple(_expanded(analysis, relation, prepare))
+    if target is None:
+        return items
+    columns = target.columns
+    return tuple(
+        SelectItem(fit_literal(item.expression, columns[i].type), item.alias) if i < len(columns) else item for i, item in enumerate(items)
+    )
+
+
+def _expanded(analysis: Analysis, relation: Relation, prepare: Callable[[Expression], Expression]) -> Iterator[SelectItem]:
+    for item in analysis.select:
+        if isinstance(item, SelectAll):
+            yield from (SelectItem(ColumnRef(name), name) for name in _star(analysis, relation, item.qualifier))
+        else:
+            yield SelectItem(prepare(_over_keys(item.expression, analysis, relation)), item.alias or "")
+
+
+def _star(analysis: Analysis, relation: Relation, qualifier: str | None) -> Iterator[str]:
+    if analysis.partition_by is not None:
+        yield from star(relation.schema)
+        return
+    names = list(analysis.scope.star(qualifier))
+    if qualifier is None and analysis.scope.is_join:
+        # A synthetic key is in no source, so that it has to be added.
+        yield from (name for name in relation.key_names if name not in names)
+    yield from names
+
+
+def _over_keys(expression: Expression, analysis: Analysis, relation: Relation) -> Expression:
+    partition_by = analysis.partition_by or ()
+    if expression in partition_by and len(relation.key_names) == len(partition_by):
+        return ColumnRef(relation.key_names[partition_by.index(expression)], span=expression.span)
+    return analysis.scope.plain(expression)
+
+
+def project(analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...], context: str, types: Types) -> Relation:
+    """Compute the projection; in a persistent query, key columns that are selected stay the key and leave the value.
+
+    Raises:
+        StatementError: an item is not well typed, a key column is selected twice, or no value column is left.
+    """
+    if not analysis.is_persistent:
+        return select(relation, relation.key_names, items, context, types)
+    names: dict[str, list[str]] = {}
+    values = []
+    for item in items:
+        name = item.expression.name if isinstance(item.expression, ColumnRef) else None
+        if name in relation.key_names:
+            names.setdefault(name or "", []).append(item.alias)
+        elif not (name in BOUND_NAMES and item.alias == name):
+            values.append(item)
+    for name, aliases in names.items():
+        if len(set(aliases)) > 1:
+            raise StatementError(
+                f"The projection contains a key column (`{name}`) more than once, aliased as: {and_list(sorted(set(aliases)))}.\n"
+                "Each key column must only be in the projection once. If you intended to copy the key into the value, then consider "
+                "using the AS_VALUE function to indicate which key reference should be copied."
+            )
+    keys = tuple(names[name][0] if name in names else name for name in relation.key_names)
+    result = select(relation, keys, tuple(values), context, types)
+    check_result(result.schema)
+    return result
+
+
+def select(relation: Relation, keys: tuple[str, ...], items: tuple[SelectItem, ...], context: str, types: Types) -> Relation:
+    """Add a select step.
+
+    Raises:
+        StatementError: an item is not well typed.
+    """
+    step: Step
+    if relation.is_table:
+        step = TableSelectV1(
+            query_context=context,
+            source=relation.step,
+            key_column_names=keys,
+            select_expressions=items,
+            internal_formats=relation.formats,
+        )
+    else:
+        step = StreamSelectV1(query_context=context, source=relation.step, key_column_names=keys, select_expressions=items)
+    try:
+        return relation.then(step, types)
+    except EngineError as error:
+        error.message = error.message if error.message.startswith("Invalid ") else f"Invalid Select: {error.message}"
+        raise
+
+
+def check_result(schema: Schema) -> None:
+    """Check the columns of a persistent query's result.
+
+    Raises:
+        StatementError: no value column, or two columns of one name.
+    """
+    if not schema.value:
+        raise StatementError("The projection contains no value columns.")
+    check_distinct(schema.key, "key")
+    check_distinct(schema.value, "value")
+    taken = {column.name for column in schema.key}
+    clashing = [column for column in schema.value if column.name in taken]
+    if clashing:
+        raise StatementError(f"Value columns clash with key columns: {', '.join(map(quote, (c.name for c in clashing)))}")
+
+
+def check_distinct(columns: tuple[Column, ...], word: str) -> None:
+    """Check that no two columns have one name; `word` is what messages call them.
+
+    Raises:
+        StatementError: names the repeated columns.
+    """
+    names = [column.name for column in columns]
+    twice = [column for i, column in enumerate(columns) if column.name in names[:i]]
+    if twice:
+        raise StatementError(f"Duplicate {word} columns found in schema: {', '.join(map(str, twice))}")

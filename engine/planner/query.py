@@ -1,0 +1,178 @@
+"""Plans of the statements that run a query (`spec/language.md` 9 to 11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.catalog.catalog import Catalog, Source
+from engine.errors import StatementError
+from engine.functions.registry import Registry
+from engine.functions.table import FUNCTIONS
+from engine.plan.document import QueryPlan, StatementPlan
+from engine.plan.step import Formats, SelectItem, Step, TimestampColumn
+from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from engine.planner.aggregates import aggregated
+from engine.planner.analyze import Analysis, analyze
+from engine.planner.config import Config
+from engine.planner.ddl import create_command
+from engine.planner.elements import timestamp_column
+from engine.planner.inserts import check_insert, check_insert_target
+from engine.planner.keys import check_key_selected
+from engine.planner.lower import TableFunctions, exploded, filtered, read, rekeyed
+from engine.planner.lower_joins import join_sources
+from engine.planner.projection import expand, project, select
+from engine.planner.properties import SinkProperties, sink_properties
+from engine.planner.relation import Relation
+from engine.planner.scope import unknown_source
+from engine.planner.serde_choice import sink_formats
+from engine.planner.typed import Types
+from engine.sql.expressions import ColumnRef, NullLiteral
+from engine.sql.statements import CreateAs, Emit, InsertInto, Query, SourceKind
+from engine.types.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The rows of a query before its sink."""
+
+    analysis: Analysis
+    relation: Relation
+
+    @property
+    def leftmost(self) -> Source:
+        """The source that a sink inherits formats from."""
+        return self.analysis.scope.sources[0].source
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of all sources."""
+        return tuple(source.source.name for source in self.analysis.scope.sources)
+
+    @property
+    def loses_key(self) -> bool:
+        """Whether the query says PARTITION BY NULL."""
+        return any(isinstance(expression, NullLiteral) for expression in self.analysis.partition_by or ())
+
+
+def plan_create_as(
+    statement: CreateAs, catalog: Catalog, config: Config, query_id: str, statement_text: str, functions: Registry = FUNCTIONS
+) -> StatementPlan:
+    """Plan CREATE STREAM|TABLE … AS SELECT.
+
+    Raises:
+        StatementError: see `spec/language.md` 6 and 9.
+    """
+    properties = sink_properties(statement.properties)
+    planned = _plan_query(statement.query, catalog, Types(functions, config), sink=statement.name)
+    _check_kind(statement.kind, planned.relation)
+    schema = planned.relation.schema
+    formats = sink_formats(properties, planned.leftmost, schema, config, sink=statement.name, partitioned_by_null=planned.loses_key)
+    topic = _sink_topic(statement.name, properties, config)
+    timestamp = timestamp_column(properties.timestamp, schema)
+    command = create_command(statement, schema=schema, topic=topic, formats=formats, timestamp=timestamp, window=planned.relation.window)
+    step = _sink(planned.relation, statement.name, topic, formats, timestamp)
+    return StatementPlan(
+        statement_text=statement_text,
+        ddl_command=command,
+        query_plan=QueryPlan(sources=planned.sources, sink=statement.name, physical_plan=step, query_id=query_id),
+    )
+
+
+def plan_insert_into(
+    statement: InsertInto, catalog: Catalog, config: Config, query_id: str, statement_text: str, functions: Registry = FUNCTIONS
+) -> StatementPlan:
+    """Plan INSERT INTO … SELECT; the rows are written with the formats and the TIMESTAMP column of the target.
+
+    Raises:
+        StatementError: see `spec/language.md` 9 and `spec/schema-and-naming.md` 10.
+    """
+    target = catalog.sources.get(statement.target)
+    if target is None:
+        raise unknown_source(statement.target, catalog, statement.span)
+    check_insert_target(target)
+    planned = _plan_query(statement.query, catalog, Types(functions, config), sink=target.name, target=target.schema)
+    _check_kind(SourceKind.STREAM, planned.relation)
+    check_insert(planned.relation.schema, target)
+    step = _sink(planned.relation, target.name, target.topic, target.formats, target.timestamp_column)
+    return StatementPlan(
+        statement_text=statement_text,
+        query_plan=QueryPlan(sources=planned.sources, sink=target.name, physical_plan=step, query_id=query_id),
+    )
+
+
+def plan_source_table(source: Source, query_id: str, config: Config | None = None) -> QueryPlan:
+    """Plan the query that keeps the rows of a CREATE SOURCE TABLE; it writes no topic."""
+    types = Types(FUNCTIONS, config or Config())
+    relation = read(source, "KsqlTopic/Source", types)
+    items = tuple(SelectItem(ColumnRef(column.name), column.name) for column in source.schema.columns if column not in source.schema.key)
+    result = select(relation, relation.key_names, items, "Project", types)
+    return QueryPlan(sources=(source.name,), sink=None, physical_plan=result.step, query_id=query_id)
+
+
+def plan_transient(query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry = FUNCTIONS) -> QueryPlan:
+    """Plan a push query; its root is the select step, whose value columns include selected key columns.
+
+    Raises:
+        StatementError: see `spec/language.md` 9.
+    """
+    planned = _plan_query(query, catalog, Types(functions, config), sink=None)
+    return QueryPlan(sources=planned.sources, sink=None, physical_plan=planned.relation.step, query_id=query_id)
+
+
+def _plan_query(query: Query, catalog: Catalog, types: Types, *, sink: str | None, target: Schema | None = None) -> Planned:
+    analysis = analyze(query, catalog, types, is_persistent=sink is not None)
+    _check_emit(query)
+    relation = join_sources(analysis, types) if analysis.scope.is_join else _single(analysis, types)
+    if analysis.where is not None:
+        relation = filtered(relation, analysis.scope.plain(analysis.where), "WHERE", "WhereFilter", types)
+    if analysis.partition_by is not None:
+        relation = _partitioned(analysis, relation, types)
+    if analysis.aggregates:
+        return Planned(analysis, aggregated(analysis, relation, sink, types))
+    return Planned(analysis, _projected(analysis, relation, sink, target, types))
+
+
+def _single(analysis: Analysis, types: Types) -> Relation:
+    return read(analysis.scope.sources[0].source, "KsqlTopic/Source", types)
+
+
+def _partitioned(analysis: Analysis, relation: Relation, types: Types) -> Relation:
+    expressions = tuple(map(analysis.scope.plain, analysis.partition_by or ()))
+    if relation.is_table:
+        raise StatementError("Cannot repartition a TABLE source. Only streams support the PARTITION BY clause.")
+    return rekeyed(relation, expressions, "PartitionBy", types)
+
+
+def _projected(analysis: Analysis, relation: Relation, sink: str | None, target: Schema | None, types: Types) -> Relation:
+    if analysis.query.window is not None:
+        raise StatementError("WINDOW clause requires a GROUP BY clause.", span=analysis.query.window.span)
+    functions = TableFunctions(types)
+    items = expand(analysis, relation, target, functions.taken_out)
+    if functions.found:
+        relation = exploded(relation, tuple(functions.found), types)
+    if sink is not None:
+        check_key_selected(analysis, sink)
+    return project(analysis, relation, items, "Project", types)
+
+
+def _check_emit(query: Query) -> None:
+    if query.emit is Emit.FINAL and (query.window is None or query.group_by is None) and query.window is None:
+        raise StatementError("EMIT FINAL is only supported for windowed aggregations.")
+
+
+def _check_kind(wanted: SourceKind, relation: Relation) -> None:
+    if relation.kind is wanted:
+        return
+    raise StatementError(
+        f"Invalid result type. Your SELECT query produces a {relation.kind.value}. "
+        f"Please use CREATE {relation.kind.value} AS SELECT statement instead."
+    )
+
+
+def _sink_topic(name: str, properties: SinkProperties, config: Config) -> str:
+    return properties.topic.name or f"{config.output_topic_prefix}{name}"
+
+
+def _sink(relation: Relation, name: str, topic: str, formats: Formats, timestamp: TimestampColumn | None) -> Step:
+    step = TableSinkV1 if relation.is_table else StreamSinkV1
+    return step(query_context=name, source=relation.step, formats=formats, topic_name=topic, timestamp_column=timestamp)

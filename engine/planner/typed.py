@@ -1,0 +1,46 @@
+"""The planner's only view of functions: types of expressions, and which calls are aggregates or table functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from engine.functions.bind import bind
+from engine.functions.registry import Registry
+from engine.functions.resolve import Choice
+from engine.planner.config import Config
+from engine.planner.trees import calls
+from engine.sql.expressions import Expression, FunctionCall
+from engine.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """Typing under one table of functions and one configuration."""
+
+    functions: Registry
+    config: Config
+
+    def of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        """The type of an expression over the columns of `scope`; None for an untyped NULL.
+
+        Raises:
+            StatementError: the expression is not well typed.
+        """
+        return bind(expression, scope, self.functions).type
+
+    def is_aggregate(self, name: str) -> bool:
+        """Whether `name` is an aggregate."""
+        return self.functions.is_aggregate(name)
+
+    def is_table_function(self, name: str) -> bool:
+        """Whether `name` is a table function."""
+        return self.functions.is_table_function(name)
+
+    def has(self, expression: Expression, wanted: Callable[[str], bool]) -> bool:
+        """Whether a call that `wanted` accepts occurs in the expression."""
+        return next(calls(expression, wanted), None) is not None
+
+    def overload(self, call: FunctionCall, scope: Mapping[str, SqlType]) -> Choice:
+        """The overload of an aggregate that a call means; its `literals` are the positions of constants."""
+        return self.functions.choose(call.name, [self.of(argument, scope) for argument in call.arguments], call.span)

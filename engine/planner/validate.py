@@ -1,0 +1,77 @@
+"""Rules on the shape of a query that need no plan (`spec/language.md` 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from engine.errors import StatementError
+from engine.planner.scope import Scope
+from engine.planner.trees import calls, walk
+from engine.planner.typed import Types
+from engine.sql.expressions import Case, Expression, FunctionCall, NullLiteral
+from engine.sql.statements import Query
+from engine.sql.text import format_expression
+
+
+def check_shape(query: Query, scope: Scope, select: tuple[Expression, ...], types: Types, *, is_persistent: bool) -> None:
+    """Check the clauses of a query against each other; `select` are the expressions of its projection.
+
+    Raises:
+        StatementError: a rule is broken.
+    """
+    _check_value_formats(query, scope)
+    _check_windowed_tables(scope, is_persistent=is_persistent)
+    _check_partition_by(query)
+    _check_table_functions(query, scope, select, types)
+    _check_nested_aggregates(select, types)
+
+
+def _check_value_formats(query: Query, scope: Scope) -> None:
+    clause = "JOIN" if scope.is_join else "GROUP BY" if query.group_by is not None else None
+    names = [s.source.name for s in scope.sources if s.source.formats.value_format.format == "KAFKA"]
+    if clause and names:
+        raise StatementError(
+            f"Source(s) {', '.join(names)} are using the 'KAFKA' value format. This format does not yet support {clause}.\n"
+            "Use another format when creating the source."
+        )
+
+
+def _check_windowed_tables(scope: Scope, *, is_persistent: bool) -> None:
+    if is_persistent and any(source.is_table and source.source.window is not None for source in scope.sources):
+        raise StatementError("KSQL does not support persistent queries on windowed tables.")
+
+
+def _check_partition_by(query: Query) -> None:
+    if query.partition_by is None:
+        return
+    if not query.partition_by:
+        raise StatementError("PARTITION BY requires at least one expression")
+    if len(query.partition_by) > 1 and any(isinstance(e, NullLiteral) for e in query.partition_by):
+        raise StatementError("Cannot PARTITION BY multiple columns including NULL")
+
+
+def _check_table_functions(query: Query, scope: Scope, select: tuple[Expression, ...], types: Types) -> None:
+    used = [call for expression in select for call in calls(expression, types.is_table_function)]
+    if not used:
+        return
+    if query.group_by is not None or any(types.has(expression, types.is_aggregate) for expression in select):
+        raise StatementError("Table functions cannot be used with aggregations.")
+    if any(source.is_table for source in scope.sources):
+        raise StatementError("Table source is not supported with table functions")
+    for call in used:
+        if any(types.has(argument, types.is_table_function) for argument in call.arguments):
+            raise StatementError(f"Table functions cannot be nested: {format_expression(call)}", span=call.span)
+    if any(isinstance(node, Case) and types.has(node, types.is_table_function) for node in _nodes(select)):
+        raise StatementError("Table functions cannot be used in CASE statements.")
+
+
+def _check_nested_aggregates(select: tuple[Expression, ...], types: Types) -> None:
+    for node in _nodes(select):
+        if isinstance(node, FunctionCall) and types.is_aggregate(node.name):
+            if any(types.has(argument, types.is_aggregate) for argument in node.arguments):
+                raise StatementError(f"Aggregate functions can not be nested: {format_expression(node)}", span=node.span)
+
+
+def _nodes(expressions: Iterable[Expression]) -> Iterator[Any]:
+    return (node for expression in expressions for node in walk(expression))
