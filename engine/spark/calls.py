@@ -1,0 +1,68 @@
+"""Calls of scalar functions as Spark expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from engine.errors import UnsupportedError
+from engine.functions.bound import Bound
+from engine.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
+from engine.spark import sqltree as s
+from engine.spark.context import Context, PythonCall
+from engine.spark.sqltree import Tree
+
+
+def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:
+    """Compile a call whose arguments are compiled."""
+    function = bound.function
+    if not isinstance(function, Scalar):
+        raise UnsupportedError(f"{function.name if function else 'this function'} cannot be called here")
+    types = call_types(bound, context)
+    failures = [argument.fails for argument in arguments if isinstance(argument, Checked)]
+    failures += missing_required(bound, arguments)
+    if function.runs is Runs.PYTHON:
+        result = python_result(function, types, arguments, context)
+    else:
+        result = _native(function, types, arguments)
+    return Checked(result.value, s.any_of([*failures, result.fails]))
+
+
+def call_types(bound: Bound, context: Context) -> CallTypes:
+    """What a body may want to know about its call."""
+    if bound.type is None:
+        raise UnsupportedError("a function whose result has no type cannot be called")
+    settings = {key: value for key, value in context.settings.items() if key.startswith("ksql.functions.")}
+    return CallTypes(tuple(child.type for child in bound.children), bound.type, settings)
+
+
+def missing_required(bound: Bound, arguments: Sequence[Checked | SparkLambda]) -> list[Tree]:
+    """The conditions under which an argument is NULL that the function takes as a Java primitive."""
+    pairs = zip(bound.required, arguments, strict=False)
+    return [s.is_null(a.value) for required, a in pairs if required and isinstance(a, Checked) and not isinstance(a.value, exp.Literal)]
+
+
+def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | SparkLambda]) -> Checked:
+    given = [argument.value if isinstance(argument, Checked) else argument for argument in arguments]
+    made = function.body(types, *given) if function.with_types else function.body(*given)
+    result = made if isinstance(made, Checked) else Checked(made)
+    if function.nulls is Nulls.BODY:
+        return result
+    null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not isinstance(a, exp.Literal | exp.Boolean))
+    if null_argument is None:
+        return result
+    fails = None if result.fails is None else s.all_of(s.not_(null_argument), result.fails)
+    return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails)
+
+
+def python_result(function: Scalar | Tabular, types: CallTypes, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:
+    """Call a Python body; Spark sees a function that gives the value and the text of an error."""
+    given = [argument.value for argument in arguments if isinstance(argument, Checked)]
+    if len(given) != len(arguments):
+        raise UnsupportedError(f"{function.name} runs in Python and cannot take a lambda")
+    name = context.python.name(PythonCall(function, types))
+    outcome = s.call(name, context.active, *(s.cast(value, sql_type) for value, sql_type in zip(given, types.arguments, strict=True)))
+    value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
+    error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
+    return Checked(value, s.is_not_null(error))

@@ -1,0 +1,61 @@
+"""What the compilation of an expression needs from around it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.functions.declaration import CallTypes, Scalar, Tabular
+from engine.spark import sqltree as s
+from engine.spark.sqltree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall:
+    """A function body that Spark calls through Arrow, with the types of this use."""
+
+    function: Scalar | Tabular
+    types: CallTypes
+
+
+@dataclass(slots=True)
+class PythonCalls:
+    """The Python functions that a pipeline uses, by the name they get in Spark."""
+
+    calls: dict[str, PythonCall] = field(default_factory=dict)
+
+    def name(self, call: PythonCall) -> str:
+        """Register a use and give its Spark name; equal uses share one."""
+        signature = f"{call.function.name}|{call.types.arguments}|{call.types.returns}|{sorted(call.types.settings.items())}"
+        identity = f"{id(call.function)}|{signature}"
+        spark_name = "kestrel_" + hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self.calls[spark_name] = call
+        return spark_name
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A processing-log entry of type 1, written for each row for which `condition` holds."""
+
+    condition: Tree
+    message: str
+
+
+@dataclass(slots=True)
+class Context:
+    """Where an expression stands.
+
+    `columns` gives the Spark tree of each column in scope. `nested` says whether calls, casts and constructor items inside
+    the expression catch their own errors (SELECT and PARTITION BY with `ksql.nested.error.set.null`); `faults`
+    collects what they catch. `active` is true for the rows that the expression is meant for: Spark gives
+    Python functions all rows of a batch.
+    """
+
+    columns: Mapping[str, Tree]
+    python: PythonCalls
+    nested: bool
+    preserve_nulls: bool = True
+    settings: Mapping[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    active: Tree = s.TRUE

@@ -1,0 +1,158 @@
+"""A group of queries under construction: its stages, stateful levels, sources and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.formats.base import SerdeSpec
+from engine.functions.bind import bind
+from engine.functions.bound import Bound
+from engine.functions.registry import Registry
+from engine.plan.step import Step, WindowInfo
+from engine.spark.context import Context, PythonCalls
+from engine.spark.handles import Handle
+from engine.spark.stage import Operation, Stage, is_relation
+from engine.sql.expressions import Expression
+from engine.state.operator import Operator
+from engine.types.schema import Column
+from engine.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRead:
+    """A relation that is read from a topic: how its bytes become rows."""
+
+    query: int
+    relation: int
+    topic: str
+    key: SerdeSpec
+    value: SerdeSpec
+    headers: tuple[Column, ...]
+    pseudo_version: int
+    window: WindowInfo | None
+    logger: str
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkWrite:
+    """A relation that is written to a topic."""
+
+    query: int
+    handle: Handle
+    topic: str
+    key: SerdeSpec
+    value: SerdeSpec
+    window: WindowInfo | None
+    logger: str
+    guarded: bool
+    """Whether a row that cannot be written is dropped instead of failing the query (below a TIMESTAMP column)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stateful:
+    """A stateful operator at a level: its inputs by side, and the relation it gives."""
+
+    query: int
+    operator: Operator
+    inputs: tuple[Handle, ...]
+    output: Handle
+    logger: str
+
+
+@dataclass(slots=True)
+class Group:
+    """Everything that several queries put into one pipeline."""
+
+    functions: Registry
+    stages: list[Stage] = field(default_factory=lambda: [Stage()])
+    sources: list[SourceRead] = field(default_factory=list)
+    sinks: list[SinkWrite] = field(default_factory=list)
+    levels: list[list[Stateful]] = field(default_factory=list)
+    python: PythonCalls = field(default_factory=PythonCalls)
+    handles: dict[int, Handle] = field(default_factory=dict)
+    ends: dict[int, Handle] = field(default_factory=dict)
+    """What each query's root step gives, by query number."""
+    relations: int = 0
+
+    def new_relation(self) -> int:
+        """A relation number that no other has."""
+        self.relations += 1
+        return self.relations - 1
+
+    def stage(self, level: int) -> Stage:
+        """The stage after `level` stateful levels."""
+        while len(self.stages) <= level:
+            self.stages.append(Stage())
+            self.levels.append([])
+        return self.stages[level]
+
+    def lift(self, handle: Handle, level: int) -> Handle:
+        """Let a relation pass untouched until it stands at `level`."""
+        for between in range(handle.level, level + 1):
+            self.stage(between).relation(handle.relation)
+        lifted = handle.at(level)
+        self.handles[handle.relation] = lifted
+        return lifted
+
+    def add_stateful(self, stateful: Stateful) -> Handle:
+        """Put an operator after the stage in which all its inputs stand."""
+        self.stage(stateful.output.level).relation(stateful.output.relation)
+        self.levels[stateful.output.level - 1].append(stateful)
+        return stateful.output
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryBuild:
+    """The build of one query inside a group."""
+
+    group: Group
+    query: int
+    query_id: str
+    settings: Mapping[str, str]
+    serde: Callable[[SerdeSpec], SerdeSpec]
+    """Completes a spec with what the registry knows."""
+
+    def logger(self, step: Step) -> str:
+        """The processing-log name of a step (`spec/errors.md` 8)."""
+        return f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
+
+    def bind(self, expression: Expression, scope: Mapping[str, SqlType]) -> Bound:
+        """Type an expression."""
+        return bind(expression, scope, self.group.functions)
+
+    def type_of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        """The type of an expression, for `engine.plan.schemas`."""
+        return self.bind(expression, scope).type
+
+    def context(self, handle: Handle, part: str = "v", *, nested: bool) -> Context:
+        """The compile context of expressions over a relation's value (`v`), previous value (`o`) or key (`k`)."""
+        columns = handle.keys() if part == "k" else handle.values(part)
+        return Context(
+            columns=columns,
+            python=self.group.python,
+            nested=nested and self.flag("ksql.nested.error.set.null"),
+            preserve_nulls=self.flag("ksql.cast.strings.preserve.nulls"),
+            settings=self.settings,
+            active=is_relation(handle.relation),
+        )
+
+    def flag(self, name: str, default: str = "true") -> bool:
+        """A boolean setting."""
+        return self.settings.get(name, default).lower() == "true"
+
+    def apply(self, handle: Handle, operation: Operation, result: Handle) -> Handle:
+        """Add an operation to a relation; `result` is what it is afterwards."""
+        self.group.stage(handle.level).add(handle.relation, operation)
+        self.group.handles[result.relation] = result
+        return result
+
+    def stateful(self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str) -> Handle:
+        """Put an operator above `inputs`; `make` gets the new relation and level."""
+        level = max(handle.level for handle in inputs)
+        lifted = tuple(self.group.lift(handle, level) for handle in inputs)
+        relation = self.group.new_relation()
+        operator, output = make(relation, level + 1)
+        self.group.handles[relation] = output
+        return self.group.add_stateful(Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger))

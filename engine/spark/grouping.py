@@ -1,0 +1,50 @@
+"""Grouping keys, of streams and of both versions of a table's row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.plan.schemas import scope_of
+from engine.spark import sqltree as s
+from engine.spark.casts import java_text
+from engine.spark.context import Fault
+from engine.spark.expressions import compile_expression
+from engine.spark.group import QueryBuild
+from engine.spark.handles import Handle
+from engine.spark.sqltree import Tree
+from engine.sql.expressions import Expression
+from engine.types.schema import Schema
+from engine.types.sql_types import STRING
+
+EXCLUDED = "The source row will be excluded from the table."
+
+
+def grouped_key(
+    build: QueryBuild, source: Handle, expressions: Sequence[Expression], schema: Schema, part: str, *, joined: bool
+) -> tuple[Tree, Tree, tuple[Fault, ...]]:
+    """The key struct of a row, whether the row has a group at all, and what is logged where it has none.
+
+    `joined` puts several components into one STRING separated by `|+|` (`spec/plan-format.md` 6.4, V1).
+    """
+    row = source.part(part)
+    scope = scope_of(source.schema)
+    components: list[tuple[Tree, Tree]] = []
+    usable: list[Tree] = [s.is_not_null(row)]
+    faults: list[Fault] = []
+    for index, expression in enumerate(expressions):
+        context = build.context(source, part, nested=False)
+        bound = build.bind(expression, scope)
+        result = compile_expression(bound, context)
+        empty = s.is_null(result.value)
+        if result.fails is not None:
+            usable.append(s.not_(result.fails))
+            faults.append(Fault(s.all_of(s.is_not_null(row), result.fails), f"Error calculating group-by column with index {index}. {EXCLUDED}"))
+            empty = s.all_of(s.not_(result.fails), empty)
+        usable.append(s.is_not_null(result.value))
+        faults.append(Fault(s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"))
+        components.append((s.cast(result.value, bound.type), java_text(result.value, bound.type or STRING)))
+    if joined and len(components) > 1:
+        text = s.call("concat_ws", s.text("|+|"), *(words for _, words in components))
+        return s.named_struct([(schema.key[0].name, text)]), s.all_of(*usable), tuple(faults)
+    key = s.named_struct([(column.name, tree) for column, (tree, _) in zip(schema.key, components, strict=True)])
+    return key, s.all_of(*usable), tuple(faults)

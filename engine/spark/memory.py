@@ -1,0 +1,194 @@
+"""Running a pipeline over memory streams: records in, records out, cut into micro-batches as asked."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from engine.spark.pipeline import Pipeline
+from engine.spark.wire import HEADERS, WIRE_INPUT
+from engine.topics.records import LogEntry, Record
+
+_names = count()
+
+_ARROW_INPUT = pa.schema(
+    [
+        ("q", pa.int32()),
+        ("feed", pa.int64()),
+        ("topic", pa.string()),
+        ("part", pa.int32()),
+        ("off", pa.int64()),
+        ("ts", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the input is cut into micro-batches: all at once, one record each, or at random places."""
+
+    each: bool = False
+    seed: int | None = None
+    restart: bool = False
+
+    @staticmethod
+    def parse(text: str | None, restart: bool = False) -> Cut:
+        """Read `one`, `each` or `random:SEED`.
+
+        Raises:
+            ValueError: anything else.
+        """
+        if text in (None, "one"):
+            return Cut(restart=restart)
+        if text == "each":
+            return Cut(each=True, restart=restart)
+        kind, _, seed = (text or "").partition(":")
+        if kind != "random" or not seed.lstrip("-").isdigit():
+            raise ValueError(f"cut must be one, each or random:SEED, not {text!r}")
+        return Cut(seed=int(seed), restart=restart)
+
+    def batches(self, rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+        """Cut rows that are in feed order, never inside one feed position."""
+        if not self.each and self.seed is None:
+            yield rows
+            return
+        random_ = random.Random(self.seed)  # noqa: S311 - reproducible cuts, no secret
+        start = 0
+        for at in range(1, len(rows) + 1):
+            inside = at < len(rows) and rows[at]["feed"] == rows[at - 1]["feed"]
+            if not inside and (at == len(rows) or self.each or random_.random() < 0.3):
+                yield rows[start:at]
+                start = at
+
+
+@dataclass(slots=True)
+class Output:
+    """What one query of a group gave."""
+
+    records: list[Record] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
+
+
+class MemoryRunner:
+    """Runs pipelines on one Spark session over memory streams."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._schema = StructType.fromDDL(WIRE_INPUT)
+        self._encoder = jvm.org.apache.spark.sql.Encoders.row(spark._jsparkSession.parseDataType(self._schema.json()))
+        shm = Path("/dev/shm")  # noqa: S108 - checkpoints of tests need no disk
+        self._root = tempfile.mkdtemp(prefix="kestrel-", dir=shm if shm.is_dir() else None)
+
+    def close(self) -> None:
+        """Remove the checkpoints of this runner."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def run(self, pipeline: Pipeline, feeds: Sequence[Sequence[Record]], cut: Cut | None = None) -> list[Output]:
+        """Feed each query its records in order, and give what each query wrote, in place order.
+
+        Raises:
+            Exception: Spark's own, when the pipeline as a whole does not run.
+        """
+        chosen = cut or Cut()
+        rows = sorted((_row(q, at, r) for q, feed in enumerate(feeds) for at, r in enumerate(feed)), key=lambda row: row["feed"])
+        stream = self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
+            self._encoder, self._spark._jsparkSession
+        )
+        frame = pipeline.frame(self._spark, DataFrame(stream.toDF(), self._spark))
+        table = f"kestrel_out_{next(_names)}"
+        checkpoint = f"{self._root}/{table}"
+        batches = list(chosen.batches(rows))
+        if len(batches) <= 1 and not chosen.restart:
+            self._feed(stream, rows)
+            self._once(frame, table, checkpoint)
+        else:
+            self._step_by_step(frame, table, checkpoint, stream, batches, chosen)
+        out = self._spark.table(table).toArrow().to_pylist()
+        self._spark.catalog.dropTempView(table)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        return _outputs(out, pipeline, len(feeds))
+
+    def _once(self, frame: DataFrame, table: str, checkpoint: str) -> None:
+        query = self._writer(frame, table, checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    def _step_by_step(
+        self, frame: DataFrame, table: str, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut
+    ) -> None:
+        query = self._writer(frame, table, checkpoint).start()
+        stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart else -1  # noqa: S311
+        for at, batch in enumerate(batches):
+            self._feed(stream, batch)
+            query.processAllAvailable()
+            if at == stop_after:
+                query.stop()
+                query = self._writer(frame, table, checkpoint).start()
+        query.processAllAvailable()
+        query.stop()
+
+    def _writer(self, frame: DataFrame, table: str, checkpoint: str) -> Any:
+        return frame.writeStream.format("memory").queryName(table).outputMode("update").option("checkpointLocation", checkpoint)
+
+    def _feed(self, stream: Any, rows: Sequence[dict[str, Any]]) -> None:
+        """Hand a batch to the stream in one call: Arrow to the JVM, from there as a list of rows."""
+        frame = self._spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=_ARROW_INPUT), self._schema)
+        collected = frame._jdf.collectAsList()
+        stream.addData(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(collected).toSeq())
+
+
+def _row(query: int, feed: int, record: Record) -> dict[str, Any]:
+    return {
+        "q": query,
+        "feed": feed,
+        "topic": record.topic,
+        "part": record.partition,
+        "off": record.offset,
+        "ts": record.timestamp,
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"key": k, "value": v} for k, v in record.headers],
+    }
+
+
+def _outputs(rows: list[dict[str, Any]], pipeline: Pipeline, queries: int) -> list[Output]:
+    outputs = [Output() for _ in range(queries)]
+    rows.sort(key=lambda row: row["place"])
+    for row in rows:
+        query = row["q"]
+        if row["kind"] is not None:
+            entry = LogEntry(
+                kind=row["kind"],
+                logger=row["logger"],
+                message=row["message"],
+                topic=row["src_topic"],
+                partition=row["src_part"],
+                offset=row["src_off"],
+            )
+            outputs[query].log.append(entry)
+        else:
+            headers = tuple((h["key"], h["value"]) for h in row["headers"] or ())
+            record = Record(
+                topic=row["topic"],
+                key=row["key"],
+                value=row["value"],
+                timestamp=row["timestamp"],
+                offset=len(outputs[query].records),
+                headers=headers,
+            )
+            outputs[query].records.append(record)
+    return outputs

@@ -1,0 +1,159 @@
+"""Stages: what happens to the rows of all queries of a group between two stateful levels, as one Spark SQL text.
+
+Every row says which relation it belongs to (`rel`); the relation's columns stand in one struct column per relation, NULL in
+the rows of others. A stage is a list of layers; a layer is one SELECT that applies at most one operation to each relation,
+so that a group of sixty queries costs one scan, one projection and no union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from engine.spark import sqltree as s
+from engine.spark.context import Fault
+from engine.spark.sqltree import Tree
+
+DEAD = -1
+"""The relation of a row that was dropped and only carries entries of the processing log."""
+
+LOG_TYPE = "ARRAY<STRUCT<kind: INT, logger: STRING, message: STRING>>"
+
+ENVELOPE: Mapping[str, str] = {
+    "rel": "INT",
+    "q": "INT",
+    "place": "ARRAY<BIGINT>",
+    "ts": "BIGINT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "ws": "BIGINT",
+    "we": "BIGINT",
+    "topic": "STRING",
+    "part": "INT",
+    "off": "BIGINT",
+    "log": LOG_TYPE,
+}
+"""What every row carries besides its relation's struct: relation number, query number, place (feed order, then position), timestamp (ms), headers, window (ms),
+the source record's topic, partition and offset, and entries of the processing log not yet written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step on one relation.
+
+    `fields` are the new fields of the relation's struct. `keep` drops rows for which it is not true. `timestamp` replaces the row's.
+    `rows` is the number of rows that replace each row; the trees in `fields` then may use `POSITION` (from 0).
+    """
+
+    fields: tuple[tuple[str, Tree], ...]
+    keep: Tree | None = None
+    timestamp: Tree | None = None
+    faults: tuple[Fault, ...] = ()
+    rows: Tree | None = None
+    logger: str = ""
+    fatal: bool = False
+
+
+POSITION = exp.to_identifier("_position", quoted=True)
+
+
+def struct_column(relation: int) -> str:
+    """The name of a relation's struct column."""
+    return f"r{relation}"
+
+
+@dataclass(slots=True)
+class Stage:
+    """The operations of every relation that is alive between two levels."""
+
+    operations: dict[int, list[Operation]] = field(default_factory=dict)
+
+    def add(self, relation: int, operation: Operation) -> None:
+        """Append an operation to a relation."""
+        self.operations.setdefault(relation, []).append(operation)
+
+    def relation(self, relation: int) -> None:
+        """Let a relation pass through the stage."""
+        self.operations.setdefault(relation, [])
+
+    def sql(self, source: str) -> str:
+        """The stage as Spark SQL over the view `source`."""
+        text = f"SELECT * FROM {source}"
+        depth = max((len(ops) for ops in self.operations.values()), default=0)
+        for index in range(depth):
+            layer = {rel: ops[index] for rel, ops in self.operations.items() if index < len(ops)}
+            text = _layer(text, layer, self.operations)
+        return f"SELECT * FROM ({text}) WHERE rel >= 0 OR size(log) > 0"
+
+
+def _layer(inner: str, layer: Mapping[int, Operation], relations: Iterable[int]) -> str:
+    exploding = {rel: op for rel, op in layer.items() if op.rows is not None}
+    columns: dict[str, Tree] = {name: s.column(name) for name in ENVELOPE}
+    columns["rel"] = _relation(layer, exploding)
+    columns["ts"] = _by_relation({rel: op.timestamp for rel, op in layer.items()}, s.column("ts"))
+    columns["log"] = _log(layer)
+    if exploding:
+        grown = s.call("concat", s.column("place"), s.call("array", s.cast_text(POSITION, "BIGINT")))
+        columns["place"] = _by_relation(dict.fromkeys(exploding, grown), s.column("place"))
+    for relation in relations:
+        name = struct_column(relation)
+        operation = layer.get(relation)
+        columns[name] = s.column(name) if operation is None else s.case([(is_relation(relation), s.named_struct(operation.fields))], None)
+    selected = ", ".join(f"{s.to_text(tree)} AS `{name}`" for name, tree in columns.items())
+    view = f" LATERAL VIEW explode({s.to_text(_positions(exploding))}) _positions AS `_position`" if exploding else ""
+    return f"SELECT {selected} FROM ({inner}){view}"
+
+
+def is_relation(relation: int) -> Tree:
+    """Whether a row belongs to a relation."""
+    return s.binary(exp.EQ, s.column("rel"), s.integer(relation))
+
+
+def _relation(layer: Mapping[int, Operation], exploding: Mapping[int, Operation]) -> Tree:
+    dropped = [
+        (s.all_of(is_relation(rel), s.not_(s.coalesce_false(op.keep))), s.integer(DEAD)) for rel, op in layer.items() if op.keep is not None
+    ]
+    if exploding:
+        dropped.append((s.binary(exp.LT, POSITION, s.integer(0)), s.integer(DEAD)))
+    return s.case(dropped, s.column("rel")) if dropped else s.column("rel")
+
+
+def _by_relation(trees: Mapping[int, Tree | None], default: Tree) -> Tree:
+    branches = [(is_relation(rel), tree) for rel, tree in trees.items() if tree is not None]
+    return s.case(branches, default) if branches else default
+
+
+def _log(layer: Mapping[int, Operation]) -> Tree:
+    branches = []
+    for relation, operation in layer.items():
+        if operation.faults:
+            branches.append((is_relation(relation), _entries(operation)))
+    if not branches:
+        return s.column("log")
+    return s.call("concat", s.column("log"), s.case(branches, s.cast_text(s.call("array"), LOG_TYPE)))
+
+
+def _entries(operation: Operation) -> Tree:
+    """The entries that a row adds: those whose condition holds."""
+    kind = 4 if operation.fatal else 1
+    entries = [
+        s.if_(
+            s.coalesce_false(fault.condition),
+            s.named_struct([("kind", s.integer(kind)), ("logger", s.text(operation.logger)), ("message", s.text(fault.message))]),
+        )
+        for fault in operation.faults
+    ]
+    return s.call("array_compact", s.call("array", *entries))
+
+
+def _positions(exploding: Mapping[int, Operation]) -> Tree:
+    """The positions of the rows that replace a row; -1 keeps a row that vanishes but has something to log."""
+    one = s.call("array", s.integer(0))
+    only_log = s.if_(s.binary(exp.GT, s.call("size", s.column("log")), s.integer(0)), s.call("array", s.integer(-1)), s.cast_text(s.call("array"), "ARRAY<INT>"))
+    branches = []
+    for relation, operation in exploding.items():
+        rows = operation.rows or s.integer(0)
+        some = s.call("sequence", s.integer(0), s.binary(exp.Sub, rows, s.integer(1)))
+        branches.append((is_relation(relation), s.if_(s.binary(exp.GT, rows, s.integer(0)), some, only_log)))
+    return s.case(branches, one)
