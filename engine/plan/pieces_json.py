@@ -13,6 +13,8 @@ from engine.plan.pieces import shorten
 MAX_DEPTH = 100
 """Deepest nesting of a document; each step is one level, and real plans stay below 40."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
 
 def read_json(text: str) -> Any:
     """Read JSON with exact numbers; a field named twice is an error.
@@ -62,7 +64,7 @@ def _parts(value: Any, newline: str) -> Iterator[str]:
             yield f"{value:f}"
         case dict() if value:
             for i, (key, member) in enumerate(value.items()):
-                yield f"{',' if i else '{'}{inner}{json.dumps(key, ensure_ascii=False)}: "
+                yield f"{',' if i else '{'}{inner}{_ENCODER.encode(key)}: "
                 yield from _parts(member, inner)
             yield newline + "}"
         case list() if value:
@@ -71,7 +73,7 @@ def _parts(value: Any, newline: str) -> Iterator[str]:
                 yield from _parts(item, inner)
             yield newline + "]"
         case _:
-            yield json.dumps(value, ensure_ascii=False)
+            yield _ENCODER.encode(value)
 
 
 def _number(digits: str) -> decimal.Decimal:

@@ -20,8 +20,12 @@ pytestmark = [
 
 
 def written_alike(ours: object, theirs: object) -> bool:
+    return ours == theirs or _shortest(ours) == _shortest(theirs)
+
+
+def _shortest(document: object) -> object:
     # Java writes the least double with two digits, one more than it needs.
-    return ours in (theirs, read_json(write_json(theirs).replace("4.9E-324", "5E-324")))
+    return read_json(write_json(document).replace("4.9E-324", "5E-324"))
 
 
 def test_every_plan_decodes_and_survives_a_round_trip() -> None:
