@@ -2,6 +2,35 @@
 
 from __future__ import annotations
 
+from engine.functions.library import (
+    aggregates_arithmetic,
+    aggregates_collections,
+    aggregates_distinct,
+    aggregates_extremes,
+    aggregates_offsets,
+    aggregates_statistics,
+    bytes_,
+    conversions,
+    nulls,
+    numbers,
+    reals,
+    strings,
+    table_functions,
+)
 from engine.functions.registry import Registry, collect
 
-FUNCTIONS: Registry = collect()
+FUNCTIONS: Registry = collect(
+    aggregates_arithmetic,
+    aggregates_collections,
+    aggregates_distinct,
+    aggregates_extremes,
+    aggregates_offsets,
+    aggregates_statistics,
+    bytes_,
+    conversions,
+    nulls,
+    numbers,
+    reals,
+    strings,
+    table_functions,
+)

@@ -1,0 +1,104 @@
+"""Short hands with which native function bodies write Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from engine.types.sql_types import Decimal
+
+Tree = exp.Expression
+
+
+def call(name: str, *arguments: Tree) -> Tree:
+    """A call of a Spark function."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def text(value: str) -> Tree:
+    """A string literal; the generator escapes it."""
+    return exp.Literal.string(value)
+
+
+def number(value: int) -> Tree:
+    """An INT literal."""
+    return exp.Literal.number(value) if value >= 0 else exp.Paren(this=exp.Neg(this=exp.Literal.number(-value)))
+
+
+def double(value: float) -> Tree:
+    """A DOUBLE literal; also NaN and the infinities."""
+    return cast(text(repr(value)), "DOUBLE")
+
+
+def null() -> Tree:
+    """NULL."""
+    return exp.null()
+
+
+def cast(tree: Tree, spark_type: str) -> Tree:
+    """Spark's CAST to a type of ours given as text; never a user's text."""
+    return exp.Cast(this=tree, to=exp.DataType.build(spark_type, dialect="spark"))
+
+
+def cast_decimal(tree: Tree, sql_type: Decimal) -> Tree:
+    """Spark's CAST to a DECIMAL; NULL where the value does not fit."""
+    return cast(tree, f"DECIMAL({min(sql_type.precision, 38)}, {min(sql_type.scale, 38)})")
+
+
+def if_(condition: Tree, then: Tree, otherwise: Tree) -> Tree:
+    """IF; only the side that is chosen is evaluated."""
+    return call("if", condition, then, otherwise)
+
+
+def case(branches: Sequence[tuple[Tree, Tree]], default: Tree) -> Tree:
+    """CASE WHEN … ELSE … END."""
+    return exp.Case(ifs=[exp.If(this=condition, true=result) for condition, result in branches], default=default)
+
+
+def is_null(tree: Tree) -> Tree:
+    """IS NULL."""
+    return exp.Paren(this=exp.Is(this=exp.Paren(this=tree), expression=exp.null()))
+
+
+def not_(tree: Tree) -> Tree:
+    """NOT."""
+    return exp.Paren(this=exp.Not(this=exp.Paren(this=tree)))
+
+
+def op(operator: type[exp.Binary], left: Tree, right: Tree) -> Tree:
+    """A binary operation in parentheses."""
+    return exp.Paren(this=operator(this=exp.Paren(this=left), expression=exp.Paren(this=right)))
+
+
+def all_of(first: Tree, *others: Tree) -> Tree:
+    """AND."""
+    for other in others:
+        first = op(exp.And, first, other)
+    return first
+
+
+def any_of(first: Tree, *others: Tree) -> Tree:
+    """OR."""
+    for other in others:
+        first = op(exp.Or, first, other)
+    return first
+
+
+def is_in(tree: Tree, *values: str) -> Tree:
+    """Whether a string is one of ours."""
+    return any_of(*(op(exp.EQ, tree, text(value)) for value in values))
+
+
+def let(values: Sequence[Tree], body: Callable[..., Tree]) -> Tree:
+    """Evaluate `values` once and use them many times in `body`, which gets a name for each.
+
+    Without it the text of a nested call would grow by the power of its depth. The values stay outside of the lambda that
+    this makes, so no name of theirs can be captured.
+    """
+    fields = [part for i, value in enumerate(values) for part in (text(f"v{i}"), value)]
+    row = exp.to_identifier("let_row")
+    names = [exp.Dot(this=exp.column("let_row"), expression=exp.to_identifier(f"v{i}")) for i in range(len(values))]
+    lambda_ = exp.Lambda(this=body(*names), expressions=[row])
+    items = call("transform", call("array", call("named_struct", *fields)), lambda_)
+    return call("element_at", items, number(1))
