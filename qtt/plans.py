@@ -152,6 +152,22 @@ def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
     return problems + list(_stale(newest, fresh))
 
 
+def fields_used(plan: Json) -> frozenset[str]:
+    """The fields that a plan uses, as `streamSinkV1.timestampColumn`, and the bare `@type`s; null is not used."""
+    used: set[str] = set()
+    waiting: list[Json] = [plan]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+            tag = value.get("@type")
+            if isinstance(tag, str):
+                used |= {tag, *(f"{tag}.{name}" for name, content in value.items() if name != "@type" and content is not None)}
+    return frozenset(used)
+
+
 def _stale(newest: Mapping[str, tuple[StoredPlan, str]], fresh: Mapping[str, Json]) -> Iterator[str]:
     for case_id, plan in fresh.items():
         folder = case_folder(case_id)

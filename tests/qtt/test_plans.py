@@ -11,7 +11,7 @@ import pytest
 from qtt.load import Kind, load
 from qtt.model import Case, InputRecord
 from qtt.plan_spec import case_document, write_json
-from qtt.plans import PlanStoreError, case_folder, check, find_plans, load_stored, needs_recording, newest_plans, record
+from qtt.plans import PlanStoreError, case_folder, check, fields_used, find_plans, load_stored, needs_recording, newest_plans, record
 from qtt.read_json import parse_json
 
 ID = "test-cases/filters/like.yaml::keeps-cows[AVRO]"
@@ -164,6 +164,13 @@ def test_folder_names_are_short_and_plain() -> None:
     assert long != case_folder("test-cases/a.yaml::" + "x" * 301)
     assert case_folder("test-cases/joins/a b.json::c[JSON][true]") == "joins-a-b-c-json-true"
     assert case_folder("::..") == "case"
+
+
+def test_the_fields_a_plan_uses() -> None:
+    source = {"@type": "streamSourceV1", "topicName": "t", "timestampColumn": None}
+    sink = {"@type": "streamSinkV1", "source": source}
+    document: dict[str, Any] = {"plan": [{"queryPlan": {"physicalPlan": sink}}], "configs": {}}
+    assert fields_used(document) == {"streamSinkV1", "streamSinkV1.source", "streamSourceV1", "streamSourceV1.topicName"}
 
 
 FULL = """
