@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lark import Token
+
 from engine.errors import SqlSyntaxError
 from engine.sql import admin as a
 from engine.sql import expressions as e
@@ -55,8 +57,7 @@ class AdminRules(QueryRules):
 
     def explain(self, c: Children) -> a.Explain:
         """`EXPLAIN`."""
-        target = c[1] if isinstance(c[1], e.Node) else c[1].value
-        return a.Explain(target, span=cover(c))
+        return a.Explain(c[1].value if isinstance(c[1], Token) else c[1], span=cover(c))
 
     def set_property(self, c: Children) -> s.SetProperty:
         """`SET 'k' = 'v'`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from lark import Token
 
@@ -17,6 +17,7 @@ from engine.sql.places import Children, Part, cover, kinds, names, nodes, place
 _ARITHMETIC = {op.value: op for op in e.ArithmeticOp}
 _COMPARISON = {**{op.value: op for op in e.ComparisonOp}, "!=": e.ComparisonOp.NOT_EQUAL}
 _LONG = 2**63
+_P = TypeVar("_P", e.Between, e.InList, e.Like)
 
 
 class ExpressionRules(TypeRules):
@@ -214,7 +215,7 @@ def _number(c: Children, text: str) -> e.Literal:
             return e.IntegerLiteral(value, span=cover(c))
         case "DECIMAL_VALUE":
             exact = decimal.Decimal(text)
-            return e.DecimalLiteral(exact if exact else exact.copy_abs(), span=cover(c))
+            return e.DecimalLiteral(exact or exact.copy_abs(), span=cover(c))
         case _:
             number = float(text)
             if math.isinf(number):
@@ -224,14 +225,15 @@ def _number(c: Children, text: str) -> e.Literal:
 
 def _prepare(c: Children) -> str:
     where = place(c[0])
-    return f"Failed to prepare statement: line {where.line}:{where.column}: "
+    # ksqlDB counts columns of errors that are found behind the grammar one too far.
+    return f"Failed to prepare statement: line {where.line}:{where.column + 1}: "
 
 
 def _invalid_number(text: str, c: Children) -> SqlSyntaxError:
     return SqlSyntaxError(f"{_prepare(c)}Invalid numeric literal: {text}", span=cover(c))
 
 
-def _negated(c: Children, positive: Any) -> Any:
+def _negated(c: Children, positive: _P) -> _P | e.Not:
     # Only a NOT of the rule itself is a token here; one inside an operand belongs to a node.
     return e.Not(positive, span=positive.span) if "NOT" in kinds(c) else positive
 
@@ -259,5 +261,5 @@ def _bind(node: Any, parameters: frozenset[str]) -> Any:
         return tuple(_bind(item, parameters) for item in node)
     if not isinstance(node, e.Node):
         return node
-    changed = {f.name: _bind(old, parameters) for f in dataclasses.fields(node) if isinstance(old := getattr(node, f.name), (e.Node, tuple))}
-    return dataclasses.replace(node, **changed) if changed else node
+    values = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
+    return dataclasses.replace(node, **{name: _bind(value, parameters) for name, value in values.items()})

@@ -19,7 +19,7 @@ class TypeRules:
 
     def text_of(self, token: Token) -> str:
         """The text of a string literal without its quotes."""
-        return token.value[1:-1].replace("''", "'")
+        return str(token)[1:-1].replace("''", "'")
 
     def ident(self, c: Children) -> Token:
         """An identifier, upper case unless quoted."""
@@ -27,7 +27,9 @@ class TypeRules:
         if token.type == "VARIABLE":
             where = place(token)
             raise SqlSyntaxError(
-                f"line {where.line}:{where.column}: Syntax Error\nVariable {token.value} is not replaced", span=where, hint="DEFINE it before"
+                f"line {where.line}:{where.column}: Syntax Error\nVariable {token.value} is not replaced",
+                span=where,
+                hint="variables are replaced in scripts, once they are defined",
             )
         return token.update(NAME, _unquoted(token))
 
@@ -129,6 +131,6 @@ def _type(value: SqlType, c: Children) -> Part:
 
 def _unquoted(token: Token) -> str:
     if token.type != "QUOTED_IDENTIFIER":
-        return token.value.upper()
-    quote = token.value[0]
-    return token.value[1:-1].replace(quote * 2, quote)
+        return token.upper()
+    quote = token[0]
+    return token[1:-1].replace(quote * 2, quote)

@@ -42,9 +42,7 @@ class ParsedStatement:
     span: Span
 
 
-def parse_script(
-    text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False
-) -> tuple[ParsedStatement, ...]:
+def parse_script(text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False) -> tuple[ParsedStatement, ...]:
     """Parse a list of statements, each ended by a semicolon; nothing is returned unless all of them parse.
 
     With `variables`, `${name}` references are replaced, also by the DEFINE and UNDEFINE statements of the script itself; with
@@ -178,10 +176,11 @@ def _with_definition(known: Variables, statement: Statement) -> Variables:
 
 def _run(start: str, piece: StatementTokens) -> Any:
     parser = grammar().parse_interactive(start=start)
-    end = _end_token(piece)
-    for index, token in enumerate((*piece.tokens, end)):
+    tokens = (*piece.tokens, _end_token(piece))
+    result = None
+    for index, token in enumerate(tokens):
         try:
-            result = parser.parser_state.feed_token(token, is_end=token is end)
+            result = parser.feed_token(token)
         except UnexpectedToken:
             raise _failure(start, piece, index) from None
     return result
@@ -205,7 +204,7 @@ def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
     parser = grammar().parse_interactive(start=start)
     for token in tokens[:index]:
         parser.feed_token(token)
-    accepts = frozenset(parser.accepts())
+    accepts = frozenset(_accepted(parser))
     offending = tokens[index]
     following = tokens[index + 1].type if index + 1 < len(tokens) else None
     return syntax_error(
@@ -223,9 +222,13 @@ def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
 
 
 def _accepts_behind_parenthesis(parser: InteractiveParser, before: Token) -> set[str]:
-    forked = parser.copy()
+    forked = parser.copy()  # type: ignore[no-untyped-call]
     forked.feed_token(before.update("RPAR", ")"))
-    accepted: set[str] = forked.accepts()
+    return _accepted(forked)
+
+
+def _accepted(parser: InteractiveParser) -> set[str]:
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
     return accepted
 
 
@@ -236,7 +239,7 @@ def _unfinished(piece: StatementTokens) -> SqlSyntaxError:
         return error
     end = _end_token(piece)
     return SqlSyntaxError(
-        f"line {end.line}:{end.column}: Syntax Error\nSyntax error at or near \";\"\nStatement: {piece.text}",
+        f'line {end.line}:{end.column}: Syntax Error\nSyntax error at or near ";"\nStatement: {piece.text}',
         span=span_of(end),
         hint="a statement ends with a semicolon",
     )

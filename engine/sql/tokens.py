@@ -80,7 +80,7 @@ def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, 
 
 
 def _unreadable(text: str, error: UnexpectedCharacters) -> SqlSyntaxError:
-    character = text[error.pos_in_stream]
+    character = error.char
     span = Span(error.line, error.column, error.line, error.column + 1)
     hint = f"a {character} is opened here and never closed" if character in "'\"`" else None
     return SqlSyntaxError(

@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_@]*")
 _STRING = re.compile(r"'(?:[^']|'')*'", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_@]*|`[A-Za-z_][A-Za-z0-9_@]*`|\"[A-Za-z_][A-Za-z0-9_@]*\"")
 _NUMBERS = (
-    ("INTEGER_VALUE", re.compile(r"\d+")),
-    ("DECIMAL_VALUE", re.compile(r"\d+\.\d*|\.\d+")),
-    ("FLOATING_POINT_VALUE", re.compile(r"(?:\d+\.?\d*|\.\d+)[Ee][+-]?\d+")),
+    ("INTEGER_VALUE", re.compile(r"[0-9]+")),
+    ("DECIMAL_VALUE", re.compile(r"[0-9]+\.[0-9]*|\.[0-9]+")),
+    ("FLOATING_POINT_VALUE", re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[Ee][+-]?[0-9]+")),
 )
 
 

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from lark import Tree
+
+from engine.errors import Span, SqlSyntaxError
+from engine.sql import expressions as e
+from engine.sql import statements as s
+from engine.sql.build_statements import StatementRules
+from engine.sql.parser import (
+    grammar,
+    parse_columns,
+    parse_expression,
+    parse_schema,
+    parse_script,
+    parse_select_item,
+    parse_statement,
+    parse_type,
+)
+from engine.sql.words import KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
+from engine.types import sql_types as t
+from engine.types.schema import Column, Role
+
+
+def test_every_rule_of_the_grammar_has_a_builder() -> None:
+    made = {rule.alias or rule.origin.name for rule in grammar().rules if rule.alias or not rule.options.expand1}
+    spliced = {name for name in made if name.startswith("_")}
+    assert {name for name in made - spliced - {"script"} if not hasattr(StatementRules, name)} == set()
+
+
+def test_the_grammar_knows_each_keyword_that_may_be_a_name() -> None:
+    names = {
+        rule.expansion[0].name for rule in grammar().rules if rule.origin.name in ("_alias_word", "_word") and rule.expansion[0].is_term
+    }
+    assert names - {"IDENTIFIER", "QUOTED_IDENTIFIER", "DIGIT_IDENTIFIER", "VARIABLE"} == NON_RESERVED
+
+
+def test_every_word_of_the_grammar_is_a_keyword() -> None:
+    terminals = {symbol.name for rule in grammar().rules for symbol in rule.expansion if symbol.is_term}
+    assert terminals - {terminal.name for terminal in grammar().terminals} <= KEYWORDS
+    assert not RESERVED & NON_RESERVED
+    assert set(STATEMENT_STARTS) <= KEYWORDS
+
+
+@pytest.mark.parametrize("word", sorted(NON_RESERVED))
+def test_a_word_that_is_not_reserved_is_a_name(word: str) -> None:
+    assert parse_expression(f"{word.lower()} + 1") == parse_expression(f"`{word}` + 1")
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED - {"NULL", "TRUE", "FALSE"}))
+def test_a_reserved_word_is_no_name_unless_quoted(word: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        parse_expression(word)
+    assert parse_expression(f"`{word}`") == e.ColumnRef(word)
+
+
+def test_lambda_parameters_are_bound_in_their_body_only() -> None:
+    call = parse_expression("f(x, x => g(x, y => x + y + s.x + z), y => y)")
+    total: e.Expression = e.LambdaVariable("X")
+    for term in (e.LambdaVariable("Y"), e.ColumnRef("X", "S"), e.ColumnRef("Z")):
+        total = e.Arithmetic(e.ArithmeticOp.ADD, total, term)
+    inner = e.Lambda(("Y",), total)
+    outer = e.Lambda(("X",), e.FunctionCall("G", (e.LambdaVariable("X"), inner)))
+    assert call == e.FunctionCall("F", (e.ColumnRef("X"), outer, e.Lambda(("Y",), e.LambdaVariable("Y"))))
+
+
+@pytest.mark.parametrize("text", ["f(x => x)", "f(a, (x + 1) => x)", "f(a, (s.x) => x)", "x => x"])
+def test_lambdas_follow_an_argument_and_have_plain_parameters(text: str) -> None:
+    # A lambda needs an ordinary argument before it.
+    with pytest.raises(SqlSyntaxError):
+        parse_expression(text)
+
+
+def test_spans_are_places_in_the_text() -> None:
+    expression = parse_expression("a +\n  cast(b AS INT)")
+    assert isinstance(expression, e.Arithmetic)
+    assert expression.span == Span(1, 1, 2, 17)
+    assert expression.right.span == Span(2, 3, 2, 17)
+
+
+def test_a_script_keeps_texts_and_places() -> None:
+    first, second = parse_script("-- a note\nSET 'a'='b'; --@ directive\n\n /* ; */ DROP TYPE t ;;\n")
+    assert first.text == "SET 'a'='b';"
+    assert first.span == Span(2, 1, 2, 13)
+    assert second.text == "DROP TYPE t ;"
+    assert second.statement == s.DropType("T")
+
+
+def test_a_script_is_refused_as_a_whole_at_its_first_error() -> None:
+    with pytest.raises(SqlSyntaxError, match=r"^line 2:8: Syntax Error") as caught:
+        parse_script("SET 'a'='b';\nSELECT FROM x;")
+    assert caught.value.span == Span(2, 8, 2, 12)
+
+
+def test_statements_of_test_scripts_need_leave() -> None:
+    assert parse_script("RUN SCRIPT 'x';", test_statements=True)
+    with pytest.raises(SqlSyntaxError, match=r"line 1:1: Syntax Error\nUnknown statement 'RUN'\nDid you mean"):
+        parse_script("RUN SCRIPT 'x';")
+
+
+@pytest.mark.parametrize("text", ["", ";", "SET 'a'='b'; SET 'c'='d';"])
+def test_parse_statement_wants_exactly_one(text: str) -> None:
+    with pytest.raises(SqlSyntaxError, match="expected one statement"):
+        parse_statement(text)
+
+
+def test_a_select_item_ends_with_its_alias() -> None:
+    expected = (e.Cast(e.ColumnRef("A"), t.INTEGER), "as B")
+    assert parse_select_item("CAST(A AS INT) AS `as B`") == expected
+
+
+def test_a_schema_string_gives_columns() -> None:
+    text = "`V` VARCHAR, `K` INT KEY, `P` BIGINT PRIMARY KEY, `H` BYTES HEADER('x'), `A` ARRAY<STRUCT<`KEY` STRING, `VALUE` BYTES>> HEADERS"
+    assert parse_columns(text) == (
+        Column("V", t.STRING),
+        Column("K", t.INTEGER, Role.KEY),
+        Column("P", t.BIGINT, Role.KEY),
+        Column("H", t.BYTES, Role.HEADERS, "x"),
+        Column("A", t.HEADERS_TYPE, Role.HEADERS),
+    )
+    assert [column.name for column in parse_schema(text).columns] == ["K", "P", "V", "H", "A"]
+    assert parse_columns(" ") == ()
+
+
+def test_types_that_are_not_built_in_keep_their_name() -> None:
+    assert parse_type("MAP<STRING, address>") == t.Map(t.STRING, t.NamedType("ADDRESS"))
+
+
+@pytest.mark.parametrize("text", ["DECIMAL(0, 0)", "DECIMAL(2, 3)", "DECIMAL(2, -1)", "DECIMAL(2.5, 1)", "DECIMAL", "ARRAY<INT", "NULL"])
+def test_impossible_types_are_refused(text: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        parse_type(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT 9223372036854775808 FROM s;", "Failed to prepare statement: line 1:9: Invalid numeric literal: 9223372036854775808"),
+        ("SELECT 1E400 FROM s;", "Number overflows DOUBLE: 1E400"),
+        ("CREATE STREAM `a.b` (k INT);", "Source names may only contain alphanumeric values, '_' or '-'"),
+        ("SELECT * FROM s LIMIT 1.5;", "a whole number is needed"),
+        ("SELECT \"TIME\" '1' FROM s;", "Unknown type: TIME"),
+    ],
+)
+def test_what_the_grammar_cannot_refuse_the_builder_does(text: str, message: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=re.escape(message)):
+        parse_script(text)
+
+
+def test_topics_keep_their_case() -> None:
+    assert parse_statement("PRINT Some_Topic").topic == "Some_Topic"  # type: ignore[union-attr]
+
+
+def test_a_statement_of_usual_length_parses_in_milliseconds() -> None:
+    text = (
+        "CREATE STREAM O AS SELECT A.K, A.V + 1 AS W, UCASE(B.S) FROM A JOIN B WITHIN 1 HOUR ON A.K = B.K WHERE A.V > 3 AND B.S LIKE 'x%';"
+    )
+    parse_statement(text)
+    started = time.perf_counter()
+    for _ in range(20):
+        parse_statement(text)
+    assert (time.perf_counter() - started) / 20 < 0.02
+
+
+def test_no_rule_leaves_a_raw_tree() -> None:
+    assert not isinstance(parse_statement("SELECT a FROM b"), Tree)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from engine.errors import SqlSyntaxError
+from engine.sql.parser import parse_script
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE STREAM s (k DOUBLE (KEY));", "line 1:28: Syntax Error\nExpecting {'STRING', INTEGER_VALUE}\nStatement: CREATE"),
+        ("CREATE STREAM s (k VARCHAR(3) (KEY));", "line 1:31: Syntax Error\nExpecting {',', ')'}\nStatement: "),
+        ("SELCT * FROM s;", "line 1:1: Syntax Error\nUnknown statement 'SELCT'\nDid you mean 'SELECT'?\nStatement: SELCT * FROM s;"),
+        ("SELECT cast(a AS null) FROM s;", "line 1:18: Syntax Error\nSyntax error at or near 'null' at line 1:18\n"),
+        ("SELECT a FROM s GROUP BY b, (c, d);", "line 1:31: Syntax Error\nmissing ')' at ','\n"),
+        ("SELECT (a FROM s", "line 1:11: Syntax Error\nmissing ')' at 'FROM'"),
+        ("SELECT f(a", 'line 1:11: Syntax Error\nSyntax error at or near ";"\n'),
+        ("SELECT a FROM s", 'line 1:16: Syntax Error\nSyntax error at or near ";"\n'),
+        ("SELECT a from from s;", '"from" is a reserved keyword'),
+        ("SELECT a FROM s WHERE a ? 1;", "line 1:25: Syntax Error\nSyntax error at or near '?' at line 1:25"),
+        ("SELECT 'a FROM s;", "line 1:8: Syntax Error"),
+        ("SELECT a FROM s WHERE a = 1 = 2;", "line 1:29: Syntax Error"),
+        ("SELECT a FROM s WHERE a IN ();", "line 1:29: Syntax Error"),
+        ("SELECT a FROM s GROUP BY a AND b;", "line 1:28: Syntax Error"),
+        ("SELECT a FROM ${s};", "Variable ${s} is not replaced"),
+    ],
+)
+def test_a_syntax_error_says_where_and_what(text: str, message: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=re.escape(message)) as caught:
+        parse_script(text)
+    assert caught.value.span is not None
+
+
+def test_a_reserved_word_in_the_place_of_a_name_gives_a_hint() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse_script("CREATE STREAM s (size INT);")
+    assert caught.value.hint == "size is reserved; as a name it must be quoted: `size`"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import SqlSyntaxError
+from engine.sql.parser import parse_script, parse_statement
+from engine.sql.variables import Variables
+
+
+def only(text: str, **variables: str) -> object:
+    return parse_script(text, variables)[-1].statement
+
+
+def test_strings_are_replaced_inside_and_unknown_names_stay() -> None:
+    assert only("SET '${a}.x' = '${A}${b}';", a="it's") == parse_statement("SET 'it''s.x' = 'it''s${b}'")
+
+
+def test_a_value_can_be_an_identifier_or_a_literal() -> None:
+    statement = only(
+        "CREATE STREAM ${n} WITH (a=${i}, b=${s}, c=${t}, d=${d}) AS SELECT ${q} FROM ${n};",
+        n="out",
+        i="-3",
+        s="'x'",
+        t="true",
+        d="1.5",
+        q="`mixed`",
+    )
+    assert statement == parse_statement("CREATE STREAM OUT WITH (a=-3, b='x', c=TRUE, d=1.5) AS SELECT `mixed` FROM OUT")
+
+
+@pytest.mark.parametrize("value", ["a b", "a; DROP STREAM b", "", "'a' 'b'", "a, b", "`a``; b`", "1 + 1", "--"])
+def test_a_value_cannot_bring_more_than_one_thing(value: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=r"Illegal argument at line 1:15\. Got: '"):
+        only("SELECT * FROM ${x};", x=value)
+
+
+def test_an_undefined_variable_outside_of_strings_is_an_error() -> None:
+    with pytest.raises(SqlSyntaxError, match=r"Variable \$\{x\} is not defined"):
+        only("SELECT * FROM ${x};")
+
+
+def test_a_script_defines_for_the_statements_behind() -> None:
+    script = "DEFINE x = 'a'; SET 'k' = '${x}'; DEFINE y = '${x}'; SET 'k' = '${y}'; UNDEFINE X; SET 'k' = '${x}';"
+    values = [statement.statement for statement in parse_script(script, {})]
+    assert values[1] == parse_statement("SET 'k' = 'a'")
+    assert values[3] == parse_statement("SET 'k' = '${x}'")
+    assert values[5] == parse_statement("SET 'k' = '${x}'")
+
+
+def test_without_variables_nothing_is_replaced() -> None:
+    assert parse_script("DEFINE x = 'a'; SET 'k' = '${x}';")[1].statement == parse_statement("SET 'k' = '${x}'")
+
+
+def test_names_are_case_insensitive_identifiers() -> None:
+    variables = Variables({"a": "1"}).define("B", "2").undefine("nothing")
+    assert dict(variables.values) == {"A": "1", "B": "2"}
+    with pytest.raises(SqlSyntaxError, match="Illegal variable name"):
+        Variables({"a b": "1"})
