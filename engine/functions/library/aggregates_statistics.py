@@ -46,7 +46,8 @@ def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: C
 
     def spread(value: Any, total: Any, count: int) -> float:
         """Give what the last of `count` values, part of `total`, adds to M2."""
-        return float(value * count - total) ** 2 / (count * (count - 1)) if count > 1 else 0.0
+        delta = float(value * count - total)
+        return delta * delta / (count * (count - 1)) if count > 1 else 0.0
 
     def include(state: list[Any], value: Any) -> list[Any]:
         if value is None:
@@ -74,7 +75,7 @@ def _merged(state: list[Any], other: list[Any], add: Add, mean: Callable[[Any, i
         return state if state[1] else other
     count = state[1] + other[1]
     delta = mean(state[0], state[1]) - mean(other[0], other[1])
-    return [add(state[0], other[0]), count, state[2] + other[2] + delta**2 * state[1] * other[1] / count]
+    return [add(state[0], other[0]), count, state[2] + other[2] + delta * delta * state[1] * other[1] / count]
 
 
 def _correlation_sums(arguments: tuple[SqlType | None, ...]) -> SqlType:

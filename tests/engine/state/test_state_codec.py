@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from math import isnan
+
+import pytest
+
+from engine.errors import QueryError
+from engine.state.codec import dump_state, load_state
+
+
+def test_plain_values_survive() -> None:
+    state = {
+        "none": None,
+        "numbers": [True, 1, -(2**63), 2**64 - 1, 2**90, -(2**70), 1.5, Decimal("-1.230"), Decimal("1E+40")],
+        "texts": ["é", "\ud800", b"\x00\xff"],
+        "maps": {1: "a", b"k": [], "s": {None: 2, Decimal("1.5"): 3}},
+    }
+    loaded = load_state(dump_state(state))
+    assert loaded == state
+    assert str(loaded["numbers"][7]) == "-1.230"
+    assert type(loaded["numbers"][0]) is bool
+
+
+def test_tuples_come_back_as_lists() -> None:
+    assert load_state(dump_state({"row": (1, (2,))})) == {"row": [1, [2]]}
+
+
+def test_not_a_number_survives() -> None:
+    assert isnan(load_state(dump_state({"x": float("nan")}))["x"])
+
+
+def test_a_value_that_is_not_plain_is_refused() -> None:
+    with pytest.raises(QueryError, match="set"):
+        dump_state({"x": {1, 2}})
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (b"", "version nothing"),
+        (b"\x63\x80", "version 99"),
+        (dump_state({"x": [1, 2]})[:-1], "damaged"),
+        (dump_state({"x": 1}) + b"\x00", "damaged"),
+        (b"\x01\x90", "damaged"),
+        (b"\x01\x81\xa1x\xd4\x07\x00", "damaged"),
+        (b"\x01\x81\xa1x\xd4\x01z", "damaged"),
+    ],
+)
+def test_bytes_that_do_not_decode_say_why(stored: bytes, said: str) -> None:
+    with pytest.raises(QueryError, match=said):
+        load_state(stored)
