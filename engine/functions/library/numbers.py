@@ -253,8 +253,6 @@ def _extreme_bytes(choose: Callable[..., bytes], values: Sequence[bytes | None])
 
 _COMPARED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP")
 _COMPARABLE = tuple(f"(first {name}, other {name}...) -> {name}" for name in _COMPARED)
-    f"(first {name}, other {name}...) -> {name}" for name in ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP")
-)
 _DECIMALS = "(first DECIMAL(p,s), other DECIMAL(p,s)...) -> DECIMAL"
 
 
