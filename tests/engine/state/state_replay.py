@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from engine.functions.declaration import AggregateCall, Aggregate
+from engine.functions.declaration import Aggregate, AggregateCall
 from engine.state.codec import dump_state, load_state
 from engine.state.operator import Operator, Output, Row, State
 
