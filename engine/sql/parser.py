@@ -23,6 +23,7 @@ from engine.sql.variables import Variables
 from engine.types.schema import Column, Role, Schema
 from engine.types.sql_types import SqlType
 
+# `script` is never parsed as one; it makes the semicolon a token of the grammar.
 _STARTS = ["statement", "test_statement", "script", "expression", "aliased_expression", "window_expression", "schema", "type"]
 _ROLES = {
     ElementRole.NONE: Role.VALUE,

@@ -33,6 +33,7 @@ _SYMBOLS = {
 }
 _ORDER = {name: index for index, name in enumerate(_SYMBOLS)}
 _FEW = 3
+_SOME = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def _reserved(failure: Failure) -> str:
 def _hint(failure: Failure) -> str | None:
     if failure.token_type in RESERVED and "IDENTIFIER" in failure.accepts:
         return f"{failure.text} is reserved; as a name it must be quoted: `{failure.text}`"
+    if _FEW < len(failure.accepts) <= _SOME:
+        return f"expected one of {', '.join(_show(name) for name in sorted(failure.accepts, key=_rank))}"
     return None
 
 

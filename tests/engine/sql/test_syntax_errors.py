@@ -34,6 +34,13 @@ def test_a_syntax_error_says_where_and_what(text: str, message: str) -> None:
     assert caught.value.span is not None
 
 
+def test_a_place_with_some_choices_lists_them_in_the_hint() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse_script("SELECT a FROM s WINDOW TUMBLING (SIZE 1 WEEK) GROUP BY a;")
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("expected one of 'DAY', 'DAYS', 'HOUR'")
+
+
 def test_a_reserved_word_in_the_place_of_a_name_gives_a_hint() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         parse_script("CREATE STREAM s (size INT);")
