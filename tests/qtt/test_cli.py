@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qtt.cli import ExitCode, main
+
+INPUTS = [{"topic": "IN", "value": {"A": 1}, "timestamp": 5}]
+GOOD = {"name": "good one", "statements": ["COPY"], "inputs": INPUTS, "outputs": [{"topic": "OUT", "value": {"A": 1}}]}
+BAD = {**GOOD, "name": "bad one", "outputs": [{"topic": "OUT", "value": {"A": "1"}}]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test-cases").mkdir()
+    return tmp_path / "test-cases"
+
+
+def write(path: Path, *cases: Any) -> str:
+    path.write_text(json.dumps({"tests": list(cases)}, indent=2))
+    return str(path)
+
+
+def test_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder / "x.json", GOOD, BAD)
+    assert main(["run", path, "--json", "out/r.json", "--cut", "random:7", "--restart"], lambda: fake) == ExitCode.FAILURES
+    out = capsys.readouterr().out
+    assert "FAILED test-cases/x.json::bad-one" in out
+    assert '"1" (string)' in out
+    assert "1 passed, 1 failed" in out
+    assert json.loads(Path("out/r.json").read_text())["summary"]["failed"] == 1
+    assert (fake.options[0].cut, fake.options[0].restart, fake.closed) == ("random:7", True, 1)
+    assert main(["run", path, "-k", "good"], lambda: fake) == ExitCode.OK
+    assert main(["run", path, "--shard", "2/2"], lambda: fake) == ExitCode.FAILURES
+    assert main(["run", str(folder), "--shard", "1/2"], lambda: fake) == ExitCode.OK
+
+
+def test_usage_errors(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder / "x.json", GOOD)
+    assert main(["run", "nothing.json"], lambda: fake) == ExitCode.USAGE
+    assert "nothing.json does not exist" in capsys.readouterr().err
+    assert main(["run", path, "-k", "zzz"], lambda: fake) == ExitCode.USAGE
+    assert main(["run", path, "-k", "and"], lambda: fake) == ExitCode.USAGE
+    assert main(["run", path, "--shard", "3/2"], lambda: fake) == ExitCode.USAGE
+    for arguments in (["run", path, "--cut", "half"], ["run"], [], ["run", path, "--group-size", "0"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments, lambda: fake)
+        assert caught.value.code == ExitCode.USAGE
+    assert not fake.groups
+
+
+def test_bad_case_file_is_reported_and_others_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "x.json", GOOD, {**GOOD, "name": "typo", "ouputs": []})
+    assert main(["run", "test-cases", "--json", "r.json"], lambda: fake) == ExitCode.USAGE
+    out = capsys.readouterr().out
+    assert "did you mean 'outputs'?" in out
+    assert "1 passed, 1 errors" in out
+    assert json.loads(Path("r.json").read_text())["cases"][0]["status"] == "error"
+
+
+def test_known_gaps(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "x.json", BAD, GOOD)
+    ledger = folder / "known-gaps.yaml"
+    ledger.write_text("- {case: 'test-cases/x.json::bad-one', reason: later, kind: notimpl}\n")
+    assert main(["run", "test-cases"], lambda: fake) == ExitCode.OK
+    assert "1 passed, 1 skipped" in capsys.readouterr().out
+    ledger.write_text("- {case: 'test-cases/x.json::good-one', reason: later, kind: notimpl}\n")
+    assert main(["run", "test-cases", "-k", "good"], lambda: fake) == ExitCode.FAILURES
+    ledger.write_text("- {case: 'test-cases/x.json::gone', reason: later, kind: notimpl}\n")
+    assert main(["run", "test-cases", "-k", "good"], lambda: fake) == ExitCode.USAGE
+    assert "there is no case test-cases/x.json::gone" in capsys.readouterr().out
+
+
+def test_tolerant_errors(folder: Path, fake: Any) -> None:
+    case = {"name": "no", "statements": ["REJECT this"], "expectedException": {"message": "that"}}
+    path = write(folder / "x.json", case)
+    assert main(["run", path], lambda: fake) == ExitCode.FAILURES
+    assert main(["run", path, "--tolerant-errors"], lambda: fake) == ExitCode.OK
+
+
+def test_list_and_explain(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder / "x.json", GOOD, BAD)
+    assert main(["list", path, "-k", "bad"], lambda: fake) == ExitCode.OK
+    assert capsys.readouterr().out == "test-cases/x.json::bad-one\n"
+    assert main(["explain", path, "-k", "bad"], lambda: fake) == ExitCode.OK
+    assert "plan of x - bad one" in capsys.readouterr().out
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["run", "--help"], ["plans", "check", "--help"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "qtt run test-cases" in capsys.readouterr().out
+
+
+OPEN = {name: value for name, value in GOOD.items() if name != "outputs"}
+
+
+def test_approve_json(folder: Path, fake: Any) -> None:
+    path = folder / "x.json"
+    text = json.dumps({"tests": [{**OPEN, "name": "new"}, BAD, {**OPEN, "name": "new too", "inputs": []}]}, indent=2)
+    path.write_text("// a comment\n" + text)
+    assert main(["approve", str(path)], lambda: fake) == ExitCode.OK
+    after = path.read_text()
+    assert after.startswith("// a comment\n")
+    assert '        {"topic": "OUT", "key": null, "value": {"A": 1}, "timestamp": 5}\n      ]\n    },' in after
+    assert '"A": "1"' in after
+    assert '"outputs": []' in after
+    assert main(["run", str(path), "-k", "new"], lambda: fake) == ExitCode.OK
+    assert main(["approve", str(path)], lambda: fake) == ExitCode.OK
+    assert path.read_text() == after
+
+
+YAML_TEXT = """tests:
+  - name: new
+    statements: [COPY]   # a comment
+    inputs:
+      - {topic: IN, value: 1.50, timestamp: 7}
+
+  # between
+  - statements: ["COPY"]
+    inputs: []
+    name: last"""
+
+
+def test_approve_yaml(folder: Path, fake: Any) -> None:
+    path = folder / "x.yaml"
+    path.write_text(YAML_TEXT)
+    assert main(["approve", str(path)], lambda: fake) == ExitCode.OK
+    after = path.read_text()
+    assert '    outputs:\n      - {"topic": "OUT", "key": null, "value": 1.50, "timestamp": 7}\n\n  # between\n' in after
+    assert after.endswith("    name: last\n    outputs: []\n")
+    assert main(["run", str(path)], lambda: fake) == ExitCode.OK
+
+
+def test_approve_writes_nothing_for_a_case_that_does_not_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "x.json"
+    write(path, {"name": "new", "statements": ["REJECT this"]})
+    before = path.read_text()
+    assert main(["approve", str(path)], lambda: fake) == ExitCode.FAILURES
+    assert path.read_text() == before
+    assert "did not run to its end: this" in capsys.readouterr().out
+
+
+def test_approve_refuses_variants_that_disagree(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "x.json"
+    write(path, {**OPEN, "statements": ["{FORMAT}"], "format": ["COPY", "REJECT"]})
+    before = path.read_text()
+    assert main(["approve", str(path), "-k", "COPY"], lambda: fake) == ExitCode.FAILURES
+    assert path.read_text() == before
+
+
+def test_plans(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder / "x.json", GOOD)
+    assert main(["plans", "check", path], lambda: fake) == ExitCode.FAILURES
+    assert "no plan is stored" in capsys.readouterr().out
+    assert main(["plans", "record", path], lambda: fake) == ExitCode.OK
+    assert main(["plans", "check", path], lambda: fake) == ExitCode.OK
+    assert main(["plans", "run", "historic-plans"], lambda: fake) == ExitCode.OK
+    (plan,) = Path("historic-plans").rglob("plan.json")
+    plan.write_text("{}")
+    assert main(["plans", "run", "historic-plans"], lambda: fake) == ExitCode.USAGE

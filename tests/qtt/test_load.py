@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from qtt.corpus import Kind, case_path, find_files
+from qtt.load import load, load_all, load_stored
+from qtt.matrix import plan_folder, slug
+from qtt.model import CaseFileError, Window
+
+
+def write(path: Path, *cases: Any, **members: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"tests": list(cases), **members}, indent=1))
+    return path
+
+
+def case(name: str = "a case", **members: Any) -> dict[str, Any]:
+    return {"name": name, "statements": ["X"], "outputs": [], **members}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "test-cases"
+
+
+def test_expansion(folder: Path) -> None:
+    path = write(
+        folder / "area" / "topic.json",
+        case("It works: `a`!", statements=["F {FORMAT}"], format=["JSON", "AVRO"], config=["1", "2"], properties={"p": "{config}", "q": 1}),
+    )
+    cases = load(path).cases
+    assert [c.id for c in cases] == [f"test-cases/area/topic.json::it-works-a[{f}][p={n}]" for f in ("JSON", "AVRO") for n in (1, 2)]
+    assert cases[0].name == "topic - It works: `a`! - JSON - p=1"
+    assert cases[3].statements == ("F AVRO",)
+    assert cases[3].properties == {"p": "2", "q": 1}
+    assert cases[3].format == "AVRO"
+    assert cases[0].line == 4
+
+
+def test_outputs_not_given_differ_from_silence(folder: Path) -> None:
+    open_case = case("b")
+    del open_case["outputs"]
+    silent, left_out = load(write(folder / "x.json", case(), open_case)).cases
+    assert silent.outputs == ()
+    assert left_out.outputs is None
+
+
+def test_records(folder: Path) -> None:
+    record = {
+        "topic": "t",
+        "value": None,
+        "window": {"start": 1, "end": 2, "type": "session"},
+        "headers": [{"KEY": "k", "VALUE": "YQ=="}, {"KEY": "n"}],
+    }
+    (loaded,) = load(write(folder / "x.json", case(inputs=[{**record, "partition": 1, "offset": 7}], outputs=[record]))).cases
+    assert loaded.inputs[0].headers == (("k", b"a"), ("n", None))
+    assert loaded.inputs[0].window == Window(1, 2, "session")
+    assert (loaded.inputs[0].timestamp, loaded.inputs[0].partition, loaded.inputs[0].offset) == (0, 1, 7)
+    assert loaded.outputs is not None
+    assert (loaded.outputs[0].timestamp, loaded.outputs[0].partition) == (None, None)
+    assert loaded.outputs[0].line is not None
+
+
+@pytest.mark.parametrize(
+    ("members", "part"),
+    [
+        ({"outptus": []}, "unknown member 'outptus': did you mean 'outputs'?"),
+        ({"enabled": False}, "unknown member 'enabled': known are"),
+        ({"outputs": [{"topic": "t", "value": 1, ",timestamp": 1}]}, "outputs[0]: unknown member ',timestamp': did you mean 'timestamp'?"),
+        ({"outputs": [{"topic": "t"}]}, "'value' is a required property"),
+        ({"inputs": [{"topic": "t", "value": 1, "timestamp": "1"}]}, "inputs[0].timestamp: '1' is not of type 'integer'"),
+        ({"inputs": [{"topic": "t", "value": 1, "headers": [{"KEY": "a", "VALUE": "%"}]}]}, "is not base64"),
+        ({"statements": []}, "statements"),
+        ({"statements": ["{FORMAT}"]}, "has no `format`"),
+        ({"config": ["a"]}, "exactly one property"),
+        ({"expectedException": {}}, "expectedException"),
+        ({"expectedException": {"type": "x"}}, "unknown member 'type'"),
+        ({"name": " a"}, "name"),
+        ({"format": []}, "format"),
+    ],
+)
+def test_bad_case_leaves_the_others(folder: Path, members: dict[str, Any], part: str) -> None:
+    loaded = load(write(folder / "x.json", case("good"), {**case("bad"), **members}))
+    assert [c.name for c in loaded.cases] == ["x - good"]
+    (error,) = loaded.errors
+    assert part in error.message
+    assert error.line > 8
+    assert error.file == folder / "x.json"
+
+
+def test_error_line_is_that_of_the_member(folder: Path) -> None:
+    folder.mkdir()
+    path = folder / "x.yaml"
+    path.write_text("tests:\n  - name: a\n    statements: [x]\n    inputs:\n      - topic: t\n        valeu: 1\n")
+    (error,) = load(path).errors
+    assert (error.line, "did you mean 'value'" in error.message) == (6, True) or "'value' is a required" in error.message
+
+
+@pytest.mark.parametrize(
+    "text", ['{"tests": []}', '{"test": [{"name": "a", "statements": ["x"]}]}', "{}", '{"tests": 1}', '{"tests": [1]}', "", "{"]
+)
+def test_bad_file(folder: Path, text: str) -> None:
+    folder.mkdir()
+    path = folder / "x.json"
+    path.write_text(text)
+    loaded = load(path)
+    assert not loaded.cases
+    assert len(loaded.errors) == 1
+
+
+def test_same_name_and_same_slug_are_refused(folder: Path) -> None:
+    loaded = load(write(folder / "x.json", case("a b"), case("a b"), case("a-b")))
+    assert len(loaded.cases) == 1
+    assert ["same id" in error.message for error in loaded.errors] == [True, True]
+
+
+def test_foreign_files_are_tolerant(tmp_path: Path) -> None:
+    raw = {
+        "name": "n",
+        "statements": ["X"],
+        "inputs": [{"topic": "t", "value": 1, "N4": 2}],
+        "issue": 1,
+        "enabled": True,
+        "topics": [{"name": "t", "schema": 1}],
+    }
+    exception = {"type": "a.KsqlException", "message": "m"}
+    path = write(
+        tmp_path / "query-validation-tests" / "f.json",
+        raw,
+        {**raw, "name": "off", "enabled": False},
+        {**raw, "name": "a < b", "expectedException": exception},
+        {**raw, "name": "a > b"},
+        {"name": "nothing", "statements": ["X"]},
+        comments=[1],
+    )
+    loaded = load(path)
+    assert [c.id.rpartition("::")[2] for c in loaded.cases] == ["n", "a-b", "a-b~2"]
+    assert all(c.tolerant for c in loaded.cases)
+    assert len(loaded.errors) == 1
+    assert loaded.cases[0].outputs is None
+
+
+def test_foreign_case_cannot_be_an_own_case(folder: Path) -> None:
+    assert load(write(folder / "x.json", case(issue=1))).errors
+
+
+def test_stored_spec(tmp_path: Path) -> None:
+    folder = tmp_path / "historic-plans" / "c" / "1.0.0_1"
+    folder.mkdir(parents=True)
+    inner = case("n", topics=[{"name": "t", "numPartitions": 3}], post={"topics": {"blackList": "x"}})
+    (folder / "spec.json").write_text(json.dumps({"version": "1", "testCase": inner}))
+    stored = load_stored(folder / "spec.json")
+    assert stored.plan == folder / "plan.json"
+    assert stored.topics[0].partitions == 3
+    assert stored.post is not None
+    assert stored.post.blacklist == "x"
+    assert stored.id == "historic-plans/c/1.0.0_1/spec.json::n"
+    assert stored.tolerant
+    (folder / "spec.json").write_text(json.dumps({"version": "1", "testCase": inner, "hash": "x"}))
+    assert not load_stored(folder / "spec.json").tolerant
+    (folder / "spec.json").write_text("{}")
+    with pytest.raises(CaseFileError, match="testCase"):
+        load_stored(folder / "spec.json")
+
+
+def test_find_files(folder: Path, tmp_path: Path) -> None:
+    write(folder / "b.json", case())
+    write(folder / "a" / "a.yaml", case())
+    write(folder / "known-gaps.yaml", case())
+    write(tmp_path / "node" / "package.json", case())
+    write(tmp_path / "rest-query-validation-tests" / "r.json", case())
+    write(tmp_path / "historic-plans" / "c" / "1_1" / "spec.json", case())
+    write(tmp_path / "historic-plans" / "c" / "1_1" / "plan.json", case())
+    found = [(file.relative_to(tmp_path).as_posix(), kind) for file, kind in find_files([tmp_path, folder])]
+    assert found == [
+        ("historic-plans/c/1_1/spec.json", Kind.STORED),
+        ("test-cases/a/a.yaml", Kind.OWN),
+        ("test-cases/b.json", Kind.OWN),
+    ]
+    with pytest.raises(FileNotFoundError):
+        list(find_files([tmp_path / "nothing"]))
+    with pytest.raises(FileNotFoundError, match="not a case file"):
+        list(find_files([folder / "known-gaps.yaml"]))
+
+
+def test_ids_do_not_depend_on_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(folder / "a" / "b.json", case())
+    here = case_path(path)
+    monkeypatch.chdir(folder / "a")
+    assert case_path(Path("b.json")) == here == "test-cases/a/b.json"
+
+
+def test_same_id_in_two_files(tmp_path: Path) -> None:
+    paths = [write(tmp_path / n / "test-cases" / "x.json", case()) for n in ("one", "two")]
+    loaded = load_all(find_files(paths))
+    assert len(loaded.cases) == 1
+    assert "already has a case" in loaded.errors[0].message
+
+
+def test_names() -> None:
+    assert slug("LPad - with `x`, Ünï_code") == "lpad-with-x-ünï-code"
+    assert slug("!!!") == "case"
+    assert plan_folder('a - b/c: "d" <e>') == "a_-_b_c___d___e_"
+
+
+def test_schema_is_a_schema() -> None:
+    schema = json.loads((Path(__file__).parents[2] / "qtt" / "case.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    objects = [d for d in schema["$defs"].values() if d.get("type") == "object"]
+    assert all(d.get("additionalProperties") is False for d in objects)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from qtt import gaps
+from qtt.driver import RunOptions
+from qtt.gaps import GapKind, ledger_of, load_gaps, unknown_cases
+from qtt.model import Case, CaseFileError, InputRecord, OutputRecord, Result, Status
+from qtt.report import failure_text, summarise, watched, write_report
+from qtt.runner import run_cases
+from qtt.selection import SelectionError, parse_shard, select
+
+
+def make(name: str, statement: str = "COPY", value: Any = 1) -> Case:
+    out = OutputRecord(topic="OUT", value=value)
+    inputs = (InputRecord(topic="IN", value=1),)
+    return Case(
+        id=f"f.json::{name}", file=Path("f.json"), line=1, name=f"f - {name}", statements=(statement,), inputs=inputs, outputs=(out,)
+    )
+
+
+def test_groups(fake: Any) -> None:
+    cases = [make(str(n)) for n in range(5)]
+    results = list(run_cases(cases, fake, RunOptions(cut="each", group_size=2)))
+    assert [r.case for r in results] == cases
+    assert {r.status for r in results} == {Status.PASSED}
+    assert [len(group) for group in fake.groups] == [2, 2, 1]
+    assert fake.options[0].cut == "each"
+
+
+def test_wrong_expectation_fails(fake: Any) -> None:
+    (result,) = run_cases([make("a", value=2)], fake, RunOptions())
+    assert result.status is Status.FAILED
+
+
+def test_broken_driver_costs_its_group_only(fake: Any) -> None:
+    cases = [make("a"), make("b", "CRASH"), make("c"), make("d"), make("e", "FORGET")]
+    results = {r.case.name: r for r in run_cases(cases, fake, RunOptions(group_size=3))}
+    assert [results[f"f - {n}"].status for n in "abcde"] == [Status.PASSED, Status.ERROR, Status.ERROR, Status.PASSED, Status.ERROR]
+    assert "engine broke" in results["f - b"].reason
+    assert "no outcome" in results["f - e"].reason
+
+
+LEDGER = """
+- case: test-cases/a.json::one
+  reason: not mapped yet
+  kind: notimpl
+"""
+
+
+def test_ledger(tmp_path: Path) -> None:
+    folder = tmp_path / "test-cases"
+    (folder / "area").mkdir(parents=True)
+    path = folder / "known-gaps.yaml"
+    path.write_text(LEDGER)
+    ledger = load_gaps(path)
+    gap = ledger["test-cases/a.json::one"]
+    assert (gap.reason, gap.kind, gap.line) == ("not mapped yet", GapKind.NOTIMPL, 2)
+    assert ledger_of(folder / "area" / "x.json") == path.resolve()
+    assert ledger_of(tmp_path / "x.json") is None
+    assert unknown_cases(ledger, ["test-cases/a.json::two"]) == [gap]
+    assert unknown_cases(ledger, ["test-cases/b.json::two"]) == []
+    assert unknown_cases(ledger, ["test-cases/a.json::one"]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a: 1", "a list"),
+        ("- case: x", "exactly the members"),
+        ("- {case: x, reason: '', kind: never}", "must be texts"),
+        ("- {case: x, reason: y, kind: later}", "notimpl, notyet, never"),
+        ("- {case: x, reason: y, kind: never}\n- {case: x, reason: y, kind: never}", "listed twice"),
+        ("- [", "g.yaml"),
+    ],
+)
+def test_bad_ledger(tmp_path: Path, text: str, part: str) -> None:
+    (tmp_path / "g.yaml").write_text(text)
+    with pytest.raises(CaseFileError, match=part):
+        load_gaps(tmp_path / "g.yaml")
+
+
+def test_empty_ledger(tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("# nothing\n")
+    assert load_gaps(tmp_path / "g.yaml") == {}
+
+
+def test_gaps_are_strict(tmp_path: Path, fake: Any) -> None:
+    path = tmp_path / "g.yaml"
+    path.write_text("\n".join(f"- {{case: 'f.json::{n}', reason: r, kind: never}}" for n in "abc"))
+    cases = [make("a"), make("b", value=2), make("c", "CRASH")]
+    options = RunOptions(group_size=1)
+    results = list(run_cases(cases, fake, options, ledger=load_gaps(path)))
+    assert [r.status for r in results] == [Status.FAILED, Status.SKIPPED, Status.ERROR]
+    assert "remove the entry" in results[0].reason
+    assert "never: r" in results[1].reason
+    assert gaps.apply({}, results[0]) is results[0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("left", ["left join", "left right"]),
+        ("LEFT and not right", ["left join"]),
+        ("join or right", ["left join", "left right"]),
+        ("not (join or right)", ["plain"]),
+        ("'left join'", ["left join"]),
+        ("left and right or plain", ["left right", "plain"]),
+    ],
+)
+def test_expressions(expression: str, chosen: list[str]) -> None:
+    cases = [make(name) for name in ("left join", "left right", "plain")]
+    assert [c.name.removeprefix("f - ") for c in select(cases, expression)] == chosen
+
+
+@pytest.mark.parametrize("expression", ["and", "a and", "(a", "a b", "not", ")"])
+def test_bad_expressions(expression: str) -> None:
+    with pytest.raises(SelectionError):
+        select([make("a")], expression)
+
+
+def test_shards_partition_the_cases() -> None:
+    cases = [make(str(n)) for n in range(10)]
+    shards = [select(cases, shard=f"{i}/3") for i in (1, 2, 3)]
+    assert sorted(c.id for shard in shards for c in shard) == sorted(c.id for c in cases)
+    assert [len(s) for s in shards] == [4, 3, 3]
+    for text in ("0/3", "4/3", "1", "a/b"):
+        with pytest.raises(SelectionError):
+            parse_shard(text)
+
+
+def test_report(tmp_path: Path) -> None:
+    results = [Result(make("a"), Status.PASSED, 0.5), Result(make("b"), Status.FAILED, 0.25, "no\nno")]
+    summary = summarise(results, 2.0)
+    assert str(summary) == "1 passed, 1 failed in 2.0 s (1 cases a second)"
+    assert not summary.is_success
+    assert not summarise([Result(make("a"), Status.ERROR)], 1).is_success
+    assert summarise([Result(make("a"), Status.SKIPPED)], 1).is_success
+    write_report(tmp_path / "deep" / "r.json", results, summary)
+    report = json.loads((tmp_path / "deep" / "r.json").read_text())
+    assert report["summary"] == {"passed": 1, "failed": 1, "errors": 0, "skipped": 0, "seconds": 2.0, "cases_per_second": 1.0}
+    assert report["cases"][1] == {
+        "id": "f.json::b",
+        "file": "f.json",
+        "name": "f - b",
+        "format": None,
+        "status": "failed",
+        "seconds": 0.25,
+        "reason": "no\nno",
+    }
+    assert failure_text(results[1]) == "FAILED f.json::b\n  f.json:1\n  no\n  no"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_passes_results_through(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qtt.report.PROGRESS_AFTER", 0.0)
+    monkeypatch.setattr("qtt.report._LINE_EVERY", 0.0)
+    stream = io.StringIO()
+    results = [Result(make(str(n)), Status.PASSED) for n in range(3)]
+    assert list(watched(iter(results), 3, Console(file=stream, force_terminal=terminal, width=100))) == results
+    assert "3/3" in stream.getvalue() or terminal
+    assert "a second" in stream.getvalue()
