@@ -143,7 +143,7 @@ def round_double(value: Tree) -> Tree:
 def round_decimal(types: CallTypes, value: Tree) -> Tree:
     """Round to a whole number, ties up.
 
-    Example: ROUND(-2.5) -> -2
+    Example: ROUND(-2.5) -> CAST(-2 AS DECIMAL(1, 0))
     """
     half = cast(text("0.5"), "DECIMAL(2, 1)")
     return cast_decimal(call("floor", op(exp.Add, value, half)), decimal_of(types.returns))
@@ -201,7 +201,7 @@ def trunc_whole(value: Tree) -> Tree:
 def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
     """Cut off the fraction.
 
-    Example: TRUNC(-2.7) -> -2
+    Example: TRUNC(-2.7) -> CAST(-2 AS DECIMAL(1, 0))
     """
     whole = if_(op(exp.LT, value, number(0)), call("ceil", value), call("floor", value))
     return cast_decimal(whole, decimal_of(types.returns))

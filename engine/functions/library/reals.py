@@ -236,7 +236,7 @@ def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | No
 
     Places that do not exist and unknown units are errors.
 
-    Example: ROUND(GEO_DISTANCE(37.4E0, -122.1E0, 51.5E0, -0.1E0, 'miles')) -> 5361
+    Example: ROUND(GEO_DISTANCE(37.4E0, -122.1E0, 51.5E0, -0.1E0, 'miles')) -> 5368
     """
     word = text("") if unit is None else call("coalesce", call("lower", call("trim", unit)), text(""))
     value = let([lat1, lon1, lat2, lon2], _haversine)

@@ -222,7 +222,7 @@ def replace(value: Tree, old: Tree, new: Tree) -> Tree:
 def split(value: Tree, delimiter: Tree) -> Tree:
     r"""Split at every `delimiter`, keeping empty parts; an empty delimiter splits into characters.
 
-    Example: ARRAY_JOIN(SPLIT('a.b.', '.'), '|') -> 'a|b|'
+    Example: SPLIT('a.b.', '.') -> ARRAY['a', 'b', '']
     """
     # A quoted pattern ends at \E, so one in the delimiter is quoted by itself.
     safe = call("replace", delimiter, text(r"\E"), text(r"\E\\E\Q"))

@@ -1,0 +1,131 @@
+"""Every `Example:` line of the manual is true, evaluated in one Spark projection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from engine.functions.bind import bind
+from engine.functions.declaration import Aggregate, Tabular
+from engine.functions.table import FUNCTIONS
+from engine.spark import sqltree as s
+from engine.spark.context import Context, PythonCalls
+from engine.spark.expressions import compile_closed
+from engine.spark.pycalls import register
+from engine.spark.session import INTERPRETED, open_session
+from engine.sql.parser import parse_expression
+
+MORE = (
+    "ABS(CAST(-2147483648 AS INT)) -> -2147483647 - 1",
+    "CEIL(-0.5E0) -> -0E0",
+    "CEIL(1E300) -> 1E300",
+    "CHR('\\ud83d\\ude00') -> '😀'",
+    "CHR(-1) -> NULL",
+    "CHR(128512) -> '😀'",
+    "CHR('u004b') -> NULL",
+    "CONCAT_WS('x') -> NULL",
+    "CONCAT_WS(CAST(NULL AS STRING), 'a', 'b') -> NULL",
+    "CONCAT(CAST(NULL AS STRING), CAST(NULL AS STRING)) -> ''",
+    "COALESCE('a') -> 'a'",
+    "DOUBLE_FROM_BYTES(TO_BYTES('00', 'hex')) -> NULL",
+    "ELT(3, 'a', 'b') -> NULL",
+    "ENCODE('0x161', 'hex', 'base64') -> 'AWE='",
+    "ENCODE('X''61''', 'hex', 'utf8') -> 'a'",
+    "ENCODE('a', 'utf8', 'hex') -> '61'",
+    "ENCODE('a', 'utf8', 'utf8') -> NULL",
+    "FIELD(CAST(NULL AS STRING), 'a') -> 0",
+    "FLOOR(-0.5E0) -> -1E0",
+    "GEO_DISTANCE(91E0, 0E0, 0E0, 0E0) -> NULL",
+    "GEO_DISTANCE(1E0, 0E0, 1E0, 0E0, 'leagues') -> NULL",
+    "GREATEST(CAST(NULL AS INT), CAST(NULL AS INT)) -> NULL",
+    "GREATEST('a') -> 'a'",
+    "INSTR('CORPORATE FLOOR', 'OR', 3, 2) -> 14",
+    "INSTR('abc', CAST(NULL AS STRING)) -> 0",
+    "INSTR('aaaa', 'aa', 1, 3) -> 3",
+    "INSTR('abc', 'b', CAST(NULL AS INT)) -> NULL",
+    "INT_FROM_BYTES(TO_BYTES('00000102', 'hex'), 'MIDDLE') -> NULL",
+    "LEN('😀') -> 2",
+    "LN(0) -> -1 / 0E0",
+    "LPAD('abc', 2, '-') -> 'ab'",
+    "LPAD('abc', -1, '-') -> NULL",
+    "LPAD('abc', 5, '') -> NULL",
+    "FROM_BYTES(LPAD(TO_BYTES('01', 'hex'), 3, TO_BYTES('ff', 'hex')), 'hex') -> 'FFFF01'",
+    "NULLIF(1, CAST(NULL AS INT)) -> 1",
+    "REPLACE('ab', '', '-') -> '-a-b-'",
+    "REPLACE('', '', '-') -> '-'",
+    "ROUND(0.49999999999999994E0) -> 0",
+    "ROUND(2.5E0) -> 3",
+    "ROUND(1E300) -> 9223372036854775807",
+    "ROUND(-1.5E0, 0) -> -1E0",
+    "ROUND(15E0, -1) -> 20E0",
+    "ROUND(99.9, 0) -> NULL",
+    "ROUND(CAST(NULL AS INT)) -> NULL",
+    "SIGN(0E0) -> 0",
+    "SPLIT('', '') -> ARRAY['']",
+    "SPLIT('ab', '') -> ARRAY['a', 'b']",
+    "SPLIT('a\\Eb', '\\E') -> ARRAY['a', 'b']",
+    "SPLIT_TO_MAP('a;b=1=2;;b=3', ';', '=') -> MAP('b' := '3')",
+    "SPLIT_TO_MAP('a', ';', ';') -> NULL",
+    "SUBSTRING('stream', 0) -> 'stream'",
+    "SUBSTRING('stream', 3) -> 'ream'",
+    "SUBSTRING('stream', -20, 2) -> 'st'",
+    "SUBSTRING('stream', 9, 2) -> ''",
+    "SUBSTRING('stream', 2, -1) -> ''",
+    "FROM_BYTES(SUBSTRING(TO_BYTES('010203', 'hex'), -2, 1), 'hex') -> '02'",
+    "TO_BYTES('xyz', 'hex') -> NULL",
+    "TO_BYTES('xyz', 'rot13') -> NULL",
+    "TRIM(' \t\n') -> ''",
+    "TRUNC(1E300) -> 9223372036854775807",
+    "UCASE(CAST(NULL AS STRING)) -> NULL",
+    "UUID(TO_BYTES('00', 'hex')) -> NULL",
+)
+"""Corners that a manual need not show."""
+
+
+def examples() -> Iterator[str]:
+    for name in FUNCTIONS:
+        for function in dict.fromkeys(overload.function for overload in FUNCTIONS.get(name)):
+            if not isinstance(function, Aggregate | Tabular):
+                lines = [line.strip() for line in function.doc.splitlines()]
+                yield from (line.removeprefix("Example: ") for line in lines if line.startswith("Example: "))
+
+
+CASES = (*examples(), *MORE)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, tuple[object, object]]:
+    spark = open_session(extra=INTERPRETED)
+    python = PythonCalls()
+    sides = [side for case in CASES for side in case.rsplit(" -> ", 1)]
+    trees = [compile_closed(bind(parse_expression(side), {}), Context({}, python, nested=True), side) for side in sides]
+    register(spark, python)
+    columns = ", ".join(f"{s.to_text(tree)} AS c{i}" for i, tree in enumerate(trees))
+    values = tuple(spark.sql(f"SELECT {columns} FROM range(1)").collect()[0])
+    return dict(zip(CASES, zip(values[::2], values[1::2], strict=True), strict=True))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", CASES)
+def test_example(outcomes, case):
+    left, right = outcomes[case]
+    if isinstance(left, float):
+        assert isinstance(right, float)
+        assert math.copysign(1, left) == math.copysign(1, right)
+        assert left == pytest.approx(right, rel=1e-15, abs=0) or left == right
+    else:
+        assert left == right
+        assert type(left) is type(right)
+        assert repr(left) == repr(right)
+
+
+def test_every_scalar_function_has_an_example():
+    missing = [
+        name
+        for name in FUNCTIONS
+        for overload in FUNCTIONS.get(name)
+        if not isinstance(overload.function, Aggregate | Tabular) and "Example: " not in overload.function.doc
+    ]
+    assert missing == []
