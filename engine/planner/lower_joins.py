@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import StatementError
+from engine.formats.facts import SCHEMA_ID
 from engine.plan.step import FormatInfo, SelectItem, WindowInfo
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from engine.plan.steps.streams import StreamSelectV1
@@ -64,7 +65,7 @@ class _Lowering:
         join = joins[-1]
         key_format = demanded or self._preferred(depth) or self._default(depth)
         left = self._left(depth, prefix, key_format)
-        right = self._leaf(join.right, join.right_on, f"{prefix}Right", key_format)
+        right = self._right(depth, prefix, key_format)
         check_join(join, left, right, types=self.types, foreign=self._is_foreign(depth), keyed=self._is_keyed(depth))
         return self._join(joins, left, right, f"{prefix}Join")
 
@@ -82,6 +83,15 @@ class _Lowering:
         if result.is_table:
             return result
         return rekeyed(result, (criterion,), f"{prefix}LeftSourceKeyed", self.types, key_format=key_format.info)
+
+    def _right(self, depth: int, prefix: str, key_format: KeyFormat) -> Relation:
+        join = self.analysis.joins[depth - 1]
+        info = join.right.source.formats.key_format
+        if self._is_foreign(depth) and (not infers_schema(info) or info.property(SCHEMA_ID)):
+            # Both sides of a foreign-key join need not have their keys in one format, but for keys with a schema of their own.
+            relation = read(join.right.source, f"KafkaTopic_{prefix}Right/Source", self.types)
+            return self._prefixed(join.right, relation, f"{prefix}Right")
+        return self._leaf(join.right, join.right_on, f"{prefix}Right", key_format)
 
     def _leaf(self, source: QuerySource, criterion: Expression, side: str, key_format: KeyFormat) -> Relation:
         relation = read(source.source, f"KafkaTopic_{side}/Source", self.types)

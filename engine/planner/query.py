@@ -16,12 +16,15 @@ from engine.planner.analyze import Analysis, analyze
 from engine.planner.config import Config
 from engine.planner.ddl import create_command
 from engine.planner.elements import timestamp_column
+from engine.planner.experimental import in_select_order, plan_columns
+from engine.planner.inference import check_sink_schemas, name_sink_schemas
 from engine.planner.inserts import check_insert, check_insert_target
 from engine.planner.keys import check_key_selected
 from engine.planner.lower import TableFunctions, exploded, filtered, read, rekeyed
 from engine.planner.lower_joins import join_sources
 from engine.planner.projection import expand, project, select
 from engine.planner.properties import SinkProperties, sink_properties
+from engine.planner.registry_port import NoRegistry, SchemaLookup
 from engine.planner.relation import Relation
 from engine.planner.scope import unknown_source
 from engine.planner.serde_choice import sink_formats
@@ -30,13 +33,16 @@ from engine.sql.expressions import ColumnRef, NullLiteral
 from engine.sql.statements import CreateAs, Emit, InsertInto, Query, SourceKind
 from engine.types.schema import Schema
 
+NO_REGISTRY = NoRegistry()
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The rows of a query before its sink."""
+    """The rows of a query before its sink, and the schema of the sink."""
 
     analysis: Analysis
     relation: Relation
+    schema: Schema
 
     @property
     def leftmost(self) -> Source:
@@ -46,7 +52,7 @@ class Planned:
     @property
     def sources(self) -> tuple[str, ...]:
         """The names of all sources."""
-        return tuple(source.source.name for source in self.analysis.scope.sources)
+        return tuple(sorted(source.source.name for source in self.analysis.scope.sources))
 
     @property
     def loses_key(self) -> bool:
@@ -55,17 +61,30 @@ class Planned:
 
 
 def plan_create_as(
-    statement: CreateAs, catalog: Catalog, config: Config, query_id: str, statement_text: str, functions: Registry = FUNCTIONS
+    statement: CreateAs,
+    catalog: Catalog,
+    config: Config,
+    query_id: str,
+    statement_text: str,
+    functions: Registry = FUNCTIONS,
+    registry: SchemaLookup = NO_REGISTRY,
 ) -> StatementPlan:
-    """Plan CREATE STREAM|TABLE … AS SELECT.
+    """Plan CREATE STREAM|TABLE … AS SELECT; whether its name is free was checked before (`ddl.may_create`).
 
     Raises:
         StatementError: see `spec/language.md` 6 and 9.
+        RegistryError: a schema id that the registry does not have.
     """
     properties = sink_properties(statement.properties)
-    planned = _plan_query(statement.query, catalog, Types(functions, config), sink=statement.name)
+    types = Types(functions, config)
+    if config.flag("ksql.new.query.planner.enabled"):
+        planned = _plan_columns(statement.query, catalog, types)
+    else:
+        planned = _plan_query(statement.query, catalog, types, sink=statement.name)
     _check_kind(statement.kind, planned.relation)
-    schema = planned.relation.schema
+    schema = planned.schema
+    properties = name_sink_schemas(properties, planned.leftmost, registry)
+    check_sink_schemas(properties, planned.leftmost, schema, registry)
     formats = sink_formats(properties, planned.leftmost, schema, config, sink=statement.name, partitioned_by_null=planned.loses_key)
     topic = _sink_topic(statement.name, properties, config)
     timestamp = timestamp_column(properties.timestamp, schema)
@@ -92,7 +111,7 @@ def plan_insert_into(
     check_insert_target(target)
     planned = _plan_query(statement.query, catalog, Types(functions, config), sink=target.name, target=target.schema)
     _check_kind(SourceKind.STREAM, planned.relation)
-    check_insert(planned.relation.schema, target)
+    check_insert(planned.schema, target)
     step = _sink(planned.relation, target.name, target.topic, target.formats, target.timestamp_column)
     return StatementPlan(
         statement_text=statement_text,
@@ -128,8 +147,16 @@ def _plan_query(query: Query, catalog: Catalog, types: Types, *, sink: str | Non
     if analysis.partition_by is not None:
         relation = _partitioned(analysis, relation, types)
     if analysis.aggregates:
-        return Planned(analysis, aggregated(analysis, relation, sink, types))
-    return Planned(analysis, _projected(analysis, relation, sink, target, types))
+        result = aggregated(analysis, relation, sink, types)
+    else:
+        result = _projected(analysis, relation, sink, target, types)
+    return Planned(analysis, result, result.schema)
+
+
+def _plan_columns(query: Query, catalog: Catalog, types: Types) -> Planned:
+    analysis = analyze(query, catalog, types, is_persistent=True)
+    relation = plan_columns(analysis, types)
+    return Planned(analysis, relation, in_select_order(analysis, relation.schema))
 
 
 def _single(analysis: Analysis, types: Types) -> Relation:

@@ -53,11 +53,10 @@ class Relation:
         return replace(self, step=step, schema=schema, kind=kind)
 
     def is_keyed_by(self, expressions: tuple[Expression, ...]) -> bool:
-        """Whether the key consists of exactly these columns in this order."""
+        """Whether the key is exactly the one column that is the only expression; keys of several columns are always made anew."""
         if all(isinstance(expression, NullLiteral) for expression in expressions):
             return not self.schema.key
-        names = tuple(e.name if isinstance(e, ColumnRef) else None for e in expressions)
-        return names == self.key_names
+        return len(expressions) == 1 and isinstance(expressions[0], ColumnRef) and (expressions[0].name,) == self.key_names
 
 
 def check_key(key: tuple[Column, ...]) -> None:

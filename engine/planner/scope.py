@@ -11,7 +11,7 @@ from engine.plan.naming import AliasGenerator
 from engine.plan.schemas import source_columns
 from engine.planner.naming import SYNTHETIC_KEY, prefixed
 from engine.planner.trees import column_refs, rewrite
-from engine.sql.expressions import ColumnRef, Expression
+from engine.sql.expressions import ColumnRef, Comparison, ComparisonOp, Expression, Not
 from engine.sql.statements import AliasedSource, Query, SourceKind
 from engine.types.schema import PSEUDO_COLUMNS, SYSTEM_NAMES, WINDOW_BOUNDS, Schema
 from engine.types.sql_types import SqlType
@@ -128,6 +128,10 @@ class Scope:
         if isinstance(node, ColumnRef) and node.qualifier is not None:
             name = prefixed(node.qualifier, node.name) if self.is_join else node.name
             return ColumnRef(name, span=node.span)
+        if isinstance(node, Comparison) and node.op is ComparisonOp.IS_NOT_DISTINCT_FROM:
+            # Plans have no such operator.
+            distinct = replace(node, op=ComparisonOp.IS_DISTINCT_FROM, left=self.plain(node.left), right=self.plain(node.right))
+            return Not(distinct, span=node.span)
         return None
 
     def star(self, qualifier: str | None = None) -> Iterator[str]:
