@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qtt.corpus import CASE_FOLDER, SUFFIXES
+from qtt.corpus import SUFFIXES
 from qtt.driver import Driver, RunOptions
 from qtt.model import Case, Result
 from qtt.runner import run_cases
@@ -23,9 +23,9 @@ def chunk_names(nodeids: Sequence[str], size: int, workers: int = 1) -> dict[str
 
 
 def is_case(nodeid: str) -> bool:
-    """Say whether the test `nodeid` is one of a case file."""
+    """Say whether the test `nodeid` is one of a case file or stored plan."""
     path = nodeid.partition("::")[0]
-    return path.endswith(SUFFIXES) and CASE_FOLDER in path.split("/")
+    return path.endswith(SUFFIXES)
 
 
 @dataclass(slots=True)

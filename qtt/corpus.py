@@ -10,7 +10,8 @@ GAPS_FILE = "known-gaps.yaml"
 CASE_FOLDER = "test-cases"
 SUFFIXES = (".json", ".yaml", ".yml")
 _FOREIGN_FOLDERS = ("query-validation-tests",)
-_PLAN_FOLDERS = ("historic-plans", "historical_plans")
+PLAN_FOLDER = "historic-plans"
+_PLAN_FOLDERS = (PLAN_FOLDER, "historical_plans")
 _OTHER_CORPORA = ("rest-query-validation-tests", "sql-tests", "test-runner", "schema-validation-tests")
 _ANCHORS = (CASE_FOLDER, *_FOREIGN_FOLDERS, *_PLAN_FOLDERS, *_OTHER_CORPORA)
 
@@ -31,6 +32,14 @@ def kind_of(path: Path) -> Kind | None:
     if path.suffix not in SUFFIXES or path.name == GAPS_FILE or any(folder in parts for folder in _OTHER_CORPORA):
         return None
     return Kind.FOREIGN if any(folder in parts for folder in _FOREIGN_FOLDERS) else Kind.OWN
+
+
+def is_test_file(path: Path) -> bool:
+    """Say whether pytest takes the file for one of cases: those of `test-cases`, and the specs of our stored plans."""
+    folders = path.parts[:-1]
+    if path.suffix not in SUFFIXES or not (CASE_FOLDER in folders or PLAN_FOLDER in folders):
+        return False
+    return kind_of(path) in (Kind.OWN, Kind.STORED)
 
 
 def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, Kind]]:

@@ -18,6 +18,8 @@ from qtt.corpus import Kind, case_path, kind_of
 from qtt.decode import DecodeError, exception_of, input_of, listed, log_of, outputs_of, post_of, topic_of
 from qtt.matrix import FORMAT, Variant, expand
 from qtt.model import Case, CaseFileError, Json
+from qtt.plans import PlanStoreError, find_plans
+from qtt.plans import load_stored as load_plan
 from qtt.raw import RawFile, RawItem, TextError
 from qtt.read_json import parse_json, read_json
 from qtt.read_yaml import read_yaml
@@ -63,9 +65,13 @@ def load_all(found: Iterable[tuple[Path, Kind]]) -> Loaded:
 def load_stored(path: Path) -> Case:
     """Load the case of a stored `spec.json`; it executes the `plan.json` beside it; raise CaseFileError."""
     try:
-        return case_of_spec(path, parse_json(_read(path)))
+        stored = [plan for plan in find_plans(path.parent) if plan.spec_file == path]
+        spec: Json = load_plan(stored[0])[1] if stored else parse_json(_read(path))
+    except PlanStoreError as error:
+        raise CaseFileError(path, 1, str(error)) from error
     except TextError as error:
         raise CaseFileError(path, error.line, error.message) from error
+    return case_of_spec(path, spec)
 
 
 def case_of_spec(path: Path, spec: Json) -> Case:

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qtt import plans
+from qtt.corpus import Kind
 from qtt.driver import PlanningDriver
-from qtt.load import Loaded, case_of_spec
-from qtt.model import Case, CaseFileError
+from qtt.load import Loaded, load_all
+from qtt.model import Case
 from qtt.plan_spec import case_document
-from qtt.plans import PlanStoreError
 from qtt.read_json import parse_json
 
 ACTIONS: Mapping[str, str] = MappingProxyType(
@@ -27,16 +27,7 @@ DISTRIBUTION = "kestrel-sql"
 
 def stored_cases(paths: Sequence[Path]) -> Loaded:
     """Load the stored plans below `paths` as cases; one that was edited or cannot be read is an error."""
-    cases: list[Case] = []
-    errors: list[CaseFileError] = []
-    for stored in (stored for path in paths for stored in plans.find_plans(path)):
-        try:
-            cases.append(case_of_spec(stored.spec_file, plans.load_stored(stored)[1]))
-        except PlanStoreError as error:
-            errors.append(CaseFileError(stored.spec_file, 1, str(error)))
-        except CaseFileError as error:
-            errors.append(error)
-    return Loaded(Path(), tuple(cases), tuple(errors))
+    return load_all((stored.spec_file, Kind.STORED) for path in paths for stored in plans.find_plans(path))
 
 
 def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qtt.ahead import Ahead, chunk_names
-from qtt.corpus import CASE_FOLDER, GAPS_FILE, SUFFIXES, Kind, kind_of
+from qtt.corpus import is_test_file
 from qtt.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions, open_driver
 from qtt.gaps import Ledger, ledger_of, load_gaps, unknown_cases
 from qtt.load import load
@@ -133,10 +133,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-    """Collect the case files of `test-cases` folders."""
-    if file_path.suffix not in SUFFIXES or file_path.name == GAPS_FILE or CASE_FOLDER not in file_path.parts[:-1]:
-        return None
-    return CaseFile.from_parent(parent, path=file_path) if kind_of(file_path) is Kind.OWN else None
+    """Collect the case files of `test-cases`, and the stored plans of `historic-plans`, each run against its own spec."""
+    return CaseFile.from_parent(parent, path=file_path) if is_test_file(file_path) else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from qtt.corpus import Kind, case_path, find_files
-from qtt.load import load, load_all, load_stored
+from qtt.load import case_of_spec, load, load_all, load_stored
 from qtt.matrix import plan_folder, slug
 from qtt.model import CaseFileError, Window
 
@@ -154,6 +154,7 @@ def test_stored_spec(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     inner = case("n", topics=[{"name": "t", "numPartitions": 3}], post={"topics": {"blackList": "x"}})
     (folder / "spec.json").write_text(json.dumps({"version": "1", "testCase": inner}))
+    (folder / "plan.json").write_text("{}")
     stored = load_stored(folder / "spec.json")
     assert stored.plan == folder / "plan.json"
     assert stored.topics[0].partitions == 3
@@ -162,7 +163,9 @@ def test_stored_spec(tmp_path: Path) -> None:
     assert stored.id == "historic-plans/c/1.0.0_1/spec.json::n"
     assert stored.tolerant
     (folder / "spec.json").write_text(json.dumps({"version": "1", "testCase": inner, "hash": "x"}))
-    assert not load_stored(folder / "spec.json").tolerant
+    with pytest.raises(CaseFileError, match="was changed"):
+        load_stored(folder / "spec.json")
+    assert not case_of_spec(folder / "spec.json", {"testCase": inner, "hash": "x"}).tolerant
     (folder / "spec.json").write_text("{}")
     with pytest.raises(CaseFileError, match="testCase"):
         load_stored(folder / "spec.json")

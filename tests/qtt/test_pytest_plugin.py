@@ -139,3 +139,15 @@ def test_other_schedulers_run_no_case_twice(project: pytest.Pytester) -> None:
     write(project, "one.json", *[case(f"c{n}") for n in range(6)])
     project.runpytest("-n", "2", "--dist", "worksteal", "test-cases").assert_outcomes(passed=6)
     assert sorted(map(len, groups(project))) == [1] * 6
+
+
+def test_stored_plans_run_with_the_cases(project: pytest.Pytester) -> None:
+    write(project, "one.json", case("a"))
+    folder = project.path / "historic-plans" / "c" / "1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_text("{}")
+    (folder / "spec.json").write_text(json.dumps({"testCase": case("old", value=2)}))
+    result = project.runpytest("-v")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["historic-plans/c/1.0.0/spec.json::old FAILED*"])
+    assert [len(group) for group in groups(project)] == [2]
