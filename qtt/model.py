@@ -245,7 +245,7 @@ class TopicState:
     internal: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """One entry of the processing log."""
 
