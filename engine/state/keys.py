@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import Struct
 
-from engine.state.operator import Key, KeyBytes, Value, Window
+from engine.state.operator import Key, KeyBytes, Row, Value, Window
 
 _BOUNDS = Struct(">qq")
-_START = Struct(">q")
 
 
-def identity(key_bytes: KeyBytes, key: Key, window: Window | None, with_end: bool = True) -> bytes:
-    """Give the bytes that two rows share exactly if they have the same key and window.
+def identity(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
+    """Give the bytes that two rows share exactly if they have the same key and window; their order is key, then window."""
+    return key_bytes(key) if window is None else key_bytes(key) + _BOUNDS.pack(*window)
 
-    Byte order is key order, then window order. Without `with_end` windows are told apart by their start (ms) alone,
-    as keys of time windows are written.
+
+def sized(row: Row, window_size_ms: int | None) -> Row:
+    """Give the row with the window its key is written with: a time window is its start and the size known to the reader.
+
+    Two time windows with one start are therefore the same key, though their sources may differ in size. None leaves
+    the row alone.
     """
-    if window is None:
-        return key_bytes(key)
-    return key_bytes(key) + (_BOUNDS.pack(*window) if with_end else _START.pack(window[0]))
+    if window_size_ms is None or row.window is None:
+        return row
+    start = row.window[0]
+    return replace(row, window=(start, start + window_size_ms))
 
 
 def unchanged(value: Value | None) -> Value | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.sql.statements import JoinType
 from engine.state import pending
-from engine.state.keys import identity
+from engine.state.keys import identity, sized
 from engine.state.operator import KeyBytes, Output, Row, State, Value
 from engine.state.pairing import outer_sides, pair
 
@@ -28,7 +28,8 @@ class StreamStreamJoin:
 
     A left row at t meets right rows in [t - before, t + after]. `grace_ms` None is the older behaviour: a row without a match
     is emitted at once and never taken back. A RIGHT join is built as "right LEFT JOIN left" with the bounds as they
-    are, so there it is the right row whose partners lie in [t - before, t + after].
+    are, so there it is the right row whose partners lie in [t - before, t + after]. `window_size_ms` is that of the result's
+    key where the sources have time windows; other windows match on both bounds.
     """
 
     join_type: JoinType
@@ -39,17 +40,18 @@ class StreamStreamJoin:
     left_width: int
     right_width: int
     placeholder: bool = False
-    match_window_end: bool = True
+    window_size_ms: int | None = None
 
     def process(self, row: Row, state: State) -> list[Output]:
         """Give what stream time has left unmatched for good, then the row's matches, or the row alone."""
+        row = sized(row, self.window_size_ms)
         state["time"] = max(state.get("time", row.timestamp), row.timestamp)
         outer = outer_sides(self.join_type)[row.side]
         if row.value is None or (row.key is None and not outer):
             return []
         if row.key is None:
             return [self._alone(row.side, row.key, row.value, row)]
-        name = identity(self.key_bytes, row.key, row.window, self.match_window_end)
+        name = identity(self.key_bytes, row.key, row.window)
         outputs = self._flush(row, state)
         matched = False
         for timestamp, value in self._partners(name, row, state):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.sql.statements import JoinType
-from engine.state.keys import identity, stored_row
+from engine.state.keys import identity, sized, stored_row
 from engine.state.operator import KeyBytes, Output, Row, State, Value
 from engine.state.pairing import pair
 
@@ -14,17 +14,21 @@ _STREAM, _TABLE = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTableJoin:
-    """Join each stream row (side 0) with the table's current row (side 1), INNER or LEFT (operators.md 13)."""
+    """Join each stream row (side 0) with the table's current row (side 1), INNER or LEFT (operators.md 13).
+
+    `window_size_ms` is that of the result's key where the sources have time windows; other windows match on both bounds.
+    """
 
     join_type: JoinType
     key_bytes: KeyBytes
     left_width: int
     right_width: int
     placeholder: bool = False
-    match_window_end: bool = True
+    window_size_ms: int | None = None
 
     def process(self, row: Row, state: State) -> list[Output]:
         """Store a table row, or give a stream row's match; a table change emits nothing."""
+        row = sized(row, self.window_size_ms)
         if row.side == _TABLE:
             self._store(row, state)
             return []
@@ -40,7 +44,7 @@ class StreamTableJoin:
         if row.key is None:
             return
         rows = state.setdefault("rows", {})
-        name = identity(self.key_bytes, row.key, row.window, self.match_window_end)
+        name = identity(self.key_bytes, row.key, row.window)
         if row.value is None:
             rows.pop(name, None)
         else:
@@ -49,5 +53,5 @@ class StreamTableJoin:
     def _find(self, row: Row, state: State) -> Value | None:
         if row.key is None:
             return None
-        name = identity(self.key_bytes, row.key, row.window, self.match_window_end)
+        name = identity(self.key_bytes, row.key, row.window)
         return stored_row(state.get("rows", {}).get(name))

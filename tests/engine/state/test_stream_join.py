@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from state_replay import brief, final_state, key_bytes, replay
 
 from engine.sql.statements import JoinType
@@ -142,13 +141,16 @@ def test_right_join_waits_too() -> None:
     assert values(replay(join(JoinType.RIGHT, 10, 10, grace=5), rows)) == [[], [], [(("r", None), 0)]]
 
 
-@pytest.mark.parametrize(("with_end", "matches"), [(True, 1), (False, 2)])
-def test_windowed_rows_match_on_their_window(with_end: bool, matches: int) -> None:
-    operator = join(JoinType.INNER, 10, 10, match_window_end=with_end)
-    rows = [left("a", 0, window=(0, 5)), left("b", 0, window=(0, 9)), left("c", 0, window=(5, 9)), right("r", 0, window=(0, 5))]
-    outputs = replay(operator, rows)[-1]
-    assert len(outputs) == matches
-    assert outputs[0].window == (0, 5)
+WINDOWED = [left("a", 0, window=(0, 5)), left("b", 0, window=(0, 9)), left("c", 0, window=(5, 9)), right("r", 0, window=(0, 9))]
+
+
+def test_session_windows_match_on_both_bounds() -> None:
+    assert brief(replay(join(JoinType.INNER, 10, 10), WINDOWED))[-1] == [("k", ("b", "r"), 0, (0, 9))]
+
+
+def test_time_windows_match_on_their_start_and_take_the_size_of_the_result() -> None:
+    outputs = brief(replay(join(JoinType.INNER, 10, 10, window_size_ms=5), WINDOWED))
+    assert outputs[-1] == [("k", ("a", "r"), 0, (0, 5)), ("k", ("b", "r"), 0, (0, 5))]
 
 
 def test_an_unmatched_windowed_row_keeps_its_window_while_it_waits() -> None:
