@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from engine.errors import StatementError
+from engine.errors import FormatError, StatementError
+from engine.formats.facts import facts_of
 from engine.functions.declaration import Aggregate
 from engine.plan.step import SelectItem, Step
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
@@ -16,8 +17,8 @@ from engine.planner.analyze import Analysis
 from engine.planner.keys import missing_key
 from engine.planner.lower import filtered
 from engine.planner.naming import and_list
-from engine.planner.projection import check_distinct, check_result, expand, select
-from engine.planner.relation import Relation
+from engine.planner.projection import check_distinct, expand, select
+from engine.planner.relation import Relation, check_key
 from engine.planner.scope import BOUND_NAMES
 from engine.planner.serde_choice import internal_formats
 from engine.planner.trees import calls, column_refs, rewrite
@@ -161,6 +162,7 @@ def _group(relation: Relation, group_by: tuple[Expression, ...], types: Types) -
         return step(query_context=context, source=source.step, internal_formats=source.formats, group_by_expressions=group_by)
 
     key = relation.then(built(relation), types).schema.key
+    check_key(key)
     with_formats = replace(relation, formats=internal_formats(relation.formats, key))
     return replace(with_formats.then(built(with_formats), types), window=None)
 
@@ -170,6 +172,7 @@ def _aggregate(
 ) -> Relation:
     context = "Aggregate/Aggregate"
     _check_undoable(relation, functions, types)
+    _check_storable(relation, functions, types)
     window = analysis.query.window
     make: Callable[..., Step] = TableAggregateV1 if relation.is_table else StreamAggregateV1
     extra = {}
@@ -201,6 +204,16 @@ def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], typ
         )
 
 
+def _check_storable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
+    states = tuple(Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, relation.scope)) for i, call in enumerate(functions))
+    if facts_of(relation.formats.value_format.format).check(states):
+        raise FormatError(
+            "One of the functions used in the statement has an intermediate type that the value format can not handle. "
+            "Please remove the function or change the format.",
+            hint=f"the value format is {relation.formats.value_format.format}",
+        )
+
+
 def _project(
     grouping: Grouping,
     items: tuple[SelectItem, ...],
@@ -219,7 +232,6 @@ def _project(
     )
     result = select(relation, keys, values, "Aggregate/Project", types)
     check_distinct((*(Column(c.name, c.type) for c in result.schema.key), *result.schema.value), "value")
-    check_result(result.schema)
     return result
 
 

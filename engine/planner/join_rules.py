@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.errors import StatementError, TypeMismatchError
 from engine.plan.step import WindowType
-from engine.planner.joins import JOIN_WORDS, Joined
+from engine.planner.joins import JOIN_WORDS, Joined, is_key
 from engine.planner.relation import Relation
 from engine.planner.scope import QuerySource
 from engine.planner.trees import rewrite
@@ -13,17 +13,6 @@ from engine.sql.expressions import ColumnRef, Expression
 from engine.sql.statements import JoinType
 from engine.sql.text import format_expression
 from engine.types.sql_types import SqlType
-
-
-def is_key(source: QuerySource, expression: Expression) -> bool:
-    """Whether the expression is the only key column of a source."""
-    return (expression,) == tuple(ColumnRef(column.name, source.alias) for column in source.source.schema.key)
-
-
-def is_foreign_key(join: Joined) -> bool:
-    """Whether a first join looks rows of a table up by something else than the left table's key."""
-    tables = join.left.is_table and join.right.is_table
-    return tables and is_key(join.right, join.right_on) and not is_key(join.left, join.left_on)
 
 
 def check_join(join: Joined, left: Relation, right: Relation, *, types: Types, foreign: bool, keyed: bool) -> None:

@@ -105,10 +105,29 @@ def _side_source(side: Expression, comparison: Comparison, scope: Scope) -> Quer
     return scope.source(aliases[0])
 
 
+def is_key(source: QuerySource, expression: Expression) -> bool:
+    """Whether the expression is the only key column of a source."""
+    return (expression,) == key_of(source)
+
+
+def key_of(source: QuerySource) -> tuple[ColumnRef, ...]:
+    """The key columns of a source, qualified."""
+    return tuple(ColumnRef(column.name, source.alias) for column in source.source.schema.key)
+
+
+def is_foreign_key(join: Joined) -> bool:
+    """Whether a first join looks rows of a table up by something else than the left table's key."""
+    tables = join.left.is_table and join.right.is_table
+    return tables and is_key(join.right, join.right_on) and not is_key(join.left, join.left_on)
+
+
 def equal_expressions(joins: tuple[Joined, ...]) -> frozenset[Expression]:
     """The expressions that have the value of the result's key after all of `joins` (`spec/schema-and-naming.md` 7.4)."""
     if not joins or joins[-1].type is JoinType.OUTER:
         return frozenset()
+    if len(joins) == 1 and is_foreign_key(joins[0]):
+        # The result keeps the left table's key, whatever it was looked up by.
+        return frozenset(key_of(joins[0].left))
     own = frozenset({joins[-1].left_on, joins[-1].right_on})
     before = equal_expressions(joins[:-1])
     return own | before if own & before else own
@@ -119,5 +138,7 @@ def viable_keys(joins: tuple[Joined, ...]) -> tuple[ColumnRef, ...]:
     if not joins or joins[-1].type is JoinType.OUTER:
         return ()
     equal = equal_expressions(joins)
+    if len(joins) == 1 and is_foreign_key(joins[0]):
+        return key_of(joins[0].left)
     candidates = (*viable_keys(joins[:-1]), joins[-1].left_on, joins[-1].right_on)
     return tuple(dict.fromkeys(c for c in candidates if isinstance(c, ColumnRef) and c in equal))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from engine.errors import StatementError
 from engine.planner.analyze import Analysis
-from engine.planner.join_rules import is_foreign_key
-from engine.planner.joins import viable_keys
+from engine.planner.joins import is_foreign_key, viable_keys
 from engine.planner.naming import and_list, or_list
 from engine.sql.expressions import ColumnRef, Expression, NullLiteral
 from engine.sql.statements import SelectAll

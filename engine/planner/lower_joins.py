@@ -11,8 +11,8 @@ from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, Stre
 from engine.plan.steps.streams import StreamSelectV1
 from engine.plan.steps.tables import TableSelectV1
 from engine.planner.analyze import Analysis
-from engine.planner.join_rules import check_join, is_foreign_key, is_key
-from engine.planner.joins import Joined, equal_expressions, viable_keys
+from engine.planner.join_rules import check_join
+from engine.planner.joins import Joined, equal_expressions, is_foreign_key, is_key, viable_keys
 from engine.planner.lower import infers_schema, read, rekeyed
 from engine.planner.naming import prefixed
 from engine.planner.relation import Relation
@@ -132,8 +132,6 @@ class _Lowering:
         join = self.analysis.joins[depth - 1]
         if depth == 1:
             return is_key(self.analysis.scope.sources[0], join.left_on)
-        if depth == 2 and self._is_foreign(1) and is_key(self.analysis.scope.sources[0], join.left_on):
-            return True
         return join.left_on in equal_expressions(self.analysis.joins[: depth - 1])
 
     def _preferred(self, depth: int) -> KeyFormat | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.errors import EngineError, StatementError
+from engine.errors import StatementError
 from engine.plan.step import SelectItem, Step
 from engine.plan.steps.streams import StreamSelectV1
 from engine.plan.steps.tables import TableSelectV1
@@ -66,7 +66,7 @@ def project(analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...
     """Compute the projection; in a persistent query, key columns that are selected stay the key and leave the value.
 
     Raises:
-        StatementError: an item is not well typed, a key column is selected twice, or no value column is left.
+        StatementError: an item is not well typed, or a key column is selected twice.
     """
     if not analysis.is_persistent:
         return select(relation, relation.key_names, items, context, types)
@@ -86,9 +86,7 @@ def project(analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...
                 "using the AS_VALUE function to indicate which key reference should be copied."
             )
     keys = tuple(names[name][0] if name in names else name for name in relation.key_names)
-    result = select(relation, keys, tuple(values), context, types)
-    check_result(result.schema)
-    return result
+    return select(relation, keys, tuple(values), context, types)
 
 
 def select(relation: Relation, keys: tuple[str, ...], items: tuple[SelectItem, ...], context: str, types: Types) -> Relation:
@@ -110,9 +108,8 @@ def select(relation: Relation, keys: tuple[str, ...], items: tuple[SelectItem, .
         step = StreamSelectV1(query_context=context, source=relation.step, key_column_names=keys, select_expressions=items)
     try:
         return relation.then(step, types)
-    except EngineError as error:
-        error.message = error.message if error.message.startswith("Invalid ") else f"Invalid Select: {error.message}"
-        raise
+    except StatementError as error:
+        raise type(error)(f"Invalid Select: {error.message}", span=error.span, hint=error.hint) from error
 
 
 def check_result(schema: Schema) -> None:

@@ -22,10 +22,10 @@ from engine.planner.inserts import check_insert, check_insert_target
 from engine.planner.keys import check_key_selected
 from engine.planner.lower import TableFunctions, exploded, filtered, read, rekeyed
 from engine.planner.lower_joins import join_sources
-from engine.planner.projection import expand, project, select
+from engine.planner.projection import check_result, expand, project, select
 from engine.planner.properties import SinkProperties, sink_properties
 from engine.planner.registry_port import NoRegistry, SchemaLookup
-from engine.planner.relation import Relation
+from engine.planner.relation import Relation, check_key
 from engine.planner.scope import unknown_source
 from engine.planner.serde_choice import sink_formats
 from engine.planner.typed import Types
@@ -38,11 +38,12 @@ NO_REGISTRY = NoRegistry()
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The rows of a query before its sink, and the schema of the sink."""
+    """The rows of a query before its sink, and the schema of the sink; `may_drop_key` lets a projection leave key columns out."""
 
     analysis: Analysis
     relation: Relation
     schema: Schema
+    may_drop_key: bool = False
 
     @property
     def leftmost(self) -> Source:
@@ -85,9 +86,10 @@ def plan_create_as(
     schema = planned.schema
     properties = name_sink_schemas(properties, planned.leftmost, registry)
     check_sink_schemas(properties, planned.leftmost, schema, registry)
+    timestamp = timestamp_column(properties.timestamp, schema)
+    _check_projection(planned, statement.name)
     formats = sink_formats(properties, planned.leftmost, schema, config, sink=statement.name, partitioned_by_null=planned.loses_key)
     topic = _sink_topic(statement.name, properties, config)
-    timestamp = timestamp_column(properties.timestamp, schema)
     command = create_command(statement, schema=schema, topic=topic, formats=formats, timestamp=timestamp, window=planned.relation.window)
     step = _sink(planned.relation, statement.name, topic, formats, timestamp)
     return StatementPlan(
@@ -111,6 +113,7 @@ def plan_insert_into(
     check_insert_target(target)
     planned = _plan_query(statement.query, catalog, Types(functions, config), sink=target.name, target=target.schema)
     _check_kind(SourceKind.STREAM, planned.relation)
+    _check_projection(planned, target.name)
     check_insert(planned.schema, target)
     step = _sink(planned.relation, target.name, target.topic, target.formats, target.timestamp_column)
     return StatementPlan(
@@ -147,16 +150,23 @@ def _plan_query(query: Query, catalog: Catalog, types: Types, *, sink: str | Non
     if analysis.partition_by is not None:
         relation = _partitioned(analysis, relation, types)
     if analysis.aggregates:
-        result = aggregated(analysis, relation, sink, types)
-    else:
-        result = _projected(analysis, relation, sink, target, types)
-    return Planned(analysis, result, result.schema)
+        relation = aggregated(analysis, relation, sink, types)
+        return Planned(analysis, relation, relation.schema)
+    relation = _projected(analysis, relation, target, types)
+    return Planned(analysis, relation, relation.schema)
 
 
 def _plan_columns(query: Query, catalog: Catalog, types: Types) -> Planned:
     analysis = analyze(query, catalog, types, is_persistent=True)
     relation = plan_columns(analysis, types)
-    return Planned(analysis, relation, in_select_order(analysis, relation.schema))
+    return Planned(analysis, relation, in_select_order(analysis, relation.schema), may_drop_key=True)
+
+
+def _check_projection(planned: Planned, sink: str) -> None:
+    # Aggregates check the key themselves, because their grouping expressions are gone from the result.
+    if not planned.analysis.aggregates and not planned.may_drop_key:
+        check_key_selected(planned.analysis, sink)
+    check_result(planned.relation.schema)
 
 
 def _single(analysis: Analysis, types: Types) -> Relation:
@@ -167,18 +177,18 @@ def _partitioned(analysis: Analysis, relation: Relation, types: Types) -> Relati
     expressions = tuple(map(analysis.scope.plain, analysis.partition_by or ()))
     if relation.is_table:
         raise StatementError("Cannot repartition a TABLE source. Only streams support the PARTITION BY clause.")
-    return rekeyed(relation, expressions, "PartitionBy", types)
+    result = rekeyed(relation, expressions, "PartitionBy", types)
+    check_key(result.schema.key)
+    return result
 
 
-def _projected(analysis: Analysis, relation: Relation, sink: str | None, target: Schema | None, types: Types) -> Relation:
+def _projected(analysis: Analysis, relation: Relation, target: Schema | None, types: Types) -> Relation:
     if analysis.query.window is not None:
         raise StatementError("WINDOW clause requires a GROUP BY clause.", span=analysis.query.window.span)
     functions = TableFunctions(types)
     items = expand(analysis, relation, target, functions.taken_out)
     if functions.found:
         relation = exploded(relation, tuple(functions.found), types)
-    if sink is not None:
-        check_key_selected(analysis, sink)
     return project(analysis, relation, items, "Project", types)
 
 

@@ -42,9 +42,7 @@ class Relation:
 
     def then(self, step: Step, types: Types) -> Relation:
         """The rows of `step`, which reads this relation's step."""
-        schema = step_schema(step, [self.schema], types.of)
-        check_key(schema.key)
-        return replace(self, step=step, schema=schema)
+        return replace(self, step=step, schema=step_schema(step, [self.schema], types.of))
 
     def joined(self, right: Relation, step: Step, types: Types, *, kind: SourceKind) -> Relation:
         """The rows of a join `step` of this relation with `right`."""

@@ -71,7 +71,7 @@ class Scope:
         for source in self.sources:
             if source.alias == alias:
                 return source
-        raise UnknownSourceError(f"'{alias}' is not a valid stream/table name or alias.", span=span)
+        raise UnknownSourceError(f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.", span=span)
 
     def qualify(self, expression: Expression) -> Expression:
         """Write every column reference with the alias of its source; unknown columns stay as they are.
@@ -80,14 +80,14 @@ class Scope:
             StatementError: a column that several sources have.
             UnknownSourceError: a qualifier that no source has.
         """
+        for node in column_refs(expression):
+            if node.qualifier is not None:
+                self.source(node.qualifier, node.span)
         return rewrite(expression, self._qualified)
 
     def _qualified(self, node: Expression) -> Expression | None:
-        if not isinstance(node, ColumnRef):
+        if not isinstance(node, ColumnRef) or node.qualifier is not None:
             return None
-        if node.qualifier is not None:
-            self.source(node.qualifier, node.span)
-            return node
         owners = [source.alias for source in self.sources if source.has(node.name)]
         if len(owners) > 1:
             candidates = " or ".join(f"{owner}.{node.name}" for owner in sorted(owners))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from engine.errors import FunctionError
 from engine.functions.bind import bind
+from engine.functions.declaration import Aggregate
 from engine.functions.registry import Registry
 from engine.functions.resolve import Choice
 from engine.planner.config import Config
@@ -41,6 +43,29 @@ class Types:
         """Whether a call that `wanted` accepts occurs in the expression."""
         return next(calls(expression, wanted), None) is not None
 
+    def check_names(self, expression: Expression) -> None:
+        """Refuse functions that do not exist.
+
+        Raises:
+            FunctionError: names the first one.
+        """
+        for call in calls(expression, lambda name: True):
+            self.functions.get(call.name, call.span)
+
     def overload(self, call: FunctionCall, scope: Mapping[str, SqlType]) -> Choice:
         """The overload of an aggregate that a call means; its `literals` are the positions of constants."""
         return self.functions.choose(call.name, [self.of(argument, scope) for argument in call.arguments], call.span)
+
+    def state(self, call: FunctionCall, scope: Mapping[str, SqlType]) -> SqlType:
+        """The type of what an aggregate stores between rows.
+
+        Raises:
+            FunctionError: the call has no type.
+        """
+        function = self.overload(call, scope).function
+        if isinstance(function, Aggregate) and function.intermediate is not None:
+            return function.intermediate(tuple(self.of(argument, scope) for argument in call.arguments))
+        found = self.of(call, scope)
+        if found is None:
+            raise FunctionError(f"Cannot infer the type of {call.name}.", span=call.span)
+        return found
