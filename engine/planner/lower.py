@@ -15,7 +15,7 @@ from engine.plan.steps.tables import TableFilterV1, TableSelectKeyV1
 from engine.planner.relation import Relation
 from engine.planner.scope import PSEUDO_VERSION
 from engine.planner.serde_choice import internal_formats
-from engine.planner.trees import rewrite
+from engine.planner.trees import calls, rewrite
 from engine.planner.typed import Types
 from engine.sql.expressions import ColumnRef, Expression, FunctionCall
 from engine.sql.statements import SourceKind
@@ -81,8 +81,15 @@ def filtered(relation: Relation, predicate: Expression, clause: str, context: st
             f"Type error in {clause} expression: Should evaluate to boolean but is {format_expression(predicate)} ({found}) instead.",
             span=predicate.span,
         )
+    _check_row_wise(predicate, clause, types)
     step = TableFilterV1 if relation.is_table else StreamFilterV1
     return relation.then(step(query_context=context, source=relation.step, filter_expression=predicate), types)
+
+
+def _check_row_wise(predicate: Expression, clause: str, types: Types) -> None:
+    for word, wanted in (("aggregate", types.is_aggregate), ("table", types.is_table_function)):
+        for call in calls(predicate, wanted):
+            raise StatementError(f"{clause} does not support {word} functions: {call.name} is one.", span=call.span)
 
 
 def rekeyed(

@@ -10,7 +10,7 @@ from engine.plan.steps.streams import StreamSelectV1
 from engine.plan.steps.tables import TableSelectV1
 from engine.planner.analyze import Analysis
 from engine.planner.casts import fit_literal
-from engine.planner.naming import and_list
+from engine.planner.naming import and_list, prefixed
 from engine.planner.relation import Relation
 from engine.planner.scope import BOUND_NAMES, star
 from engine.planner.typed import Types
@@ -46,13 +46,22 @@ def _expanded(analysis: Analysis, relation: Relation, prepare: Callable[[Express
 
 def _star(analysis: Analysis, relation: Relation, qualifier: str | None) -> Iterator[str]:
     if analysis.partition_by is not None:
-        yield from star(relation.schema)
+        yield from _star_of_rekeyed(analysis, relation, qualifier)
         return
     names = list(analysis.scope.star(qualifier))
     if qualifier is None and analysis.scope.is_join:
         # A synthetic key is in no source, so that it has to be added.
         yield from (name for name in relation.key_names if name not in names)
     yield from names
+
+
+def _star_of_rekeyed(analysis: Analysis, relation: Relation, qualifier: str | None) -> Iterator[str]:
+    names = star(relation.schema)
+    if qualifier is None or not analysis.scope.is_join:
+        return names
+    source = analysis.scope.source(qualifier)
+    own = {prefixed(qualifier, column.name) for column in source.rows.value}
+    return (name for name in names if name in own)
 
 
 def _over_keys(expression: Expression, analysis: Analysis, relation: Relation) -> Expression:

@@ -143,7 +143,7 @@ def plan_transient(query: Query, catalog: Catalog, config: Config, query_id: str
 
 def _plan_query(query: Query, catalog: Catalog, types: Types, *, sink: str | None, target: Schema | None = None) -> Planned:
     analysis = analyze(query, catalog, types, is_persistent=sink is not None)
-    _check_emit(query)
+    _check_emit(query, types.config)
     relation = join_sources(analysis, types) if analysis.scope.is_join else _single(analysis, types)
     if analysis.where is not None:
         relation = filtered(relation, analysis.scope.plain(analysis.where), "WHERE", "WhereFilter", types)
@@ -192,9 +192,13 @@ def _projected(analysis: Analysis, relation: Relation, target: Schema | None, ty
     return project(analysis, relation, items, "Project", types)
 
 
-def _check_emit(query: Query) -> None:
-    if query.emit is Emit.FINAL and (query.window is None or query.group_by is None) and query.window is None:
+def _check_emit(query: Query, config: Config) -> None:
+    if query.emit is not Emit.FINAL:
+        return
+    if query.window is None:
         raise StatementError("EMIT FINAL is only supported for windowed aggregations.")
+    if not config.flag("ksql.suppress.enabled"):
+        raise StatementError("EMIT FINAL is switched off.", hint="set ksql.suppress.enabled to true")
 
 
 def _check_kind(wanted: SourceKind, relation: Relation) -> None:

@@ -23,6 +23,7 @@ def check_shape(query: Query, scope: Scope, select: tuple[Expression, ...], type
     _check_value_formats(query, scope)
     _check_windowed_tables(scope, is_persistent=is_persistent)
     _check_partition_by(query)
+    _check_keys(query, types)
     _check_table_functions(query, scope, select, types)
     _check_nested_aggregates(select, types)
 
@@ -49,6 +50,15 @@ def _check_partition_by(query: Query) -> None:
         raise StatementError("PARTITION BY requires at least one expression")
     if len(query.partition_by) > 1 and any(isinstance(e, NullLiteral) for e in query.partition_by):
         raise StatementError("Cannot PARTITION BY multiple columns including NULL")
+
+
+def _check_keys(query: Query, types: Types) -> None:
+    for expression in (*(query.partition_by or ()), *(join.criteria for join in query.joins)):
+        for call in calls(expression, lambda name: types.is_aggregate(name) or types.is_table_function(name)):
+            raise StatementError(f"{call.name} gives no value for a single row and cannot be part of a key.", span=call.span)
+    for expression in query.group_by or ():
+        for call in calls(expression, types.is_table_function):
+            raise StatementError(f"GROUP BY does not support table functions: {call.name} is one.", span=call.span)
 
 
 def _check_table_functions(query: Query, scope: Scope, select: tuple[Expression, ...], types: Types) -> None:
