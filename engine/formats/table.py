@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.errors import FormatError
-from engine.formats import delimited, json_read, json_write, kafka, none
+from engine.formats import delimited, framed, json_read, json_write, kafka, none, protobuf_nosr
 from engine.formats.base import Codec, Decoder, Encoder, SerdeSpec
 
 FORMATS: Mapping[str, Codec] = MappingProxyType(
     {
         "DELIMITED": Codec(delimited.decoder, delimited.encoder),
+        "AVRO": Codec(framed.decoder, framed.encoder),
         "JSON": Codec(json_read.decoder, json_write.encoder),
         "KAFKA": Codec(kafka.decoder, kafka.encoder),
+        "JSON_SR": Codec(framed.decoder, framed.encoder),
         "NONE": Codec(none.decoder, none.encoder),
+        "PROTOBUF": Codec(framed.decoder, framed.encoder),
+        "PROTOBUF_NOSR": Codec(protobuf_nosr.decoder, protobuf_nosr.encoder),
     }
 )
 

@@ -1,0 +1,142 @@
+"""The schema languages: how each opens a schema, frames a message and writes the schema of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from engine.formats import avro, avro_schema, json_sr, json_sr_schema, proto_schema, proto_text, protobuf
+from engine.formats.connect import ConnectSchema, Kind
+from engine.formats.registry import SchemaFormat
+from engine.formats.wire import OpenWire, Wire
+from engine.plan.step import FormatInfo
+from engine.types.schema import Column
+
+Selector = tuple[int, ...]
+"""The message indexes of a PROTOBUF frame; empty for the other languages."""
+
+_MAX_INDEXES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One schema language.
+
+    `open_wire` selects a definition by name, `open_at` by what a frame says; `locate` splits that off a body and `header` writes it.
+    `own_text` writes the schema of columns. `wire_columns` gives columns their names in the schema.
+    """
+
+    format: SchemaFormat
+    open_wire: OpenWire
+    open_at: Callable[[str, Mapping[str, str], Selector], Wire]
+    locate: Callable[[bytes], tuple[Selector, bytes]]
+    header: Callable[[str, Mapping[str, str], str | None], bytes]
+    own_text: Callable[[tuple[Column, ...], bool, FormatInfo], str]
+    wire_columns: Callable[[tuple[Column, ...]], tuple[Column, ...]]
+    is_unwrapped: Callable[[ConnectSchema, bool], bool]
+
+
+def _same_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return columns
+
+
+def _avro_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(replace(column, name=column.name.replace(".", "_")) for column in columns)
+
+
+def _locate_nothing(body: bytes) -> tuple[Selector, bytes]:
+    return (), body
+
+
+def _no_header(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
+    return b""
+
+
+def _as_asked(schema: ConnectSchema, asked: bool) -> bool:
+    return asked
+
+
+def _proto_unwrapped(schema: ConnectSchema, asked: bool) -> bool:
+    return schema.kind is not Kind.STRUCT
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a zigzag varint; gives the value and where it ends.
+
+    Raises:
+        ValueError: it does not end, or is longer than ten bytes.
+    """
+    result = shift = 0
+    while shift < 70 and at < len(data):
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), at
+        shift += 7
+    raise ValueError("Malformed message index")
+
+
+def write_varint(value: int) -> bytes:
+    """Write a zigzag varint."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _locate_message(body: bytes) -> tuple[Selector, bytes]:
+    count, at = read_varint(body, 0)
+    if count == 0:
+        return (0,), body[at:]
+    if not 0 < count <= _MAX_INDEXES:
+        raise ValueError("Malformed message index")
+    indexes: list[int] = []
+    for _ in range(count):
+        index, at = read_varint(body, at)
+        indexes.append(index)
+    return tuple(indexes), body[at:]
+
+
+def _message_header(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
+    index = proto_schema.load(text, imports).index_of(name)
+    return b"\x00" if index == 0 else write_varint(1) + write_varint(index)
+
+
+def _avro_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:
+    return avro_schema.schema_text(columns, unwrapped, info.property("fullSchemaName"))
+
+
+def _json_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:
+    return json_sr_schema.schema_text(columns, unwrapped)
+
+
+def _proto_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:
+    return proto_text.schema_text(columns, info.property("fullSchemaName"), info.property("nullableRepresentation"))
+
+
+def _avro_at(text: str, imports: Mapping[str, str], selector: Selector) -> Wire:
+    return avro.open_wire(text, imports, None)
+
+
+def _json_at(text: str, imports: Mapping[str, str], selector: Selector) -> Wire:
+    return json_sr.open_wire(text, imports, None)
+
+
+LANGUAGES: Mapping[str, Language] = {
+    "AVRO": Language(SchemaFormat.AVRO, avro.open_wire, _avro_at, _locate_nothing, _no_header, _avro_text, _avro_columns, _as_asked),
+    "JSON_SR": Language(SchemaFormat.JSON, json_sr.open_wire, _json_at, _locate_nothing, _no_header, _json_text, _same_columns, _as_asked),
+    "PROTOBUF": Language(
+        SchemaFormat.PROTOBUF,
+        protobuf.open_wire,
+        protobuf.open_at,
+        _locate_message,
+        _message_header,
+        _proto_text,
+        _same_columns,
+        _proto_unwrapped,
+    ),
+}

@@ -1,0 +1,78 @@
+"""Schemas of the registry to columns, and columns to the schemas that sinks register (`spec/formats.md` 4 and 8)."""
+
+from __future__ import annotations
+
+from engine.errors import FormatError, RegistryError
+from engine.formats import proto_schema
+from engine.formats.base import SerdeSpec, Side
+from engine.formats.connect_infer import columns_of_schema
+from engine.formats.languages import LANGUAGES, Language
+from engine.formats.registry import NO_SCHEMAS, RegisteredSchema, RegistryView, SchemaFormat
+from engine.plan.step import FormatInfo
+from engine.types.schema import Column
+
+
+def language_of(name: str) -> Language:
+    """The schema language of a format.
+
+    Raises:
+        FormatError: the format has none.
+    """
+    language = LANGUAGES.get(name.upper())
+    if language is None:
+        raise FormatError(f"{name.upper()} does not use schemas of the schema registry")
+    return language
+
+
+def schema_text(columns: tuple[Column, ...], info: FormatInfo, *, unwrapped: bool = False) -> str:
+    """Write the schema of a sink's side; its record is called as the format's `fullSchemaName` says.
+
+    Raises:
+        FormatError: the format has no schemas, or cannot hold the columns.
+    """
+    return language_of(info.format).own_text(columns, unwrapped, info)
+
+
+def own_schema(spec: SerdeSpec) -> RegisteredSchema:
+    """The schema generated from a spec's columns, with the id 0 that no registry gives.
+
+    Raises:
+        FormatError: the format has no schemas, or cannot hold the columns.
+    """
+    language = language_of(spec.format.format)
+    return RegisteredSchema(0, language.format, schema_text(spec.columns, spec.format, unwrapped=spec.unwrapped))
+
+
+def columns_of(
+    schema: RegisteredSchema,
+    side: Side,
+    *,
+    full_name: str | None = None,
+    unwrapped: bool = False,
+    keep_case: bool = False,
+    view: RegistryView = NO_SCHEMAS,
+) -> tuple[Column, ...]:
+    """The columns that a CREATE without columns gets from a schema; `view` resolves what the schema imports.
+
+    Raises:
+        RegistryError: several definitions and none selected, no such definition, or no supported field.
+        FormatError: the text is not a schema of its language.
+    """
+    language = next(each for each in LANGUAGES.values() if each.format is schema.format)
+    imports = view.imports_of(schema)
+    if schema.format is SchemaFormat.PROTOBUF:
+        _check_definitions(proto_schema.load(schema.text, imports), side, full_name)
+    connect = language.open_wire(schema.text, imports, full_name).schema
+    return columns_of_schema(connect, side, unwrapped=language.is_unwrapped(connect, unwrapped), keep_case=keep_case)
+
+
+def _check_definitions(schema: proto_schema.ProtoSchema, side: Side, full_name: str | None) -> None:
+    names = schema.names
+    word = side.value.capitalize()
+    if full_name is None and len(names) > 1:
+        raise RegistryError(
+            f"{word} schema has multiple schema definitions. {names}. Please specify a schema full name in the WITH clause using "
+            f"{side.name}_SCHEMA_FULL_NAME"
+        )
+    if full_name is not None and full_name not in names:
+        raise RegistryError(f"{word} schema does not contain definition {full_name}. It has {names}")
