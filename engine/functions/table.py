@@ -11,9 +11,11 @@ from engine.functions.library import (
     aggregates_statistics,
     bytes_,
     conversions,
+    masks,
     nulls,
     numbers,
     reals,
+    regex,
     strings,
     table_functions,
 )
@@ -28,9 +30,11 @@ FUNCTIONS: Registry = collect(
     aggregates_statistics,
     bytes_,
     conversions,
+    masks,
     nulls,
     numbers,
     reals,
+    regex,
     strings,
     table_functions,
 )
