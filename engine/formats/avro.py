@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import fastavro
@@ -36,12 +37,17 @@ _PYTHON_TYPES = {
 
 
 def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
-    """Make reader and writer of an Avro schema.
+    """Make reader and writer of an Avro schema; made ones are kept.
 
     Raises:
         FormatError: not an Avro schema, a recursive one, or an array whose items take no bytes.
     """
-    resolved = parse_text(text, imports)
+    return _open(text, tuple(imports.items()))
+
+
+@lru_cache(maxsize=256)
+def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
+    resolved = parse_text(text, dict(imports))
     _refuse_empty_items(resolved)
     parsed = fastavro.parse_schema(_bare(resolved, set()))
     read_raw = fastavro.schemaless_reader

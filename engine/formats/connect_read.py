@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 from engine.formats.base import ConversionError, Row
 from engine.formats.connect import FLOATS, INTEGERS, ConnectSchema, Kind
-from engine.formats.java_text import fit_decimal, hash_map_order, java_double
+from engine.formats.java_text import fit_decimal, java_double
+from engine.types.hash_order import java_hash_order
 from engine.types.schema import Column
 from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
@@ -104,7 +105,7 @@ def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
     def read(members: dict[Any, Any]) -> dict[str, Any]:
         if key_text is not None:
             members = {key_text(key): value for key, value in members.items()}
-        order = hash_map_order(members) if len(members) > 1 else list(members)
+        order = java_hash_order(members) if len(members) > 1 else list(members)
         if convert is None:
             return {key: members[key] for key in order}
         return {key: None if members[key] is None else convert(members[key]) for key in order}

@@ -41,10 +41,7 @@ def written_schema(spec: SerdeSpec) -> RegisteredSchema:
     if given is not None and int(given) in spec.schemas.by_id:
         return spec.schemas.by_id[int(given)]
     own = own_schema(spec)
-    for known in spec.schemas.by_id.values():
-        if known.format is own.format and known.text == own.text:
-            return known
-    return own
+    return spec.schemas.find(own.format, own.text) or own
 
 
 def resolve(spec: SerdeSpec, schema_id: int) -> RegisteredSchema:
@@ -109,7 +106,8 @@ def encoder(spec: SerdeSpec) -> Encoder:
         return none.encoder(spec)
     language = LANGUAGES[spec.format.format]
     schema = written_schema(spec)
-    imports, name = spec.schemas.imports_of(schema), spec.format.property("fullSchemaName")
+    imports = spec.schemas.imports_of(schema)
+    name = language.definition(schema.text, imports, spec.format.property("fullSchemaName"))
     wire = language.open_wire(schema.text, imports, name)
     unwrapped = language.is_unwrapped(wire.schema, spec.unwrapped)
     to_connect = connect_write.row_writer(language.wire_columns(spec.columns), wire.schema, unwrapped)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import math
 import re
-from collections.abc import Iterable
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -127,24 +126,3 @@ def truncate_decimal(value: decimal.Decimal, bits: int) -> int:
     if value.adjusted() > bits + 400:
         return 0
     return wrap_integer(int(value), bits)
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode`, as an unsigned 32-bit number."""
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value
-
-
-def hash_map_order(keys: Iterable[str], capacity: int = 16) -> list[str]:
-    """Order `keys` as a `java.util.HashMap` made with that initial capacity iterates after inserting them in turn.
-
-    Buckets that Java would turn into trees (more than eight keys) keep insertion order too, as trees remember it.
-    """
-    listed = list(dict.fromkeys(keys))
-    size = 1
-    while size < capacity or size * 3 < len(listed) * 4:
-        size *= 2
-    spread = [(h ^ (h >> 16)) & (size - 1) for h in map(java_hash, listed)]
-    return [key for _, key in sorted(zip(spread, listed, strict=True), key=lambda pair: pair[0])]

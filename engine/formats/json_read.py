@@ -17,7 +17,6 @@ from engine.formats.java_text import (
     LONG_MAX,
     LONG_MIN,
     fit_decimal,
-    hash_map_order,
     parse_decimal,
     parse_double,
     parse_int,
@@ -25,6 +24,7 @@ from engine.formats.java_text import (
     truncate_decimal,
     wrap_integer,
 )
+from engine.types.hash_order import java_hash_order
 from engine.types.schema import Column
 from engine.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
 
@@ -192,7 +192,7 @@ def _to_map(sql_type: Map) -> Convert:
         if type(value) is not dict:
             raise _refuse(value, target)
         found: dict[str, Any] = {}
-        for key in hash_map_order(value, len(value)) if len(value) > 1 else value:
+        for key in java_hash_order(value, len(value)) if len(value) > 1 else value:
             member = value[key]
             try:
                 found[key] = None if member is None else convert_item(member)

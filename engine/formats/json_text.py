@@ -66,8 +66,8 @@ def read_fast(data: bytes) -> Any:
         return read_exact(data)
 
 
-def write_compact(value: Any) -> str:
-    """Write a parsed value as compact JSON, members of objects sorted by name as ksqlDB does for a STRING column."""
+def write_compact(value: Any, *, ordered: bool = True) -> str:
+    """Write a parsed value as compact JSON, members of objects sorted by name if `ordered`, as ksqlDB does for a STRING column."""
     match value:
         case None:
             return "null"
@@ -76,10 +76,11 @@ def write_compact(value: Any) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case dict():
-            members = (f"{json.dumps(key, ensure_ascii=False)}:{write_compact(value[key])}" for key in sorted(value))
+            keys = sorted(value) if ordered else list(value)
+            members = (f"{json.dumps(key, ensure_ascii=False)}:{write_compact(value[key], ordered=ordered)}" for key in keys)
             return "{" + ",".join(members) + "}"
         case list():
-            return "[" + ",".join(map(write_compact, value)) + "]"
+            return "[" + ",".join(write_compact(item, ordered=ordered) for item in value) + "]"
         case float():
             return java_double(value)
         case _:

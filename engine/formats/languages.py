@@ -22,11 +22,13 @@ _MAX_INDEXES = 64
 class Language:
     """One schema language.
 
-    `open_wire` selects a definition by name, `open_at` by what a frame says; `locate` splits that off a body and `header` writes it.
+    `definition` gives the name that a format's `fullSchemaName` selects in a schema, None for the first definition. `open_wire` opens
+    the one of that name, `open_at` the one that a frame names; `locate` splits that off a body and `header` writes it.
     `own_text` writes the schema of columns. `wire_columns` gives columns their names in the schema.
     """
 
     format: SchemaFormat
+    definition: Callable[[str, Mapping[str, str], str | None], str | None]
     open_wire: OpenWire
     open_at: Callable[[str, Mapping[str, str], Selector], Wire]
     locate: Callable[[bytes], tuple[Selector, bytes]]
@@ -50,6 +52,14 @@ def _locate_nothing(body: bytes) -> tuple[Selector, bytes]:
 
 def _no_header(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
     return b""
+
+
+def _no_definition(text: str, imports: Mapping[str, str], name: str | None) -> str | None:
+    return None
+
+
+def _proto_definition(text: str, imports: Mapping[str, str], name: str | None) -> str | None:
+    return name if name in proto_schema.load(text, imports).names else None
 
 
 def _as_asked(schema: ConnectSchema, asked: bool) -> bool:
@@ -127,10 +137,31 @@ def _json_at(text: str, imports: Mapping[str, str], selector: Selector) -> Wire:
 
 
 LANGUAGES: Mapping[str, Language] = {
-    "AVRO": Language(SchemaFormat.AVRO, avro.open_wire, _avro_at, _locate_nothing, _no_header, _avro_text, _avro_columns, _as_asked),
-    "JSON_SR": Language(SchemaFormat.JSON, json_sr.open_wire, _json_at, _locate_nothing, _no_header, _json_text, _same_columns, _as_asked),
+    "AVRO": Language(
+        SchemaFormat.AVRO,
+        _no_definition,
+        avro.open_wire,
+        _avro_at,
+        _locate_nothing,
+        _no_header,
+        _avro_text,
+        _avro_columns,
+        _as_asked,
+    ),
+    "JSON_SR": Language(
+        SchemaFormat.JSON,
+        _no_definition,
+        json_sr.open_wire,
+        _json_at,
+        _locate_nothing,
+        _no_header,
+        _json_text,
+        _same_columns,
+        _as_asked,
+    ),
     "PROTOBUF": Language(
         SchemaFormat.PROTOBUF,
+        _proto_definition,
         protobuf.open_wire,
         protobuf.open_at,
         _locate_message,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from confluent_kafka.schema_registry.confluent import meta_pb2
@@ -119,11 +120,17 @@ class ProtoSchema:
 
 
 def load(text: str, imports: Mapping[str, str]) -> ProtoSchema:
-    """Make descriptors of a schema and of what it imports.
+    """Make descriptors of a schema and of what it imports; made ones are kept.
 
     Raises:
         FormatError: the text is not a schema, or an import is unknown.
     """
+    return _load(text, tuple(imports.items()))
+
+
+@lru_cache(maxsize=256)
+def _load(text: str, imported: tuple[tuple[str, str], ...]) -> ProtoSchema:
+    imports = dict(imported)
     pool, decimals = DescriptorPool(), dict[tuple[str, int], tuple[int, int]]()
     main = parse(text, MAIN_FILE)
     try:

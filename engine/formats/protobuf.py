@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
@@ -12,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from engine.errors import FormatError
 from engine.formats.connect import ConnectSchema, Kind
 from engine.formats.java_text import EXACT, LONG_MAX, LONG_MIN
-from engine.formats.proto_schema import DECIMAL, WELL_KNOWN, WRAPPERS, ProtoSchema, is_map, is_oneof, load, members, to_connect
+from engine.formats.proto_schema import DECIMAL, WELL_KNOWN, WRAPPERS, is_map, is_oneof, load, members, to_connect
 from engine.formats.wire import Wire
 
 Convert = Callable[[Any], Any]
@@ -27,8 +28,7 @@ def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
     Raises:
         FormatError: not a protobuf schema, or no such message.
     """
-    schema = load(text, imports)
-    return wire_of(schema, schema.message(name))
+    return _open(text, tuple(imports.items()), (load(text, imports).index_of(name),))
 
 
 def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...]) -> Wire:
@@ -37,12 +37,13 @@ def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...]) -> 
     Raises:
         FormatError: not a protobuf schema, or no such message.
     """
-    schema = load(text, imports)
-    return wire_of(schema, schema.at(indexes))
+    return _open(text, tuple(imports.items()), indexes)
 
 
-def wire_of(schema: ProtoSchema, message: Any) -> Wire:
-    """Make reader and writer of a message; a wrapper message at the top is its bare value."""
+@lru_cache(maxsize=256)
+def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, ...]) -> Wire:
+    schema = load(text, dict(imports))
+    message = schema.at(indexes)
     factory = GetMessageClass(message)
     connect: ConnectSchema = to_connect(message, schema)
     from_message, to_message = _message_reader(message), _message_writer(message)

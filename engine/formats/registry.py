@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from engine.errors import RegistryError
 
@@ -44,6 +46,12 @@ class RegistryView:
     latest: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
+    def find(self, format: SchemaFormat, text: str) -> RegisteredSchema | None:
+        """The schema without imports that equals `text`, or None."""
+        wanted = canonical(format, text)
+        known = (each for each in self.by_id.values() if each.format is format and not each.references)
+        return next((each for each in known if canonical(format, each.text) == wanted), None)
+
     def latest_of(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of `subject`, or None."""
         schema_id = self.latest.get(subject)
@@ -65,6 +73,18 @@ class RegistryView:
 
 
 NO_SCHEMAS = RegistryView()
+
+
+@lru_cache(maxsize=4096)
+def canonical(format: SchemaFormat, text: str) -> str:
+    """The text of a schema in the form in which equal schemas are equal: members of objects sorted, blanks collapsed."""
+    if format is SchemaFormat.PROTOBUF:
+        return " ".join(text.split())
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        # The name of an Avro primitive may stand without its quotes.
+        return json.dumps(text.strip())
 
 
 class MemoryRegistry:
@@ -101,7 +121,7 @@ class MemoryRegistry:
         Raises:
             RegistryError: `schema_id` belongs to another schema.
         """
-        content = (format, text, references)
+        content = (format, canonical(format, text), references)
         known = self._ids.get(content)
         chosen = known or self._next_id() if schema_id is None else schema_id
         if chosen in self._by_id and self._ids_of(chosen) != content:
@@ -134,4 +154,4 @@ class MemoryRegistry:
 
     def _ids_of(self, schema_id: int) -> tuple[SchemaFormat, str, tuple[SchemaReference, ...]]:
         schema = self._by_id[schema_id]
-        return schema.format, schema.text, schema.references
+        return schema.format, canonical(schema.format, schema.text), schema.references

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from engine.errors import FormatError, RegistryError
-from engine.formats import proto_schema
+from engine.formats import avro_schema, proto_schema
 from engine.formats.base import SerdeSpec, Side
 from engine.formats.connect_infer import columns_of_schema
 from engine.formats.languages import LANGUAGES, Language
@@ -51,28 +53,48 @@ def columns_of(
     unwrapped: bool = False,
     keep_case: bool = False,
     view: RegistryView = NO_SCHEMAS,
-) -> tuple[Column, ...]:
-    """The columns that a CREATE without columns gets from a schema; `view` resolves what the schema imports.
+) -> tuple[Column, ...] | None:
+    """The columns that a CREATE without columns gets from a schema, None if it has no definition `full_name`.
+
+    `view` resolves what the schema imports. Only PROTOBUF schemas have definitions to select from.
 
     Raises:
-        RegistryError: several definitions and none selected, no such definition, or no supported field.
+        RegistryError: several definitions and none selected, or no supported field.
         FormatError: the text is not a schema of its language.
     """
     language = next(each for each in LANGUAGES.values() if each.format is schema.format)
     imports = view.imports_of(schema)
     if schema.format is SchemaFormat.PROTOBUF:
-        _check_definitions(proto_schema.load(schema.text, imports), side, full_name)
+        names = proto_schema.load(schema.text, imports).names
+        if full_name is not None and full_name not in names:
+            return None
+        _check_definitions(names, side, full_name)
     connect = language.open_wire(schema.text, imports, full_name).schema
     return columns_of_schema(connect, side, unwrapped=language.is_unwrapped(connect, unwrapped), keep_case=keep_case)
 
 
-def _check_definitions(schema: proto_schema.ProtoSchema, side: Side, full_name: str | None) -> None:
-    names = schema.names
-    word = side.value.capitalize()
+def _check_definitions(names: list[str], side: Side, full_name: str | None) -> None:
     if full_name is None and len(names) > 1:
         raise RegistryError(
-            f"{word} schema has multiple schema definitions. {names}. Please specify a schema full name in the WITH clause using "
-            f"{side.name}_SCHEMA_FULL_NAME"
+            f"{side.value.capitalize()} schema has multiple schema definitions. {names}. "
+            f"Please specify a schema full name in the WITH clause using {side.name}_SCHEMA_FULL_NAME"
         )
-    if full_name is not None and full_name not in names:
-        raise RegistryError(f"{word} schema does not contain definition {full_name}. It has {names}")
+
+
+def full_name_of(schema: RegisteredSchema, view: RegistryView = NO_SCHEMAS) -> str | None:
+    """The full name of the record or of the first message of a schema; None for bare types and JSON schemas.
+
+    Raises:
+        FormatError: the text is not a schema of its language.
+    """
+    imports = view.imports_of(schema)
+    match schema.format:
+        case SchemaFormat.AVRO:
+            resolved = avro_schema.parse_text(schema.text, imports)
+            return str(resolved["name"]) if isinstance(resolved, dict) and resolved.get("type") == "record" else None
+        case SchemaFormat.PROTOBUF:
+            return next(iter(proto_schema.load(schema.text, imports).names), None)
+        case SchemaFormat.JSON:
+            return None
+        case other:
+            assert_never(other)
