@@ -74,8 +74,9 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
     )
     _check_aliases(found)
     _check_columns(found)
-    for expression in (*_expressions(found), *(found.group_by or ()), *(found.partition_by or ())):
-        types.check_names(expression)
+    for expression in (*_expressions(found), found.where, *(found.group_by or ()), *(found.partition_by or ()), found.having):
+        if expression is not None:
+            types.check_names(expression)
     check_shape(found.query, found.scope, _expressions(found), types, is_persistent=is_persistent)
     where = None if found.where is None else rewrite_timestamps(found.where)
     having = None if found.having is None else rewrite_timestamps(found.having)

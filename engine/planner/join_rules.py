@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.errors import StatementError, TypeMismatchError
 from engine.plan.step import WindowType
 from engine.planner.joins import JOIN_WORDS, Joined, is_key
-from engine.planner.relation import Relation
 from engine.planner.scope import QuerySource
 from engine.planner.trees import rewrite
 from engine.planner.typed import Types
@@ -15,25 +14,25 @@ from engine.sql.text import format_expression
 from engine.types.sql_types import SqlType
 
 
-def check_join(join: Joined, left: Relation, right: Relation, *, types: Types, foreign: bool, keyed: bool) -> None:
-    """Check one join, given its inputs; `keyed` says that the criterion is the key of the left side.
+def check_join(join: Joined, *, left_is_table: bool, foreign: bool, keyed: bool, types: Types) -> None:
+    """Check one join; `keyed` says that the criterion is the key of the left side.
 
     Raises:
         StatementError: it cannot be run.
     """
-    _check_kinds(join, left, right)
-    if left.is_table:
+    _check_kinds(join, left_is_table=left_is_table)
+    if left_is_table:
         _check_tables(join, foreign=foreign, keyed=keyed)
     _check_windows(join)
     _check_types(join, types)
-    _check_within(join, left, right)
+    _check_within(join, left_is_table=left_is_table)
 
 
-def _check_kinds(join: Joined, left: Relation, right: Relation) -> None:
+def _check_kinds(join: Joined, *, left_is_table: bool) -> None:
     got = f"Got {join.left.alias} {JOIN_WORDS[join.type]} {join.right.alias}."
-    if left.is_table and not right.is_table:
+    if left_is_table and not join.right.is_table:
         raise StatementError(f"Invalid join order: table-stream joins are not supported; only stream-table joins. {got}")
-    if left.is_table or not right.is_table:
+    if left_is_table or not join.right.is_table:
         return
     if join.type is JoinType.OUTER:
         raise StatementError(f"Invalid join type: full-outer join not supported for stream-table join. {got}")
@@ -97,10 +96,17 @@ def _type(source: QuerySource, expression: Expression, types: Types) -> SqlType 
     return types.of(plain, {column.name: column.type for column in source.rows.value})
 
 
-def _check_within(join: Joined, left: Relation, right: Relation) -> None:
-    if join.within is None or not (left.is_table or right.is_table):
+def _check_within(join: Joined, *, left_is_table: bool) -> None:
+    if not join.right.is_table:
+        if join.within is None:
+            raise StatementError(
+                "Stream-Stream joins must have a WITHIN clause specified. None was provided.",
+                hint="write how far apart in time the rows may be, e.g. WITHIN 1 HOUR",
+            )
         return
-    kind = "Table-Table" if left.is_table else "Stream-Table"
+    if join.within is None:
+        return
+    kind = "Table-Table" if left_is_table else "Stream-Table"
     raise StatementError(
         f"A window definition was provided for a {kind} join. These joins are not windowed. "
         "Please drop the window definition (ie. the WITHIN clause) and try to execute your join again.",

@@ -20,7 +20,7 @@ from engine.planner.scope import QuerySource
 from engine.planner.trees import rewrite
 from engine.planner.typed import Types
 from engine.sql.expressions import ColumnRef, Expression
-from engine.sql.statements import SourceKind
+from engine.sql.statements import SourceKind, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ def join_sources(analysis: Analysis, types: Types) -> Relation:
     Raises:
         StatementError: a join that cannot be run (`spec/language.md` 9).
     """
-    return _Lowering(analysis, types).joined(len(analysis.joins), "", None)
+    lowering = _Lowering(analysis, types)
+    lowering.check()
+    return lowering.joined(len(analysis.joins), "", None)
 
 
 def key_name(analysis: Analysis, joins: tuple[Joined, ...]) -> str:
@@ -59,14 +61,23 @@ class _Lowering:
     analysis: Analysis
     types: Types
 
+    def check(self) -> None:
+        """Check all joins, in the order in which they are written."""
+        for depth, join in enumerate(self.analysis.joins, 1):
+            check_join(
+                join,
+                left_is_table=self.analysis.scope.sources[0].is_table,
+                foreign=self._is_foreign(depth),
+                keyed=self._is_keyed(depth),
+                types=self.types,
+            )
+
     def joined(self, depth: int, prefix: str, demanded: KeyFormat | None) -> Relation:
         """The result of the first `depth` joins; operators are named with `prefix`."""
         joins = self.analysis.joins[:depth]
-        join = joins[-1]
         key_format = demanded or self._preferred(depth) or self._default(depth)
         left = self._left(depth, prefix, key_format)
         right = self._right(depth, prefix, key_format)
-        check_join(join, left, right, types=self.types, foreign=self._is_foreign(depth), keyed=self._is_keyed(depth))
         return self._join(joins, left, right, f"{prefix}Join")
 
     def _left(self, depth: int, prefix: str, key_format: KeyFormat) -> Relation:
@@ -185,17 +196,14 @@ class _Lowering:
                 right_source=right.step,
             )
         else:
-            step = _stream_stream(join, name, left, right, context)
+            if join.within is None:
+                raise ValueError("a stream-stream join without WITHIN was let through")
+            step = _stream_stream(join, join.within, name, left, right, context)
         kind = SourceKind.TABLE if left.is_table else SourceKind.STREAM
         return left.joined(right, step, self.types, kind=kind)
 
 
-def _stream_stream(join: Joined, name: str, left: Relation, right: Relation, context: str) -> StreamStreamJoinV1:
-    if join.within is None:
-        raise StatementError(
-            "Stream-Stream joins must have a WITHIN clause specified. None was provided.",
-            hint="write how far apart in time the rows may be, e.g. WITHIN 1 HOUR",
-        )
+def _stream_stream(join: Joined, within: Within, name: str, left: Relation, right: Relation, context: str) -> StreamStreamJoinV1:
     return StreamStreamJoinV1(
         query_context=context,
         join_type=join.type,
@@ -204,9 +212,9 @@ def _stream_stream(join: Joined, name: str, left: Relation, right: Relation, con
         right_internal_formats=right.formats,
         left_source=left.step,
         right_source=right.step,
-        before_ms=join.within.before.millis,
-        after_ms=join.within.after.millis,
-        grace_ms=None if join.within.grace is None else join.within.grace.millis,
+        before_ms=within.before.millis,
+        after_ms=within.after.millis,
+        grace_ms=None if within.grace is None else within.grace.millis,
     )
 
 
