@@ -1,4 +1,8 @@
-"""Functions of real numbers: logarithms, powers, angles, and the distance between two places."""
+"""Functions of real numbers: logarithms, powers, angles, and the distance between two places.
+
+Logarithms and powers run in Python: Spark takes them from Java's StrictMath, ksqlDB from Math, which rounds better; one
+result in ten would differ in its last digit. All others are the same function of the same JVM.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import math
 
 from sqlglot import exp
 
-from engine.functions.declaration import Checked, Nulls, scalar
-from engine.functions.library.trees import Tree, any_of, call, case, double, if_, is_in, let, not_, number, op, text
+from engine.functions.declaration import Checked, Nulls, python_scalar, scalar
+from engine.functions.library.trees import Tree, any_of, call, double, if_, is_in, let, not_, op, text
 
 _REAL = ("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE")
 
@@ -88,13 +92,16 @@ def degrees(value: Tree) -> Tree:
     return call("degrees", value)
 
 
-@scalar(*_REAL, printed="exp")
-def exp_(value: Tree) -> Tree:
+@python_scalar(*_REAL, printed="exp")
+def exp_(value: float) -> float:
     """Return e to the power of `value`.
 
-    Example: EXP(0) -> 1E0
+    Example: EXP(1) -> 2.718281828459045E0
     """
-    return call("exp", value)
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
 
 
 @scalar(*_REAL, printed="radians")
@@ -151,14 +158,14 @@ def tanh(value: Tree) -> Tree:
     return call("tanh", value)
 
 
-def _natural_log(value: Tree) -> Tree:
-    # Spark's ln is NULL from zero down.
-    zero = double(-math.inf)
-    return let([value], lambda x: case([(op(exp.LT, x, number(0)), double(math.nan)), (op(exp.EQ, x, number(0)), zero)], call("ln", x)))
+def _natural_log(value: float) -> float:
+    if value > 0:
+        return math.log(float(value))
+    return -math.inf if value == 0 else math.nan
 
 
-@scalar(*_REAL, printed="ln")
-def ln(value: Tree) -> Tree:
+@python_scalar(*_REAL, printed="ln")
+def ln(value: float) -> float:
     """Return the natural logarithm; -Infinity for 0, NaN for negative values.
 
     Example: LN(1) -> 0E0
@@ -166,8 +173,8 @@ def ln(value: Tree) -> Tree:
     return _natural_log(value)
 
 
-@scalar(*_REAL, printed="log")
-def log(value: Tree) -> Tree:
+@python_scalar(*_REAL, printed="log")
+def log(value: float) -> float:
     """Return the natural logarithm (although ksqlDB's manual says base 10).
 
     Example: LOG(1) -> 0E0
@@ -175,18 +182,31 @@ def log(value: Tree) -> Tree:
     return _natural_log(value)
 
 
-@scalar(*_pairs("base", "value"), name="LOG", printed="log")
-def log_to_base(base: Tree, value: Tree) -> Tree:
+@python_scalar(*_pairs("base", "value"), name="LOG", printed="log")
+def log_to_base(base: float, value: float) -> float:
     """Return the logarithm of `value` to `base`; NaN where the base is 1 or not positive.
 
     Example: LOG(2, 8) -> 3E0
     """
+    return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
-    def body(b: Tree, v: Tree) -> Tree:
-        no_base = any_of(op(exp.LTE, b, number(0)), op(exp.EQ, b, number(1)))
-        return if_(no_base, double(math.nan), op(exp.Div, _natural_log(v), _natural_log(b)))
 
-    return let([base, value], body)
+@python_scalar(*_pairs("base", "exponent"), printed="power")
+def power(base: float, exponent: float) -> float:
+    """Return `base` to the power of `exponent`.
+
+    Example: POWER(2, 10) -> 1024E0
+    """
+    x, y = float(base), float(exponent)
+    if math.isnan(y) or (math.isinf(y) and abs(x) == 1):
+        return math.nan
+    odd = y.is_integer() and y % 2 == 1
+    try:
+        return math.pow(x, y)
+    except (OverflowError, ValueError):
+        if x < 0 and not y.is_integer():
+            return math.nan
+        return -math.inf if odd and math.copysign(1, x) < 0 else math.inf
 
 
 @scalar(*_pairs("y", "x"), printed="atan2")
@@ -196,15 +216,6 @@ def atan2(y: Tree, x: Tree) -> Tree:
     Example: ATAN2(0, 1) -> 0E0
     """
     return call("atan2", y, x)
-
-
-@scalar(*_pairs("base", "exponent"), printed="power")
-def power(base: Tree, exponent: Tree) -> Tree:
-    """Return `base` to the power of `exponent`.
-
-    Example: POWER(2, 10) -> 1024E0
-    """
-    return call("power", base, exponent)
 
 
 @scalar("() -> DOUBLE", printed="pi")
@@ -248,10 +259,15 @@ def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | No
     return Checked(op(exp.Mul, value, radius), fails)
 
 
+def _radians(degrees: Tree) -> Tree:
+    # ksqlDB's published results come from Java 8, which divides first; the last digit differs from Spark's RADIANS.
+    return op(exp.Mul, op(exp.Div, degrees, double(180.0)), double(math.pi))
+
+
 def _haversine(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree) -> Tree:
     def half_square(difference: Tree) -> Tree:
-        return call("power", call("sin", op(exp.Div, call("radians", difference), double(2.0))), double(2.0))
+        return call("power", call("sin", op(exp.Div, _radians(difference), double(2.0))), double(2.0))
 
-    cosines = op(exp.Mul, half_square(op(exp.Sub, lon2, lon1)), call("cos", call("radians", lat1)))
-    a = op(exp.Add, half_square(op(exp.Sub, lat2, lat1)), op(exp.Mul, cosines, call("cos", call("radians", lat2))))
+    cosines = op(exp.Mul, half_square(op(exp.Sub, lon2, lon1)), call("cos", _radians(lat1)))
+    a = op(exp.Add, half_square(op(exp.Sub, lat2, lat1)), op(exp.Mul, cosines, call("cos", _radians(lat2))))
     return op(exp.Mul, double(2.0), call("asin", call("sqrt", a)))
