@@ -78,7 +78,9 @@ def project(analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...
         StatementError: an item is not well typed, or a key column is selected twice.
     """
     if not analysis.is_persistent:
-        return select(relation, relation.key_names, items, context, types)
+        shown = select(relation, relation.key_names, items, context, types)
+        check_distinct(shown.schema.value, "value")
+        return shown
     names: dict[str, list[str]] = {}
     values = []
     for item in items:

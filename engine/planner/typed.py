@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from engine.errors import FunctionError
+from engine.errors import FunctionError, StatementError, TypeMismatchError
 from engine.functions.bind import bind
 from engine.functions.declaration import Aggregate
 from engine.functions.registry import Registry
 from engine.functions.resolve import Choice
 from engine.planner.config import Config
-from engine.planner.trees import calls
-from engine.sql.expressions import Expression, FunctionCall
+from engine.planner.trees import calls, walk
+from engine.sql.expressions import Expression, FunctionCall, InList
 from engine.types.sql_types import SqlType
 
 
@@ -29,7 +29,21 @@ class Types:
         Raises:
             StatementError: the expression is not well typed.
         """
-        return bind(expression, scope, self.functions).type
+        try:
+            return bind(expression, scope, self.functions).type
+        except TypeMismatchError as error:
+            raise self._in_predicate(error, expression, scope) from error
+
+    def _in_predicate(self, error: TypeMismatchError, expression: Expression, scope: Mapping[str, SqlType]) -> TypeMismatchError:
+        """Say of an error that it is about an IN, if one of the INs of the expression causes it."""
+        for node in walk(expression):
+            if isinstance(node, InList):
+                try:
+                    bind(node, scope, self.functions)
+                except StatementError as cause:
+                    if cause.message == error.message:
+                        return TypeMismatchError(f"Invalid Predicate: {error.message}", span=error.span, hint=error.hint)
+        return error
 
     def is_aggregate(self, name: str) -> bool:
         """Whether `name` is an aggregate."""
