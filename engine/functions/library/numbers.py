@@ -105,7 +105,7 @@ def floor_decimal(types: CallTypes, value: Tree) -> Tree:
     return cast_decimal(call("floor", value), decimal_of(types.returns))
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT")
+@scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", printed="sign")
 def sign(value: Tree) -> Tree:
     """Return -1, 0 or 1; 0 for NaN.
 
