@@ -103,6 +103,9 @@ def _items(convert: Convert | None) -> Convert | None:
 
 def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
     def read(members: dict[Any, Any]) -> dict[str, Any]:
+        if None in members:
+            # A Java map may have a null key, Spark's may not.
+            raise ConversionError("MAP with a null key")
         if key_text is not None:
             members = {key_text(key): value for key, value in members.items()}
         order = java_hash_order(members) if len(members) > 1 else list(members)

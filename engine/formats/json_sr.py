@@ -62,7 +62,7 @@ def _reader(schema: ConnectSchema) -> Convert:
         case Kind.ARRAY:
             return _items(reader(schema.only_item), list)
         case Kind.MAP:
-            return _members(reader(schema.only_item))
+            return _members(reader(schema.only_item), schema.key is not None and schema.key.kind is Kind.STRING)
         case Kind.STRUCT:
             return _struct_reader(tuple((field.name, reader(field.schema)) for field in schema.fields))
         case Kind.DECIMAL:
@@ -93,9 +93,11 @@ def _items(convert: Convert, kind: type) -> Convert:
     return read
 
 
-def _members(convert: Convert) -> Convert:
-    def read(value: Any) -> dict[str, Any]:
+def _members(convert: Convert, text_keys: bool) -> Convert:
+    def read(value: Any) -> dict[Any, Any]:
         if type(value) is list:
+            for entry in value if text_keys else ():
+                _require(entry["key"], str, "text")
             return {entry["key"]: convert(entry["value"]) for entry in value}
         _require(value, dict, "an object")
         return {key: convert(item) for key, item in value.items()}

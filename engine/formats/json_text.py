@@ -14,6 +14,7 @@ from engine.formats.java_text import java_double
 MAX_NUMBER_DIGITS = 1000
 """Jackson refuses longer numbers."""
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -51,7 +52,20 @@ def read_exact(data: bytes) -> Any:
         value, _ = _DECODER.raw_decode(text, start.end() if start else 0)
     except RecursionError:
         raise ValueError("Document nesting depth exceeds the maximum allowed") from None
-    return value
+    return _without_surrogates(value) if _SURROGATE.search(text) else value
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Replace half surrogate pairs by question marks, as Java does when it writes UTF-8."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode("utf-8")
+        case list():
+            return [_without_surrogates(item) for item in value]
+        case dict():
+            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def read_fast(data: bytes) -> Any:

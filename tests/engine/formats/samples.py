@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from decimal import Decimal as Number
+
+from engine.formats.base import SerdeSpec, Side
+from engine.formats.registry import NO_SCHEMAS, RegistryView
+from engine.plan.step import FormatInfo, SerdeFeature
+from engine.sql.parser import parse_columns
+
+UNWRAP = frozenset({SerdeFeature.UNWRAP_SINGLES})
+
+FLAT = "B BOOLEAN, I INT, L BIGINT, D DOUBLE, S STRING, Y BYTES, N DECIMAL(5, 2), T TIME, DA DATE, TS TIMESTAMP"
+NESTED = (
+    FLAT + ", A ARRAY<STRING>, M MAP<STRING, BIGINT>, R STRUCT<X INT, Y ARRAY<DECIMAL(4, 1)>, Z STRUCT<Q DOUBLE>>, RS ARRAY<STRUCT<P INT>>"
+)
+
+FLAT_ROW = (True, -7, 2**40, 1.0e10, 'naïve, "quoted"', b"\x00\xff", Number("-12.30"), 3_600_001, 18_000, 1_700_000_000_123)
+NESTED_ROW = (*FLAT_ROW, ["p", "q"], {"k": 1, "j": 2}, {"X": 3, "Y": [Number("1.5")], "Z": {"Q": 0.25}}, [{"P": 1}, {"P": 2}])
+
+SCHEMAS = {
+    "KAFKA": "V BIGINT",
+    "DELIMITED": FLAT,
+    "JSON": NESTED,
+    "JSON_SR": NESTED,
+    "AVRO": NESTED,
+    "PROTOBUF": NESTED,
+    "PROTOBUF_NOSR": NESTED,
+    "NONE": "",
+}
+ROWS = {"KAFKA": (5,), "DELIMITED": FLAT_ROW, "NONE": ()}
+
+
+def spec(
+    format: str,
+    columns: str,
+    *,
+    unwrapped: bool = False,
+    side: Side = Side.VALUE,
+    schemas: RegistryView = NO_SCHEMAS,
+    **properties: str,
+) -> SerdeSpec:
+    parsed = parse_columns(columns) if columns else ()
+    info = FormatInfo(format, tuple(properties.items()))
+    return SerdeSpec(info, parsed, UNWRAP if unwrapped else frozenset(), side, "topic", schemas)

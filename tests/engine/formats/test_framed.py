@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.errors import FormatError, SerdeError
+from engine.formats.base import Side
+from engine.formats.json_form import from_json_form, to_json_form
+from engine.formats.registry import MemoryRegistry, RegistryView, SchemaFormat, SchemaReference
+from engine.formats.schema_text import columns_of, full_name_of
+from engine.formats.table import decoder, encoder
+from engine.types.schema import Column
+from tests.engine.formats.samples import spec
+
+LANGUAGE = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}
+
+
+def _registered(format: str, schema: Any, subject: str = "topic-value", schema_id: int | None = None) -> RegistryView:
+    registry = MemoryRegistry()
+    registry.register(subject, LANGUAGE[format], schema if isinstance(schema, str) else json.dumps(schema), schema_id=schema_id)
+    return registry.snapshot()
+
+
+def _record(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "namespace": "n", "fields": list(fields)}
+
+
+def _read(format: str, schema: Any, columns: str, value: Any, **options: Any) -> Any:
+    made = spec(format, columns, schemas=_registered(format, schema), **options)
+    return decoder(made)(from_json_form(made, value))
+
+
+def _shown(columns: tuple[Column, ...] | None) -> str:
+    return ", ".join(map(str, columns or ()))
+
+
+def _columns(format: str, schema: Any, **options: Any) -> str:
+    view = _registered(format, schema)
+    return _shown(columns_of(view.by_id[1], Side.VALUE, view=view, **options))
+
+
+def test_writer_types_are_coerced() -> None:
+    schema = _record(
+        {"name": "a", "type": "long"},
+        {"name": "b", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "c", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
+        {"name": "d", "type": "float"},
+        {"name": "unknown", "type": "int"},
+    )
+    value = {"A": 5, "B": 7, "C": "Y", "D": 1, "UNKNOWN": 1}
+    assert _read("AVRO", schema, "A STRING, B BIGINT, C STRING, D DOUBLE, E INT", value) == ("5", 7, "Y", 1.0, None)
+
+
+def test_a_type_that_no_coercion_reaches_is_refused() -> None:
+    with pytest.raises(SerdeError, match="Cannot deserialize type STRING as type INTEGER for path: ->A"):
+        _read("AVRO", _record({"name": "A", "type": "string"}), "A INT", {"A": "1"})
+
+
+def test_avro_unions_are_structs() -> None:
+    schema = _record({"name": "U", "type": ["null", "int", "string"], "default": None})
+    columns = "U STRUCT<`int` INT, `string` STRING>"
+    assert _read("AVRO", schema, columns, {"U": {"int": 3}}) == ({"int": 3, "string": None},)
+    assert _read("AVRO", schema, columns, {"U": {"string": "x"}}) == ({"int": None, "string": "x"},)
+    assert _columns("AVRO", schema, keep_case=True) == "`U` STRUCT<`int` INTEGER, `string` STRING>"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]},
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": {"type": "record", "name": "E", "fields": []}},
+        "not json",
+    ],
+)
+def test_avro_schemas_that_are_refused(schema: Any) -> None:
+    with pytest.raises(FormatError):
+        _columns("AVRO", schema)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x01\x00\x00\x00\x01", b"\x00\x00\x00\x00\x09", b"\x00\x00\x00\x00\x01"])
+@pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])
+def test_what_is_no_message(format: str, data: bytes) -> None:
+    with pytest.raises(SerdeError, match="Error deserializing message from topic: topic"):
+        decoder(spec(format, "A INT"))(data)
+
+
+def test_columns_of_avro() -> None:
+    schema = _record(
+        {"name": "a", "type": "float"},
+        {"name": "b", "type": {"type": "map", "values": "long"}},
+        {"name": "c", "type": {"type": "fixed", "name": "F", "size": 4}},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
+        {"name": "e", "type": {"type": "record", "name": "In", "fields": [{"name": "x", "type": "int"}]}},
+        {"name": "f", "type": {"type": "array", "items": "In"}},
+    )
+    assert _columns("AVRO", schema) == (
+        "`A` DOUBLE, `B` MAP<STRING, BIGINT>, `C` BYTES, `D` DECIMAL(4, 2), `E` STRUCT<`X` INTEGER>, `F` ARRAY<STRUCT<`X` INTEGER>>"
+    )
+    assert _columns("AVRO", '"int"', unwrapped=True) == "`ROWVAL` INTEGER"
+    view = _registered("AVRO", schema)
+    assert full_name_of(view.by_id[1]) == "n.R"
+
+
+def test_columns_of_json_schema_follow_their_index() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "b": {"connect.index": 1, "oneOf": [{"type": "null"}, {"$ref": "#/definitions/T"}]},
+            "a": {"connect.index": 0, "type": "integer", "connect.type": "int32"},
+        },
+        "definitions": {"T": {"type": "object", "properties": {"x": {"type": "number"}}}},
+    }
+    assert _columns("JSON_SR", schema) == "`A` INTEGER, `B` STRUCT<`X` DOUBLE>"
+
+
+PROTO = """
+syntax = "proto3"; // comment
+package p.q;
+import "google/protobuf/wrappers.proto";
+message First {
+  enum Suit { SPADES = 0; CLUBS = 4; }
+  Suit suit = 1; uint32 u = 2; float f = 3; google.protobuf.StringValue w = 4; map<string, int64> m = 5;
+  repeated Inner items = 6; oneof pick { int32 one = 7; string two = 8; } optional int32 o = 9; uint64 big = 10;
+  message Inner { bool flag = 1; }
+  reserved 11, 12;
+}
+message Second { int32 only = 1; }
+"""
+
+
+def test_columns_of_protobuf() -> None:
+    assert _columns("PROTOBUF", PROTO, full_name="p.q.First") == (
+        "`SUIT` STRING, `U` BIGINT, `F` DOUBLE, `W` STRING, `M` MAP<STRING, BIGINT>, `ITEMS` ARRAY<STRUCT<`FLAG` BOOLEAN>>, "
+        "`PICK_0` STRUCT<`ONE` INTEGER, `TWO` STRING>, `O` INTEGER, `BIG` BIGINT"
+    )
+    assert _columns("PROTOBUF", PROTO, full_name="p.q.Second") == "`ONLY` INTEGER"
+    assert _columns("PROTOBUF", PROTO, full_name="p.q.Third") == ""
+
+
+def test_several_definitions_need_a_name() -> None:
+    with pytest.raises(Exception, match=r"Value schema has multiple schema definitions.*VALUE_SCHEMA_FULL_NAME"):
+        _columns("PROTOBUF", PROTO)
+
+
+def test_protobuf_messages_come_back() -> None:
+    columns = "SUIT STRING, U BIGINT, F DOUBLE, W STRING, M MAP<STRING, BIGINT>, PICK_0 STRUCT<ONE INT, TWO STRING>, O INT, BIG BIGINT"
+    value = {"SUIT": "CLUBS", "U": 2**32 - 1, "F": "1.1234", "M": {"k": 1}, "PICK_0": {"TWO": "x"}, "BIG": -1}
+    assert _read("PROTOBUF", PROTO, columns, value) == (
+        "CLUBS",
+        2**32 - 1,
+        1.1233999729156494,
+        None,
+        {"k": 1},
+        {"ONE": None, "TWO": "x"},
+        None,
+        -1,
+    )
+
+
+def test_the_frame_names_the_message() -> None:
+    made = spec("PROTOBUF", "ONLY INT", schemas=_registered("PROTOBUF", PROTO), fullSchemaName="p.q.Second")
+    data = from_json_form(made, {"only": 3})
+    assert data == b"\x00\x00\x00\x00\x01\x02\x02\x08\x03"
+    assert decoder(made)(data) == (3,)
+
+
+def test_protobuf_wrapper_at_the_top_is_the_bare_value() -> None:
+    schema = 'syntax = "proto3"; package google.protobuf; message StringValue { string value = 1; }'
+    assert _columns("PROTOBUF", schema) == "`ROWVAL` STRING"
+    assert _read("PROTOBUF", schema, "ROWVAL STRING", "x") == ("x",)
+
+
+def test_references_are_read() -> None:
+    registry = MemoryRegistry()
+    registry.register("e.proto", SchemaFormat.PROTOBUF, 'syntax = "proto3"; message Event { int64 ts = 1; }')
+    text = 'syntax = "proto3"; import "e.proto"; message L { Event event = 1; }'
+    registry.register("topic-value", SchemaFormat.PROTOBUF, text, (SchemaReference("e.proto", "e.proto", 1),))
+    view = registry.snapshot()
+    schema = view.latest_of("topic-value")
+    assert schema is not None
+    assert _shown(columns_of(schema, Side.VALUE, view=view)) == "`EVENT` STRUCT<`TS` BIGINT>"
+
+
+@pytest.mark.parametrize(("nullable", "columns"), [("OPTIONAL", "A INT, B STRING"), ("WRAPPER", "A INT, B STRING, C BYTES")])
+@pytest.mark.parametrize("format", ["PROTOBUF", "PROTOBUF_NOSR"])
+def test_nullable_representations_keep_nulls(format: str, nullable: str, columns: str) -> None:
+    made = spec(format, columns, nullableRepresentation=nullable)
+    nulls = (None,) * len(made.columns)
+    assert decoder(made)(encoder(made)(nulls)) == nulls
+
+
+def _with_id(format: str, schema: Any, columns: str) -> Any:
+    return spec(format, columns, schemas=_registered(format, schema, schema_id=42), schemaId="42")
+
+
+def test_rows_are_copied_into_the_schema_of_an_id() -> None:
+    schema = _record(
+        {"name": "extra", "type": "string", "default": "d"}, {"name": "A", "type": "int"}, {"name": "o", "type": ["null", "int"]}
+    )
+    made = _with_id("AVRO", schema, "A INT")
+    data = encoder(made)((5,))
+    assert data is not None
+    assert data[:5] == b"\x00\x00\x00\x00\x2a"
+    assert to_json_form(made, data) == {"extra": "d", "A": 5, "o": None}
+    with pytest.raises(SerdeError, match="null used for required field"):
+        encoder(made)((None,))
+
+
+def test_required_fields_without_default_fail() -> None:
+    made = _with_id("AVRO", _record({"name": "A", "type": "int"}, {"name": "x", "type": "string"}), "A INT")
+    with pytest.raises(SerdeError, match=r"Missing default value for required Avro field: \[x\]"):
+        encoder(made)((5,))
+
+
+def test_fields_that_the_schema_has_not_fail() -> None:
+    made = _with_id("AVRO", _record({"name": "A", "type": "int"}), "A INT, B INT")
+    with pytest.raises(SerdeError, match="Schema from Schema Registry misses field with name: B"):
+        encoder(made)((5, 6))
+
+
+def test_own_schema_takes_the_id_of_the_registry() -> None:
+    registry = MemoryRegistry()
+    registry.register("other", SchemaFormat.AVRO, '"int"')
+    registry.register("topic-value", SchemaFormat.AVRO, ' { "type" : "int" } ')
+    made = spec("AVRO", "A INT", unwrapped=True, schemas=registry.snapshot())
+    assert encoder(made)((1,)) == b"\x00\x00\x00\x00\x01\x02"
+    assert encoder(spec("AVRO", "A INT", unwrapped=True))((1,)) == b"\x00\x00\x00\x00\x00\x02"

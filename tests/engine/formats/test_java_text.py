@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+
+from engine.formats.java_text import fit_decimal, java_double, parse_double, parse_int, parse_long, truncate_decimal, wrap_integer
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (100.0, "100.0"),
+        (0.001, "0.001"),
+        (9.9e-4, "9.9E-4"),
+        (1e-5, "1.0E-5"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (1e10, "1.0E10"),
+        (-123456789.5, "-1.234567895E8"),
+        (1e23, "1.0E23"),
+        (2e-323, "2.0E-323"),
+        (5e-324, "4.9E-324"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (math.nan, "NaN"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+    ],
+)
+def test_doubles_as_java_writes_them(value: float, text: str) -> None:
+    assert java_double(value) == text
+    assert parse_double(text) == value or math.isnan(value)
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "2147483648", "x", "+", "٣"])
+def test_what_is_no_int(text: str) -> None:
+    with pytest.raises(ValueError, match="For input string"):
+        parse_int(text)
+
+
+def test_integers() -> None:
+    assert parse_int("+12") == 12
+    assert parse_long("-9223372036854775808") == -(2**63)
+    assert wrap_integer(2**31, 32) == -(2**31)
+    assert truncate_decimal(Decimal("-1.9"), 32) == -1
+    assert truncate_decimal(Decimal("1e999999"), 64) == 0
+
+
+@pytest.mark.parametrize(("text", "value"), [(" 1 ", 1.0), ("1d", 1.0), (".5", 0.5), ("0x1p3", 8.0), ("-Infinity", -math.inf)])
+def test_doubles_as_java_reads_them(text: str, value: float) -> None:
+    assert parse_double(text) == value
+
+
+def test_decimals_fit_without_rounding() -> None:
+    assert str(fit_decimal(Decimal("1.2"), 4, 2)) == "1.20"
+    with pytest.raises(ValueError, match="without rounding"):
+        fit_decimal(Decimal("1.234"), 4, 2)
+    with pytest.raises(ValueError, match="overflow"):
+        fit_decimal(Decimal(100), 4, 2)

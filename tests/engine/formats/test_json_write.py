@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+
+from engine.formats.table import encoder
+from tests.engine.formats.samples import spec
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("A DOUBLE", 1e10, "1.0E10"),
+        ("A DOUBLE", math.nan, '"NaN"'),
+        ("A DECIMAL(4, 2)", Decimal("1.20"), "1.20"),
+        ("A DECIMAL(9, 8)", Decimal("0E-8"), "0.00000000"),
+        ("A BYTES", b"\x01", '"AQ=="'),
+        ("A ARRAY<DOUBLE>", [1.0, None], "[1.0,null]"),
+        ("A STRUCT<X INT, Y DOUBLE>", {"Y": 2.0, "X": 1}, '{"X":1,"Y":2.0}'),
+        ("A STRING", None, "null"),
+    ],
+)
+def test_texts(column: str, value: object, text: str) -> None:
+    assert encoder(spec("JSON", column))((value,)) == f'{{"A":{text}}}'.encode()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import RegistryError
+from engine.formats.registry import MemoryRegistry, SchemaFormat
+
+
+def test_equal_schemas_share_an_id() -> None:
+    registry = MemoryRegistry()
+    assert registry.register("a", SchemaFormat.AVRO, '{"type": "int"}') == 1
+    assert registry.register("b", SchemaFormat.AVRO, '{ "type":"int" }') == 1
+    assert registry.register("b", SchemaFormat.AVRO, '"long"') == 2
+    assert registry.register("c", SchemaFormat.JSON, '{"type": "int"}') == 3
+    latest = registry.latest("b")
+    assert latest is not None
+    assert latest.text == '"long"'
+    assert registry.latest("nothing") is None
+    assert registry.subjects() == ("a", "b", "c")
+
+
+def test_an_old_schema_registered_again_stays_old() -> None:
+    registry = MemoryRegistry()
+    registry.register("a", SchemaFormat.AVRO, '"int"')
+    registry.register("a", SchemaFormat.AVRO, '"long"')
+    assert registry.register("a", SchemaFormat.AVRO, '"int"') == 1
+    assert registry.snapshot().versions == {("a", 1): 1, ("a", 2): 2}
+    assert registry.snapshot().latest == {"a": 2}
+
+
+def test_explicit_ids() -> None:
+    registry = MemoryRegistry()
+    assert registry.register("a", SchemaFormat.AVRO, '"int"', schema_id=102) == 102
+    assert registry.register("b", SchemaFormat.AVRO, '"int"') == 102
+    with pytest.raises(RegistryError, match="taken"):
+        registry.register("a", SchemaFormat.AVRO, '"long"', schema_id=102)
+    registry.delete("a")
+    assert registry.latest("a") is None
+    assert registry.by_id(102) is not None
