@@ -7,14 +7,13 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Checked, Nulls, scalar
-from engine.functions.library.arrays_trees import ITEM, any_item, comparable, contains, has_map, keep, lambda_, name, same
+from engine.functions.library.arrays_trees import ITEM, alike, any_item, comparable, contains, has_map, keep, lambda_, name, same
 from engine.functions.library.trees import Tree, all_of, any_of, call, case, cast, if_, is_in, is_null, let, not_, null, number, op, text
 from engine.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 
 def _item(types: CallTypes) -> SqlType | None:
-    given = types.arguments[0]
-    return given.item if isinstance(given, Array) else None
+    return next((given.item for given in types.arguments if isinstance(given, Array)), None)
 
 
 @scalar("(first ARRAY<T>, second ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, printed="array_concat")
@@ -23,7 +22,7 @@ def array_concat(first: Tree, second: Tree) -> Tree:
 
     Example: ARRAY_CONCAT(ARRAY[1, 2], ARRAY[2, 3]) -> ARRAY[1, 2, 2, 3]
     """
-    return let([first, second], lambda a, b: call("coalesce", call("concat", a, b), a, b))
+    return let([alike(first, second), alike(second, first)], lambda a, b: call("coalesce", call("concat", a, b), a, b))
 
 
 @scalar("(array ARRAY<T>, item T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
@@ -32,6 +31,8 @@ def array_contains(types: CallTypes, items: Tree, wanted: Tree) -> Tree:
 
     Example: ARRAY_CONTAINS(ARRAY['a', 'b'], 'b') -> TRUE
     """
+    if isinstance(items, exp.Null):
+        return exp.false()
     if isinstance(wanted, exp.Literal):
         return call("coalesce", call("array_contains", items, wanted), exp.false())
     return contains(items, wanted, _item(types))
@@ -55,9 +56,7 @@ def array_except(types: CallTypes, left: Tree, right: Tree) -> Tree:
     Example: ARRAY_EXCEPT(ARRAY[1, 2, 3, 2], ARRAY[3]) -> ARRAY[1, 2]
     """
     item = _item(types)
-    if not has_map(item):
-        return call("array_except", left, right)
-    return _both(left, right, lambda a, b: keep(a, item, lambda x: not_(contains(b, x, item))))
+    return _sets("array_except", left, right, item, lambda a, b: keep(a, item, lambda x: not_(contains(b, x, item))))
 
 
 @scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_intersect")
@@ -67,9 +66,7 @@ def array_intersect(types: CallTypes, left: Tree, right: Tree) -> Tree:
     Example: ARRAY_INTERSECT(ARRAY[1, 2, 3, 2], ARRAY[2, 1]) -> ARRAY[1, 2]
     """
     item = _item(types)
-    if not has_map(item):
-        return call("array_intersect", left, right)
-    return _both(left, right, lambda a, b: keep(a, item, lambda x: contains(b, x, item)))
+    return _sets("array_intersect", left, right, item, lambda a, b: keep(a, item, lambda x: contains(b, x, item)))
 
 
 @scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_union")
@@ -78,13 +75,14 @@ def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
 
     Example: ARRAY_UNION(ARRAY[1, 2, 1], ARRAY[2, 3]) -> ARRAY[1, 2, 3]
     """
-    if not has_map(_item(types)):
-        return call("array_union", left, right)
-    return let([call("concat", left, right)], lambda a: keep(a, _item(types), lambda _: exp.true()))
+    item = _item(types)
+    return _sets("array_union", left, right, item, lambda a, b: let([call("concat", a, b)], lambda c: keep(c, item, lambda _: exp.true())))
 
 
-def _both(left: Tree, right: Tree, body: Callable[[Tree, Tree], Tree]) -> Tree:
-    return let([left, right], lambda a, b: if_(is_null(b), null(), body(a, b)))
+def _sets(native: str, left: Tree, right: Tree, item: SqlType | None, body: Callable[[Tree, Tree], Tree]) -> Tree:
+    """Apply Spark's function of two sets, or `body` where it cannot tell whether items are equal."""
+    given = [alike(left, right), alike(right, left)]
+    return let(given, lambda a, b: if_(is_null(b), null(), body(a, b))) if has_map(item) else call(native, *given)
 
 
 @scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_remove")
@@ -94,7 +92,7 @@ def array_remove(types: CallTypes, items: Tree, victim: Tree) -> Tree:
     Example: ARRAY_REMOVE(ARRAY[1, 2, 1], 1) -> ARRAY[2]
     """
     unwanted = same(comparable(name(ITEM), _item(types)), comparable(victim, _item(types)))
-    return call("filter", items, lambda_([ITEM], not_(unwanted)))
+    return call("filter", alike(items, call("array", victim)), lambda_([ITEM], not_(unwanted)))
 
 
 @scalar("(array ARRAY<T>) -> STRING", "(array ARRAY<T>, delimiter STRING) -> STRING", nulls=Nulls.BODY, with_types=True)

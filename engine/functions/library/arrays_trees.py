@@ -28,6 +28,11 @@ def part(tree: Tree, field: str) -> Tree:
     return exp.Dot(this=tree, expression=exp.to_identifier(field, quoted=True))
 
 
+def alike(tree: Tree, other: Tree) -> Tree:
+    """The tree; if it is an untyped NULL, one of the type of `other`, as Spark's functions of two collections demand."""
+    return if_(exp.false(), other, null()) if isinstance(tree, exp.Null) else tree
+
+
 def bind(parameters: Sequence[str], values: Sequence[Tree], body: Tree) -> Tree:
     """Evaluate `body` with one or two parameters standing for `values`."""
     items = [call("array", value) for value in values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Nulls, scalar
-from engine.functions.library.arrays_trees import AT, ENTRY, ITEM, lambda_, name, part
+from engine.functions.library.arrays_trees import AT, ENTRY, ITEM, alike, lambda_, name, part
 from engine.functions.library.maps_order import java_entries
 from engine.functions.library.trees import Tree, any_of, call, if_, is_null, let, null, text
 from engine.types.sql_types import STRING, Map, SqlType
@@ -28,7 +28,7 @@ def as_map(keys: Tree, values: Tree) -> Tree:
         entries = call("transform", keys, lambda_([ITEM, AT], entry))
         return if_(any_of(is_null(keys), is_null(values)), null(), call("map_from_entries", entries))
 
-    return let([keys, values], build)
+    return let([alike(keys, call("array", text(""))), values], build)
 
 
 @scalar("(first MAP<STRING, T>, second MAP<STRING, T>) -> MAP<STRING, T>", nulls=Nulls.BODY, printed="map_union")
@@ -37,7 +37,7 @@ def map_union(first: Tree, second: Tree) -> Tree:
 
     Example: MAP_UNION(MAP('a' := 1, 'b' := 2), MAP('b' := 3)) -> MAP('a' := 1, 'b' := 3)
     """
-    return let([first, second], lambda a, b: call("coalesce", call("map_concat", a, b), a, b))
+    return let([alike(first, second), alike(second, first)], lambda a, b: call("coalesce", call("map_concat", a, b), a, b))
 
 
 @scalar("(map MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, printed="map_keys")

@@ -44,6 +44,17 @@ UNUSUAL = ["", "é", "😀", "Aa", "BB", "\uffff", *(f"key {i}" for i in range(3
 """Keys with characters of one and two units, and two of the same hash."""
 
 CASES = {
+    "ARRAY_CONCAT(NULL, INTS)": [3, None, 1, 3],
+    "ARRAY_CONTAINS(NULL, NULL)": False,
+    "ARRAY_EXCEPT(NULL, INTS)": None,
+    "ARRAY_UNION(MAPS, NULL)": None,
+    "ARRAY_UNION(NULL, MAPS)": None,
+    "ARRAY_REMOVE(NULL, 3)": None,
+    "ARRAY_REMOVE(MAPS, NULL)": [{"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 3}],
+    "AS_MAP(NULL, INTS)": None,
+    "MAP_UNION(NULL, ONE_MAP)": {"a": 1, "b": 2},
+    "MAP_KEYS(NULL)": None,
+    "ARRAY_LENGTH(NULL)": None,
     "ARRAY_CONCAT(NO_INTS, INTS)": [3, None, 1, 3],
     "ARRAY_CONCAT(INTS, NO_INTS)": [3, None, 1, 3],
     "ARRAY_CONCAT(NO_INTS, NO_INTS)": None,
