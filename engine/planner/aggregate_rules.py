@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from engine.errors import StatementError
 from engine.plan.step import SelectItem
 from engine.planner.analyze import Analysis
-from engine.planner.relation import Relation
 from engine.planner.scope import BOUND_NAMES
 from engine.planner.trees import calls, column_refs, rewrite, walk
 from engine.planner.typed import Types
@@ -17,29 +16,29 @@ from engine.sql.text import format_expression
 
 def check_aggregates(
     analysis: Analysis,
-    relation: Relation,
     items: tuple[SelectItem, ...],
     group_by: tuple[Expression, ...],
     having: Expression | None,
     types: Types,
 ) -> None:
-    """Check an aggregating query over the rows of `relation`; all expressions have plain column names.
+    """Check an aggregating query; all expressions have plain column names.
 
     Raises:
         StatementError: a rule is broken.
     """
     select = tuple(item.expression for item in items)
-    if analysis.query.window is not None and relation.window is None:
-        _check_bounds(select, group_by, having, types)
+    if analysis.query.window is not None:
+        _check_bounds(analysis, select, group_by, having, types)
     _check_group_by(group_by, types)
     found = tuple(call for e in (*select, *((having,) if having is not None else ())) for call in calls(e, types.is_aggregate))
     if not found:
         raise StatementError("GROUP BY requires aggregate functions in either the SELECT or HAVING clause.")
+    bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
     grouped = frozenset(group_by)
-    loose = [format_expression(e) for e in select if not _is_grouped(e, grouped, types)]
+    loose = [format_expression(e) for e in select if not _is_grouped(e, grouped, bounds, types)]
     if loose:
         raise StatementError(f"Non-aggregate SELECT expression(s) not part of GROUP BY: {', '.join(loose)}")
-    if having is not None and not _is_grouped(having, grouped, types):
+    if having is not None and not _is_grouped(having, grouped, bounds, types):
         raise StatementError(f"Non-aggregate HAVING expression not part of GROUP BY: {format_expression(having)}")
     _check_has_group_by(analysis, found)
 
@@ -66,18 +65,20 @@ def _check_group_by(group_by: tuple[Expression, ...], types: Types) -> None:
             raise StatementError("GROUP BY does not support NULL.", span=expression.span)
 
 
-def _is_grouped(expression: Expression, grouped: frozenset[Expression], types: Types) -> bool:
-    """Whether columns occur only inside aggregates and inside grouping expressions."""
+def _is_grouped(expression: Expression, grouped: frozenset[Expression], bounds: frozenset[str], types: Types) -> bool:
+    """Whether columns, but for the bounds of the query's own window, occur only inside aggregates and grouping expressions."""
 
     def replaced(node: Expression) -> Expression | None:
         inside = node in grouped or (isinstance(node, FunctionCall) and types.is_aggregate(node.name))
         return NullLiteral() if inside else None
 
-    return all(ref.name in BOUND_NAMES for ref in column_refs(rewrite(expression, replaced)))
+    return all(ref.name in bounds for ref in column_refs(rewrite(expression, replaced)))
 
 
-def _check_bounds(select: Iterable[Expression], group_by: Iterable[Expression], having: Expression | None, types: Types) -> None:
-    for expression in _without_bounds(select, group_by, having, types):
+def _check_bounds(
+    analysis: Analysis, select: Iterable[Expression], group_by: Iterable[Expression], having: Expression | None, types: Types
+) -> None:
+    for expression in (*_without_bounds(select, group_by, having, types), *_before_grouping(analysis)):
         for node in walk(expression):
             if isinstance(node, ColumnRef) and node.name in BOUND_NAMES:
                 raise StatementError(
@@ -85,6 +86,12 @@ def _check_bounds(select: Iterable[Expression], group_by: Iterable[Expression], 
                     "passed to aggregate functions.\nSee https://github.com/confluentinc/ksql/issues/4397",
                     span=node.span,
                 )
+
+
+def _before_grouping(analysis: Analysis) -> Iterator[Expression]:
+    if analysis.where is not None:
+        yield analysis.where
+    yield from analysis.partition_by or ()
 
 
 def _without_bounds(

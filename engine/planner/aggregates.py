@@ -53,9 +53,11 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
         StatementError: a rule on aggregating queries is broken.
     """
     grouping = _grouping(analysis, relation, types)
-    check_aggregates(analysis, relation, grouping.items, grouping.group_by, grouping.having, types)
+    check_aggregates(analysis, grouping.items, grouping.group_by, grouping.having, types)
     names = _key_names(grouping, sink)
-    required = _required(grouping)
+    # Over windowed rows that are not windowed again the bounds are columns like others.
+    bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
+    required = _required(grouping, bounds)
     arguments = _Arguments(required)
     for expression in grouping.expressions:
         for call in calls(expression, types.is_aggregate):
@@ -107,9 +109,9 @@ def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
     return tuple(aliases[0] if aliases else None for aliases in found)
 
 
-def _required(grouping: Grouping) -> tuple[str, ...]:
+def _required(grouping: Grouping, bounds: frozenset[str]) -> tuple[str, ...]:
     names = (ref.name for expression in grouping.expressions for ref in column_refs(expression))
-    return tuple(dict.fromkeys(name for name in names if name not in BOUND_NAMES))
+    return tuple(dict.fromkeys(name for name in names if name not in bounds))
 
 
 class _Arguments:

@@ -81,6 +81,10 @@ TABLES = [
         "SELECT a, MIN(WINDOWSTART) FROM s WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY a",
         "Window bounds column WINDOWSTART can only be used in the SELECT clause of windowed aggregations",
     ),
+    (
+        "SELECT c, COUNT(*) FROM w WINDOW TUMBLING (SIZE 1 HOUR) WHERE WINDOWSTART > 0 GROUP BY c",
+        "Window bounds column WINDOWSTART can only be used in the SELECT clause of windowed aggregations",
+    ),
     ("SELECT a, COUNT(*) FROM s WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 2 HOURS) GROUP BY a", "must advance by"),
     ("SELECT a, COUNT(*) FROM s WINDOW TUMBLING (SIZE 1 HOUR, RETENTION 2 HOURS) GROUP BY a", "retention period"),
     ("SELECT t.k, x FROM t JOIN u ON t.x = u.y", "join on the primary key of the right input table. Got T.X = U.Y."),

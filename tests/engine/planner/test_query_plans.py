@@ -89,6 +89,13 @@ def test_window_bounds_without_alias_stay_in_the_key() -> None:
     assert "grace=TimeSpan(value=0, unit='MILLISECONDS')" in lines[2]
 
 
+def test_bounds_of_a_windowed_source_are_columns_of_an_aggregate_without_window() -> None:
+    windowed = "CREATE STREAM w (k INT KEY, a INT) WITH (kafka_topic='w', format='JSON', window_type='SESSION');"
+    planned = plan(windowed + "CREATE TABLE t AS SELECT a, WINDOWSTART AS s, COUNT(*) AS n FROM w GROUP BY a, WINDOWSTART;")
+    assert schema(planned) == "`A` INTEGER KEY, `S` BIGINT KEY, `N` BIGINT"
+    assert "non_aggregate_columns=(A, WINDOWSTART, ROWTIME)" in tree(planned)[2]
+
+
 def test_table_functions_are_taken_out_of_expressions() -> None:
     lines = tree(plan(ORDERS + "CREATE STREAM s AS SELECT id, EXPLODE(tags) + '!' AS t FROM orders;"))
     assert lines[1:3] == [
