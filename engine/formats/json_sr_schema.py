@@ -15,17 +15,17 @@ from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType
 CONNECT_DATA = "org.apache.kafka.connect.data"
 
 _TITLES = {f"{CONNECT_DATA}.Date": Kind.DATE, f"{CONNECT_DATA}.Time": Kind.TIME, f"{CONNECT_DATA}.Timestamp": Kind.TIMESTAMP}
-_BY_CONNECT_TYPE = {
+_NUMBERS = {
     "int8": Kind.INT8,
     "int16": Kind.INT16,
     "int32": Kind.INT32,
     "int64": Kind.INT64,
     "float32": Kind.FLOAT32,
     "float64": Kind.FLOAT64,
-    "bytes": Kind.BYTES,
-    "string": Kind.STRING,
-    "boolean": Kind.BOOLEAN,
 }
+_REFINED = {"integer": _NUMBERS, "number": _NUMBERS, "string": {"bytes": Kind.BYTES}}
+"""What `connect.type` makes of a JSON type; another word there counts as none."""
+
 _BY_TYPE = {"boolean": Kind.BOOLEAN, "integer": Kind.INT64, "number": Kind.FLOAT64, "string": Kind.STRING}
 
 
@@ -104,10 +104,9 @@ def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> Conn
         return simple(_TITLES[title])
     if "enum" in schema:
         return simple(Kind.STRING)
-    found = _BY_CONNECT_TYPE.get(schema.get("connect.type", ""), _BY_TYPE.get(str(kind)))
-    if found is None:
+    if kind not in _BY_TYPE:
         raise FormatError(f"JSON schema type without SQL counterpart: {kind}")
-    return simple(found)
+    return simple(_REFINED.get(kind, {}).get(schema.get("connect.type"), _BY_TYPE[kind]))
 
 
 def _array(schema: dict[str, Any], scope: _Scope, depth: int) -> ConnectSchema:

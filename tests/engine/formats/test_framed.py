@@ -228,3 +228,9 @@ def test_own_schema_takes_the_id_of_the_registry() -> None:
     made = spec("AVRO", "A INT", unwrapped=True, schemas=registry.snapshot())
     assert encoder(made)((1,)) == b"\x00\x00\x00\x00\x01\x02"
     assert encoder(spec("AVRO", "A INT", unwrapped=True))((1,)) == b"\x00\x00\x00\x00\x00\x02"
+
+
+def test_connect_types_refine_only_their_own_json_type() -> None:
+    properties = {"a": {"type": "string", "connect.type": "int32"}, "b": {"type": "string", "connect.type": "bytes"}}
+    schema = {"type": "object", "properties": properties}
+    assert _columns("JSON_SR", schema) == "`A` STRING, `B` BYTES"
