@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from engine.functions.declaration import Nulls, scalar
+from engine.functions.declaration import CallTypes, Nulls, scalar
 from engine.functions.library.trees import Tree, call, if_, null, op
+from engine.types.sql_types import Map, SqlType, contains_map
 
 
 @scalar("(first T, other T...) -> T", nulls=Nulls.BODY)
@@ -26,13 +27,20 @@ def ifnull(value: Tree, fallback: Tree) -> Tree:
     return call("coalesce", value, fallback)
 
 
-@scalar("(value T, unwanted T) -> T", nulls=Nulls.BODY)
-def nullif(value: Tree, unwanted: Tree) -> Tree:
+@scalar("(value T, unwanted T) -> T", nulls=Nulls.BODY, with_types=True)
+def nullif(types: CallTypes, value: Tree, unwanted: Tree) -> Tree:
     """Return NULL where both arguments are equal, else `value`.
 
     Example: NULLIF('n/a', 'n/a') -> NULL
     """
-    return if_(op(exp.EQ, value, unwanted), null(), value)
+    return if_(op(exp.EQ, _comparable(value, types.returns), _comparable(unwanted, types.returns)), null(), value)
+
+
+def _comparable(value: Tree, sql_type: SqlType) -> Tree:
+    # Spark refuses to compare anything with a map in it.
+    if isinstance(sql_type, Map) and not contains_map(sql_type.value):
+        return call("array_sort", call("map_entries", value))
+    return call("to_json", call("array", value)) if contains_map(sql_type) else value
 
 
 @scalar("(column T) -> T", nulls=Nulls.BODY)

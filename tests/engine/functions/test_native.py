@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.errors import EngineError
 from engine.functions.bind import bind
 from engine.functions.declaration import Aggregate, Tabular
 from engine.functions.table import FUNCTIONS
@@ -15,6 +16,7 @@ from engine.spark.context import Context, PythonCalls
 from engine.spark.expressions import compile_closed
 from engine.spark.pycalls import register
 from engine.spark.session import INTERPRETED, open_session
+from engine.spark.sqltree import Tree
 from engine.sql.parser import parse_expression
 
 MORE = (
@@ -57,6 +59,8 @@ MORE = (
     "LPAD('abc', 5, '') -> NULL",
     "FROM_BYTES(LPAD(TO_BYTES('01', 'hex'), 3, TO_BYTES('ff', 'hex')), 'hex') -> 'FFFF01'",
     "NULLIF(1, CAST(NULL AS INT)) -> 1",
+    "NULLIF(MAP('a' := 1, 'b' := 2), MAP('b' := 2, 'a' := 1)) -> NULL",
+    "NULLIF(ARRAY[MAP('a' := 1)], ARRAY[MAP('a' := 2)]) -> ARRAY[MAP('a' := 1)]",
     "REPLACE('ab', '', '-') -> '-a-b-'",
     "REPLACE('', '', '-') -> '-'",
     "MASK('Ab1 ', NULL, '_', NULL, '+') -> 'A_1+'",
@@ -81,6 +85,8 @@ MORE = (
     "SPLIT('', '') -> ARRAY['']",
     "SPLIT('ab', '') -> ARRAY['a', 'b']",
     "SPLIT('a\\Eb', '\\E') -> ARRAY['a', 'b']",
+    "SPLIT('a\\b', '\\') -> ARRAY['a', 'b']",
+    "SPLIT('a.b', CAST(NULL AS STRING)) -> NULL",
     "SPLIT_TO_MAP('a;b=1=2;;b=3', ';', '=') -> MAP('b' := '3')",
     "SPLIT_TO_MAP('a', ';', ';') -> NULL",
     "SUBSTRING('stream', 0) -> 'stream'",
@@ -110,16 +116,23 @@ def examples() -> Iterator[str]:
 CASES = (*examples(), *MORE)
 
 
+def _compiled(side: str, python: PythonCalls) -> Tree | EngineError:
+    try:
+        return compile_closed(bind(parse_expression(side), {}), Context({}, python, nested=True), side)
+    except EngineError as error:
+        return error
+
+
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, tuple[object, object]]:
-    spark = open_session(extra=INTERPRETED)
+def outcomes() -> dict[str, list[object]]:
     python = PythonCalls()
-    sides = [side for case in CASES for side in case.rsplit(" -> ", 1)]
-    trees = [compile_closed(bind(parse_expression(side), {}), Context({}, python, nested=True), side) for side in sides]
+    trees = {side: _compiled(side, python) for case in CASES for side in case.rsplit(" -> ", 1)}
+    columns = {side: f"{s.to_text(tree)} AS c{i}" for i, (side, tree) in enumerate(trees.items()) if not isinstance(tree, EngineError)}
+    spark = open_session(extra=INTERPRETED)
     register(spark, python)
-    columns = ", ".join(f"{s.to_text(tree)} AS c{i}" for i, tree in enumerate(trees))
-    values = tuple(spark.sql(f"SELECT {columns} FROM range(1)").collect()[0])
-    return dict(zip(CASES, zip(values[::2], values[1::2], strict=True), strict=True))
+    values = spark.sql(f"SELECT {', '.join(columns.values())} FROM range(1)").collect()[0]
+    found = {**trees, **dict(zip(columns, values, strict=True))}
+    return {case: [found[side] for side in case.rsplit(" -> ", 1)] for case in CASES}
 
 
 @pytest.mark.spark
