@@ -13,6 +13,7 @@ import fastavro
 from engine.errors import FormatError
 from engine.formats.avro_schema import branch_name, branches_of, is_map_entry, parse_text, to_connect
 from engine.formats.base import ConversionError
+from engine.formats.connect import ConnectSchema
 from engine.formats.java_text import EXACT, INT_MAX, INT_MIN
 from engine.formats.wire import Wire
 
@@ -48,8 +49,7 @@ def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
 @lru_cache(maxsize=256)
 def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
     resolved = parse_text(text, dict(imports))
-    _refuse_empty_items(resolved)
-    parsed = fastavro.parse_schema(_bare(resolved, set()))
+    connect, parsed = _checked(resolved)
     read_raw = fastavro.schemaless_reader
     write_raw = fastavro.schemaless_writer
     from_raw, to_raw = _reader(resolved), _writer(resolved)
@@ -63,7 +63,18 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
         write_raw(out, parsed, value if value is None or to_raw is None else to_raw(value))
         return out.getvalue()
 
-    return Wire(to_connect(resolved), read, write)
+    return Wire(connect, read, write)
+
+
+def _checked(resolved: Any) -> tuple[ConnectSchema, Any]:
+    """The Connect and fastavro forms of a schema; users write schemas, so whatever is wrong with one is a FormatError."""
+    try:
+        _refuse_empty_items(resolved)
+        return to_connect(resolved), fastavro.parse_schema(_bare(resolved, set()))
+    except FormatError:
+        raise
+    except Exception as error:
+        raise FormatError(f"Not an Avro schema: {error}") from error
 
 
 def _bare(schema: Any, seen: set[str]) -> Any:

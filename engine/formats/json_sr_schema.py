@@ -106,7 +106,7 @@ def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> Conn
         return simple(Kind.STRING)
     if kind not in _BY_TYPE:
         raise FormatError(f"JSON schema type without SQL counterpart: {kind}")
-    return simple(_REFINED.get(kind, {}).get(schema.get("connect.type"), _BY_TYPE[kind]))
+    return simple(_REFINED.get(kind, {}).get(str(schema.get("connect.type")), _BY_TYPE[kind]))
 
 
 def _array(schema: dict[str, Any], scope: _Scope, depth: int) -> ConnectSchema:

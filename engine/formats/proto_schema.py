@@ -136,7 +136,7 @@ def _load(text: str, imported: tuple[tuple[str, str], ...]) -> ProtoSchema:
     try:
         _add(pool, main, imports, decimals, set())
         return ProtoSchema(pool.FindFileByName(MAIN_FILE), decimals)
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError) as error:
         raise FormatError(f"Not a protobuf schema: {error}") from error
 
 

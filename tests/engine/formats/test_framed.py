@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 from typing import Any
 
 import pytest
 
-from engine.errors import FormatError, SerdeError
+from engine.errors import EngineError, FormatError, SerdeError
 from engine.formats.base import Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.registry import MemoryRegistry, RegistryView, SchemaFormat, SchemaReference
@@ -234,3 +236,23 @@ def test_connect_types_refine_only_their_own_json_type() -> None:
     properties = {"a": {"type": "string", "connect.type": "int32"}, "b": {"type": "string", "connect.type": "bytes"}}
     schema = {"type": "object", "properties": properties}
     assert _columns("JSON_SR", schema) == "`A` STRING, `B` BYTES"
+
+
+TEXTS = {
+    "AVRO": json.dumps(_record({"name": "U", "type": ["null", "int", {"type": "array", "items": "string"}], "default": None})),
+    "JSON_SR": '{"type": "object","properties": {"a": {"oneOf": [{"type": "null"}, {"$ref": "#/properties/b"}]}, "b": {"type":"number"}}}',
+    "PROTOBUF": PROTO,
+}
+
+
+@pytest.mark.parametrize("format", TEXTS)
+def test_mutated_schemas_give_columns_or_an_error_for_the_user(format: str) -> None:
+    dice = random.Random(7)
+    for _ in range(500):
+        text = list(TEXTS[format])
+        for _ in range(dice.randint(1, 3)):
+            at = dice.randrange(len(text))
+            text[at : at + dice.choice((0, 1, 5))] = dice.choice(("", "{", '"', "1", "é", "\ud800", "null", ";", "int", text[at - 1]))
+        view = _registered(format, "".join(text))
+        with contextlib.suppress(EngineError):
+            columns_of(view.by_id[1], Side.VALUE, full_name=None if format != "PROTOBUF" else "p.q.First", view=view)
