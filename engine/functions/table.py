@@ -12,6 +12,7 @@ from engine.functions.library import (
     arrays,
     bytes_,
     conversions,
+    dates,
     lambdas,
     maps,
     masks,
@@ -21,6 +22,8 @@ from engine.functions.library import (
     regex,
     strings,
     table_functions,
+    times,
+    timestamps,
 )
 from engine.functions.registry import Registry, collect
 
@@ -34,6 +37,7 @@ FUNCTIONS: Registry = collect(
     arrays,
     bytes_,
     conversions,
+    dates,
     lambdas,
     maps,
     masks,
@@ -43,4 +47,6 @@ FUNCTIONS: Registry = collect(
     regex,
     strings,
     table_functions,
+    times,
+    timestamps,
 )

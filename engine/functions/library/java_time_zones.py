@@ -1,0 +1,144 @@
+"""Time zones as `java.time.ZoneId` reads and names them, on top of `zoneinfo`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+_OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)|(?<!:\d\d)([0-5]\d))?)?)")
+_REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+")
+_PREFIX = re.compile(r"(UTC|GMT|UT)([+-].*)?")
+_NOT_IN_JAVA = frozenset({"EST", "HST", "MST", "ROC", "GMT+0", "GMT-0", "Factory", "localtime", "posixrules"})
+_MOST_OFFSET = 18 * 3_600
+_EPOCH = datetime(1970, 1, 1)
+_CYCLE_SECONDS = 146_097 * 86_400
+_FIRST_SECOND = -62_135_596_800 + 2 * 86_400
+_LAST_SECOND = 253_402_300_799 - 2 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A region with rules, or a fixed offset in seconds (`region` None); `id` is Java's name of it."""
+
+    id: str
+    region: ZoneInfo | None
+    fixed: int = 0
+
+    @property
+    def is_offset(self) -> bool:
+        """Whether it is a plain offset, a `ZoneOffset` in Java: it has no names but its id."""
+        return self.id == "Z" or self.id[0] in "+-"
+
+    def offset_at(self, second: int) -> int:
+        """The offset in seconds at an instant given in seconds since the epoch."""
+        if self.region is None:
+            return self.fixed
+        return _seconds(self._aware(_within_years(second)).utcoffset())
+
+    def abbreviation_at(self, second: int) -> tuple[str, bool]:
+        """The abbreviation of the zone database at an instant, and whether it is daylight saving time."""
+        if self.region is None:
+            return self.id, False
+        aware = self._aware(_within_years(second))
+        return aware.tzname() or self.id, bool(aware.dst())
+
+    def to_instant(self, local_second: int) -> int:
+        """The instant, in seconds, of a local time given in seconds as if it were UTC.
+
+        As `ZonedDateTime.ofLocal`: the earlier of two offsets, and a time in a gap is moved by the length of the gap.
+        """
+        if self.region is None:
+            return local_second - self.fixed
+        inside = _within_years(local_second)
+        local = (_EPOCH + timedelta(seconds=inside)).replace(tzinfo=self.region)
+        return local_second - _seconds(local.utcoffset())
+
+    def _aware(self, second: int) -> datetime:
+        return (_EPOCH + timedelta(seconds=second)).replace(tzinfo=ZoneInfo("UTC")).astimezone(self.region)
+
+
+def _seconds(offset: timedelta | None) -> int:
+    return int(offset.total_seconds()) if offset is not None else 0
+
+
+def _within_years(second: int) -> int:
+    """Move an instant by whole cycles of the calendar into the years that `datetime` knows; the rules repeat."""
+    if second > _LAST_SECOND:
+        return second - ((second - _LAST_SECOND) // _CYCLE_SECONDS + 1) * _CYCLE_SECONDS
+    return max(second, _FIRST_SECOND)
+
+
+UTC = Zone("Z", None, 0)
+
+
+@lru_cache(maxsize=1024)
+def zone_of(name: str) -> Zone:
+    """Read the name of a zone as `ZoneId.of` does: `Z`, an offset, `UTC`, `GMT` or `UT` with or without one, or a region.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    if name == "Z":
+        return UTC
+    if name[:1] in ("+", "-"):
+        return fixed_zone(_offset_of(name))
+    prefixed = _PREFIX.fullmatch(name)
+    if prefixed:
+        return prefixed_zone(prefixed[1], _offset_of(prefixed[2]) if prefixed[2] else 0)
+    if not _REGION.fullmatch(name) or name in _NOT_IN_JAVA or name.startswith(("posix/", "right/")):
+        raise ValueError(f"Invalid ID for region-based ZoneId, invalid format: {name[:100]}")
+    try:
+        return Zone(name, ZoneInfo(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"Unknown time-zone ID: {name[:100]}") from error
+
+
+def fixed_zone(offset: int) -> Zone:
+    """The zone with a constant offset in seconds.
+
+    Raises:
+        ValueError: more than 18 hours.
+    """
+    return UTC if offset == 0 else Zone(offset_id(offset), None, offset)
+
+
+def prefixed_zone(prefix: str, offset: int) -> Zone:
+    """`UTC+01:00` and the like; the prefix alone without an offset.
+
+    Raises:
+        ValueError: more than 18 hours.
+    """
+    return Zone(prefix + (offset_id(offset) if offset else ""), None, offset)
+
+
+def offset_id(offset: int) -> str:
+    """The id of an offset, such as `+05:30`.
+
+    Raises:
+        ValueError: more than 18 hours.
+    """
+    if abs(offset) > _MOST_OFFSET:
+        raise ValueError("Zone offset not in valid range: -18:00 to +18:00")
+    minutes, seconds = divmod(abs(offset), 60)
+    text = f"{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    return f"{text}:{seconds:02d}" if seconds else text
+
+
+def _offset_of(text: str) -> int:
+    found = _OFFSET.fullmatch(text)
+    if not found:
+        raise ValueError(f"Invalid ID for ZoneOffset, invalid format: {text[:100]}")
+    sign, short, hours, minutes, seconds, packed = found.groups()
+    total = int(short or hours) * 3_600 + int(minutes or 0) * 60 + int(seconds or packed or 0)
+    if total > _MOST_OFFSET:
+        raise ValueError("Zone offset not in valid range: -18:00 to +18:00")
+    return -total if sign == "-" else total
+
+
+@lru_cache(maxsize=1)
+def region_ids() -> dict[str, str]:
+    """The ids of all regions by their lower-case text."""
+    return {name.lower(): name for name in available_timezones() if name not in _NOT_IN_JAVA}
