@@ -13,6 +13,7 @@ from engine.functions.library import (
     bytes_,
     conversions,
     dates,
+    json_functions,
     lambdas,
     maps,
     masks,
@@ -24,6 +25,7 @@ from engine.functions.library import (
     table_functions,
     times,
     timestamps,
+    urls,
 )
 from engine.functions.registry import Registry, collect
 
@@ -38,6 +40,7 @@ FUNCTIONS: Registry = collect(
     bytes_,
     conversions,
     dates,
+    json_functions,
     lambdas,
     maps,
     masks,
@@ -49,4 +52,5 @@ FUNCTIONS: Registry = collect(
     table_functions,
     times,
     timestamps,
+    urls,
 )

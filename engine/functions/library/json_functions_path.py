@@ -1,0 +1,29 @@
+"""Paths of EXTRACTJSONFIELD: `$`, then `.name`, `[3]` or `["any name"]` as often as wanted."""
+
+from __future__ import annotations
+
+import re
+
+_STEP = re.compile(r'\.([\w:@]+)|\[(?:"((?:[^"\\]|\\["\\])*)"|(\w+))\]')
+_ESCAPE = re.compile(r"\\(.)")
+_MOST_LENGTH = 10_000
+
+
+def path_tokens(path: str) -> tuple[str, ...]:
+    """Cut a path into the names and indices of its steps.
+
+    Raises:
+        ValueError: it is not a path.
+    """
+    if not path.startswith("$") or len(path) > _MOST_LENGTH:
+        raise ValueError(f"Invalid JSON path: '{path[:100]}'")
+    tokens = []
+    at = 1
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if not step:
+            raise ValueError(f"Invalid JSON path: '{path[:100]}'")
+        name, quoted, plain = step.groups()
+        tokens.append(name or plain or _ESCAPE.sub(r"\1", quoted or ""))
+        at = step.end()
+    return tuple(tokens)
