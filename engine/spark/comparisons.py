@@ -9,7 +9,7 @@ from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
 from engine.sql.expressions import ComparisonOp
 from engine.types import sql_types as t
-from engine.types.sql_types import SqlType
+from engine.types.sql_types import Array, Map, SqlType, Struct
 
 _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
     ComparisonOp.EQUAL: exp.EQ,
@@ -27,11 +27,31 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     """Compare two values; the result is never NULL."""
     if t.TIMESTAMP in (left_type, right_type) and t.DATE in (left_type, right_type):
         left, right = (_as_instant(x, sql_type) for x, sql_type in ((left, left_type), (right, right_type)))
+    left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return s.binary(exp.NullSafeEQ, left, right)
     if op is ComparisonOp.IS_DISTINCT_FROM:
         return s.binary(exp.NullSafeNEQ, left, right)
     return s.coalesce_false(s.binary(_KINDS[op], left, right))
+
+
+def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:
+    """Spark compares no maps: compare their entries, ordered by key."""
+    if sql_type is None or not t.contains_map(sql_type):
+        return value
+    match sql_type:
+        case Map(_, item):
+            x = exp.to_identifier("c")
+            part = [exp.Dot(this=x.copy(), expression=exp.to_identifier(name)) for name in ("key", "value")]
+            entry = s.named_struct([("key", part[0]), ("value", _comparable(part[1], item))])
+            return s.call("sort_array", s.call("transform", s.call("map_entries", value), s.lambda_(["c"], entry)))
+        case Array(item):
+            return s.call("transform", value, s.lambda_(["a"], _comparable(exp.to_identifier("a"), item)))
+        case Struct(fields):
+            parts = [(f.name, _comparable(exp.Dot(this=value, expression=exp.to_identifier(f.name, quoted=True)), f.type)) for f in fields]
+            return s.if_(s.is_null(value), s.NULL, s.named_struct(parts))
+        case _:
+            return value
 
 
 def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:

@@ -71,7 +71,8 @@ class Group:
     sinks: list[SinkWrite] = field(default_factory=list)
     levels: list[list[Stateful]] = field(default_factory=list)
     python: PythonCalls = field(default_factory=PythonCalls)
-    handles: dict[int, Handle] = field(default_factory=dict)
+    entries: dict[tuple[int, int], Handle] = field(default_factory=dict)
+    """What a relation looks like where it enters a stage, by (level, relation)."""
     ends: dict[int, Handle] = field(default_factory=dict)
     """What each query's root step gives, by query number."""
     relations: int = 0
@@ -90,15 +91,15 @@ class Group:
 
     def lift(self, handle: Handle, level: int) -> Handle:
         """Let a relation pass untouched until it stands at `level`."""
-        for between in range(handle.level, level + 1):
+        for between in range(handle.level + 1, level + 1):
             self.stage(between).relation(handle.relation)
-        lifted = handle.at(level)
-        self.handles[handle.relation] = lifted
-        return lifted
+            self.entries[between, handle.relation] = handle
+        return handle.at(level)
 
     def add_stateful(self, stateful: Stateful) -> Handle:
         """Put an operator after the stage in which all its inputs stand."""
         self.stage(stateful.output.level).relation(stateful.output.relation)
+        self.entries[stateful.output.level, stateful.output.relation] = stateful.output
         self.levels[stateful.output.level - 1].append(stateful)
         return stateful.output
 
@@ -145,7 +146,6 @@ class QueryBuild:
     def apply(self, handle: Handle, operation: Operation, result: Handle) -> Handle:
         """Add an operation to a relation; `result` is what it is afterwards."""
         self.group.stage(handle.level).add(handle.relation, operation)
-        self.group.handles[result.relation] = result
         return result
 
     def stateful(self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str) -> Handle:
@@ -154,5 +154,4 @@ class QueryBuild:
         lifted = tuple(self.group.lift(handle, level) for handle in inputs)
         relation = self.group.new_relation()
         operator, output = make(relation, level + 1)
-        self.group.handles[relation] = output
         return self.group.add_stateful(Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger))

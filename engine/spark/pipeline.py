@@ -61,10 +61,7 @@ class Pipeline:
         return rows.mapInArrow(encode_batches(group.sinks), WIRE_OUTPUT)
 
     def _alive(self, level: int) -> list[Handle]:
-        return [self.group.handles[relation] for relation in self._entering(level)]
-
-    def _entering(self, level: int) -> list[int]:
-        return sorted(self.group.stages[level].operations)
+        return [handle for (at, _), handle in sorted(self.group.entries.items()) if at == level]
 
 
 _SOURCE = "kestrel_input"

@@ -12,6 +12,7 @@ import pyarrow as pa
 from engine.errors import SerdeError
 from engine.formats.base import causes
 from engine.formats.table import decoder, encoder
+from engine.formats.windowed import join, split
 from engine.plan.step import WindowInfo
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.stage import DEAD, struct_column
@@ -99,22 +100,6 @@ class _Reader:
         return {"kind": DESERIALIZATION, "logger": f"{self.source.logger}.deserializer", "message": f"{side}: {detail}"}
 
 
-def unwrap(key: bytes, info: WindowInfo) -> tuple[bytes, tuple[int, int]]:
-    import struct
-    if info.type.value == "SESSION":
-        end, start = struct.unpack(">qq", key[-16:])
-        return key[:-16], (start, end)
-    (start,) = struct.unpack(">q", key[-8:])
-    return key[:-8], (start, start + (info.size_ms or 0))
-
-
-def wrap(key: bytes, window: tuple[int, int], info: WindowInfo) -> bytes:
-    import struct
-    if info.type.value == "SESSION":
-        return key + struct.pack(">qq", window[1], window[0])
-    return key + struct.pack(">q", window[0])
-
-
 def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
     if name is None:
         return [{"KEY": header["key"], "VALUE": header["value"]} for header in headers]
@@ -124,8 +109,7 @@ def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
 def _window(info: WindowInfo | None, key: bytes | None) -> tuple[bytes | None, tuple[int | None, int | None]]:
     if info is None or key is None:
         return key, (None, None)
-    inner, window = unwrap(key, info)
-    return inner, window
+    return split(key, info)
 
 
 def decode_batches(sources: Sequence[SourceRead]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -210,7 +194,7 @@ class _Writer:
         key = struct.get("k")
         data = self.key(None if key is None else self.from_key(tuple(key.values())))
         if self.sink.window is not None and data is not None:
-            data = wrap(data, window, self.sink.window)
+            data = join(data, window, self.sink.window)
         value = struct["v"]
         return data, self.value(None if value is None else self.from_value(tuple(value.values())))
 

@@ -1,0 +1,403 @@
+"""The driver over our engine: the only module of the harness that knows it.
+
+Cases are planned one by one; then, round by round, the next query of every case is taken, and the queries of a round run fused: many
+queries in one Spark query. The guilty query of a group that fails is found by halving the group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.catalog.catalog import Source
+from engine.errors import EngineError, SqlSyntaxError
+from engine.formats.base import SerdeSpec, Side
+from engine.formats.registry import SchemaFormat, SchemaReference
+from engine.formats.json_form import from_json_form, to_json_form
+from engine.formats.windowed import join, split
+from qtt.corpus_functions import corpus_functions
+from engine.plan.codec import PlanFile, dump_plan, load_plan
+from engine.plan.step import Formats, WindowInfo
+from engine.session import PersistentQuery, Session, properties_config
+from engine.spark.memory import Cut, MemoryRunner, Output
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.session import INTERPRETED, open_session
+from engine.sql.text import format_statement
+from engine.topics.internal import internal_topics
+from engine.topics.records import LogEntry, Record
+from qtt import model
+from qtt.driver import RunOptions
+from qtt.text import write_json
+
+BASE_PROPERTIES: Mapping[str, object] = {
+    "ksql.service.id": "some.ksql.service.id",
+    "auto.offset.reset": "earliest",
+    "cache.max.bytes.buffering": 0,
+}
+"""The fixed configuration of a test engine (spec/qtt-format.md section 7.1)."""
+
+LEGACY_SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
+"""Settings restored from a stored plan; absent there means false (spec/qtt-format.md section 16.3)."""
+
+_KINDS = ("deserialization", "processing", "production", "serialization", "thread")
+
+
+@dataclass(slots=True)
+class _Run:
+    """A planned case on its way through the rounds."""
+
+    case: model.Case
+    session: Session
+    pending: list[PersistentQuery]
+    topics: dict[str, list[Record]]
+    inputs: list[Record]
+    log: list[LogEntry] = field(default_factory=list)
+    outcome: model.Outcome | None = None
+    seconds: float = 0.0
+
+
+class SparkDriver:
+    """Runs cases on one Spark session over memory streams."""
+
+    def __init__(self) -> None:
+        self._runner: MemoryRunner | None = None
+
+    def close(self) -> None:
+        """Remove what the runner keeps on disk; Spark itself ends with the process."""
+        if self._runner is not None:
+            self._runner.close()
+
+    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        """Run the cases; each is yielded once with its outcome and its share of the seconds."""
+        for start in range(0, len(cases), options.group_size):
+            yield from self._run_group(cases[start : start + options.group_size], Cut.parse(options.cut, options.restart))
+
+    def explain(self, case: model.Case) -> str:
+        """The plans of a case as JSON, each followed by the Spark SQL that it becomes."""
+        run = _prepare(case)
+        if run.outcome is not None:
+            return str(run.outcome)
+        parts = [plan_text(case)]
+        for query in run.pending:
+            pipeline = build_pipeline([_query_run(run, query)], run.session.functions)
+            parts += [f"-- {query.id}, stage {level}\n{text}" for level, text in enumerate(pipeline.texts)]
+        return "\n\n".join(parts)
+
+    def plan_documents(self, case: model.Case) -> str:
+        """The plan of a case as it is stored."""
+        return plan_text(case)
+
+    def _run_group(self, cases: Sequence[model.Case], cut: Cut) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        started = time.perf_counter()
+        runs = [_guarded_prepare(case) for case in cases]
+        share = (time.perf_counter() - started) / max(len(runs), 1)
+        for run in runs:
+            run.seconds += share
+        while active := [run for run in runs if run.outcome is None and run.pending]:
+            self._round(active, cut)
+        for run in runs:
+            outcome = run.outcome if run.outcome is not None else _produced(run)
+            yield run.case, outcome, run.seconds
+
+    def _round(self, runs: Sequence[_Run], cut: Cut) -> None:
+        """Run the next query of every case, those of equal depth together."""
+        by_depth: dict[int, list[tuple[_Run, PersistentQuery]]] = {}
+        for run in runs:
+            query = run.pending.pop(0)
+            try:
+                depth = len(build_pipeline([_query_run(run, query)], run.session.functions).texts)
+            except EngineError as error:
+                run.outcome = model.Rejected(message=str(error), error_code=error.code)
+                continue
+            except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+                run.outcome = model.Crashed(message=f"{type(error).__name__}: {_short(error)}")
+                continue
+            by_depth.setdefault(depth, []).append((run, query))
+        for members in by_depth.values():
+            self._fused(members, cut)
+
+    def _fused(self, members: Sequence[tuple[_Run, PersistentQuery]], cut: Cut) -> None:
+        """Run the queries as one; halve the group as long as it fails."""
+        started = time.perf_counter()
+        feeds = [_feed(run, query) for run, query in members]
+        try:
+            pipeline = build_pipeline([_query_run(run, query) for run, query in members], members[0][0].session.functions)
+            outputs = self._memory().run(pipeline, feeds, cut)
+        except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
+            if len(members) == 1:
+                members[0][0].outcome = model.Crashed(message=_short(error))
+                return
+            half = len(members) // 2
+            self._fused(members[:half], cut)
+            self._fused(members[half:], cut)
+            return
+        share = (time.perf_counter() - started) / len(members)
+        for (run, query), output in zip(members, outputs, strict=True):
+            run.seconds += share
+            _collect(run, query, pipeline, output)
+
+    def _memory(self) -> MemoryRunner:
+        if self._runner is None:
+            self._runner = MemoryRunner(open_session(extra=INTERPRETED))
+        return self._runner
+
+
+def plan_text(case: model.Case) -> str:
+    """The plan file of a case's statements."""
+    session = _session(case)
+    statements = []
+    for parsed in session.parse("\n".join(case.statements)):
+        executed = session.execute(parsed)
+        if executed.plan is not None:
+            statements.append(executed.plan)
+    configs = {name: session.config[name] for name in LEGACY_SWITCHES}
+    return dump_plan(PlanFile(tuple(statements), dict(configs)))
+
+
+def _session(case: model.Case) -> Session:
+    return Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=corpus_functions())
+
+
+def _guarded_prepare(case: model.Case) -> _Run:
+    try:
+        return _prepare(case)
+    except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+        return _Run(case, _session(case), [], {}, [], outcome=model.Crashed(message=f"{type(error).__name__}: {_short(error)}"))
+
+
+def _prepare(case: model.Case) -> _Run:
+    """Plan a case: statements or a stored plan, then its input records as bytes."""
+    run = _Run(case, _session(case), [], {}, [])
+    run.outcome = _plan_stored(run) if case.plan is not None else _plan_statements(run)
+    if run.outcome is None:
+        run.pending = list(run.session.queries.values())
+        run.inputs = _input_records(run)
+    return run
+
+
+def _plan_statements(run: _Run) -> model.Outcome | None:
+    session = run.session
+    text = "\n".join(run.case.statements)
+    try:
+        _register_topics(session, run.case)
+        statements = session.parse(text)
+    except SqlSyntaxError as error:
+        return model.Rejected(message=str(error), unlogged_message=f"{error}\nStatement: {text}", error_code=error.code)
+    for index, parsed in enumerate(statements):
+        try:
+            session.execute(parsed)
+        except EngineError as error:
+            normal = format_statement(parsed.statement)
+            return model.Rejected(
+                message=str(error),
+                unlogged_message=f"{error}\nStatement: {parsed.text}\nStatement: {normal}",
+                statement_index=index,
+                is_last=index == len(statements) - 1,
+                error_code=error.code,
+            )
+    return None
+
+
+def _register_topics(session: Session, case: model.Case) -> None:
+    """Put the schemas of the declared topics into the registry: those with ids first (spec/qtt-format.md section 4.3)."""
+    wanted = [
+        (f"{topic.name}-key", topic.key_format, topic.key_schema, topic.key_schema_id, topic.key_references) for topic in case.topics
+    ] + [
+        (f"{topic.name}-value", topic.value_format, topic.value_schema, topic.value_schema_id, topic.value_references)
+        for topic in case.topics
+    ]
+    for subject, format_name, schema, schema_id, references in sorted(wanted, key=lambda each: each[3] is None):
+        if schema is None:
+            continue
+        imported = []
+        for reference in references:
+            text = reference.schema if isinstance(reference.schema, str) else write_json(reference.schema)
+            session.registry.register(reference.name, _language(reference.format), text)
+            imported.append(SchemaReference(reference.name, reference.name, 1))
+        language = _language(format_name)
+        text = schema if isinstance(schema, str) and language is SchemaFormat.PROTOBUF else write_json(schema)
+        session.registry.register(subject, language, text, tuple(imported), schema_id=schema_id)
+
+
+def _language(name: str | None) -> SchemaFormat:
+    word = (name or "AVRO").upper()
+    return SchemaFormat.JSON if word in ("JSON", "JSON_SR") else SchemaFormat(word)
+
+
+def _plan_stored(run: _Run) -> model.Outcome | None:
+    assert run.case.plan is not None  # noqa: S101
+    try:
+        _register_topics(run.session, run.case)
+        stored = load_plan(run.case.plan.read_text(encoding="utf-8"))
+        switches = {name: stored.configs.get(name) or "false" for name in LEGACY_SWITCHES}
+        config = properties_config({**dict(run.case.properties), **switches}, BASE_PROPERTIES)
+        for statement in stored.statements:
+            run.session.execute_plan(statement, config)
+    except EngineError as error:
+        return model.Rejected(message=str(error), error_code=error.code)
+    return None
+
+
+def _query_run(run: _Run, query: PersistentQuery) -> QueryRun:
+    return QueryRun(plan=query.plan, settings=query.config, serde=run.session.serde())
+
+
+def _input_records(run: _Run) -> list[Record]:
+    offsets: Counter[tuple[str, int]] = Counter()
+    records = []
+    for given in run.case.inputs:
+        source = next(iter(run.session.sources_of_topic(given.topic)), None)
+        if source is None:
+            continue
+        partition = given.partition or 0
+        offset = offsets[given.topic, partition] if given.offset is None else given.offset
+        offsets[given.topic, partition] = offset + 1
+        key, value = (_spec(run.session, source, side) for side in (Side.KEY, Side.VALUE))
+        data = from_json_form(key, given.key)
+        if given.window is not None and data is not None and source.window is not None:
+            data = join(data, (given.window.start, given.window.end), source.window)
+        records.append(
+            Record(
+                topic=given.topic,
+                key=data,
+                value=from_json_form(value, given.value),
+                timestamp=given.timestamp,
+                partition=partition,
+                offset=offset,
+                headers=given.headers,
+            )
+        )
+    return records
+
+
+def _spec(session: Session, source: Source, side: Side) -> SerdeSpec:
+    formats = source.formats
+    if side is Side.KEY:
+        spec = SerdeSpec(formats.key_format, source.schema.key, formats.key_features, side, source.topic)
+    else:
+        spec = SerdeSpec(formats.value_format, source.schema.value, formats.value_features, side, source.topic)
+    return session.serde()(spec)
+
+
+def _feed(run: _Run, query: PersistentQuery) -> list[Record]:
+    """What a query is fed: the case's own records for its topics, then what earlier queries wrote to the others."""
+    topics = [run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources]
+    given = {record.topic for record in run.inputs}
+    fed = [record for record in run.inputs if record.topic in topics]
+    for topic in dict.fromkeys(topics):
+        if topic not in given:
+            fed += run.topics.get(topic, [])
+    return fed
+
+
+def _collect(run: _Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
+    run.log += output.log
+    fatal = next((entry for entry in output.log if entry.kind == 4), None)
+    if fatal is not None:
+        run.outcome = model.Failed(message=f"{fatal.message} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
+        return
+    for record in output.records:
+        topic = run.topics.setdefault(record.topic, [])
+        topic.append(_numbered(record, len(topic)))
+
+
+def _numbered(record: Record, offset: int) -> Record:
+    return Record(
+        topic=record.topic, key=record.key, value=record.value, timestamp=record.timestamp, offset=offset, headers=record.headers
+    )
+
+
+def _produced(run: _Run) -> model.Outcome:
+    try:
+        records = {topic: tuple(_actual(run.session, topic, record) for record in found) for topic, found in run.topics.items()}
+    except EngineError as error:
+        return model.Crashed(message=f"an output record cannot be read back: {error}")
+    sources = tuple(_source_state(source) for source in run.session.catalog.sources.values())
+    log = tuple(model.LogEntry(_KINDS[entry.kind], entry.message, entry.topic, entry.offset) for entry in run.log)
+    return model.Produced(records=records, sources=sources, topics=tuple(_topic_states(run)), log=log)
+
+
+def _actual(session: Session, topic: str, record: Record) -> model.ActualRecord:
+    source = session.sources_of_topic(topic)[0]
+    key, window = record.key, None
+    if source.window is not None and key is not None:
+        key, (start, end) = split(key, source.window)
+        window = model.Window(start, end, "session" if source.window.size_ms is None else "time")
+    return model.ActualRecord(
+        key=to_json_form(_spec(session, source, Side.KEY), key),
+        value=to_json_form(_spec(session, source, Side.VALUE), record.value),
+        timestamp=record.timestamp,
+        window=window,
+        headers=record.headers,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def _source_state(source: Source) -> model.SourceState:
+    window = (None, None) if source.window is None else (source.window.type.value, source.window.size_ms)
+    return model.SourceState(
+        name=source.name,
+        kind=source.kind.value.lower(),
+        schema=str(source.schema),
+        key_format=source.formats.key_format.format,
+        value_format=source.formats.value_format.format,
+        key_window=window,
+        key_features=frozenset(feature.value for feature in source.formats.key_features),
+        value_features=frozenset(feature.value for feature in source.formats.value_features),
+        is_source=source.is_source,
+    )
+
+
+def _topic_states(run: _Run) -> Iterator[model.TopicState]:
+    """The topics known at the end: those of sources and sinks, and the internal ones of every query."""
+    declared = {topic.name: topic for topic in run.case.topics}
+    for source in {source.topic: source for source in run.session.catalog.sources.values()}.values():
+        topic = declared.get(source.topic)
+        key, value = (_schema_json(run.session, f"{source.topic}-{side.value}") for side in (Side.KEY, Side.VALUE))
+        yield model.TopicState(
+            name=source.topic,
+            key_format=_format_info(source.formats, Side.KEY, source.window),
+            value_format=_format_info(source.formats, Side.VALUE, None),
+            partitions=topic.partitions if topic else 4,
+            key_schema_id=topic.key_schema_id if topic else None,
+            value_schema_id=topic.value_schema_id if topic else None,
+            key_schema=key,
+            value_schema=value,
+        )
+    for query in run.session.queries.values():
+        for name, formats, window in internal_topics(query.plan, run.session.config["ksql.service.id"]):
+            yield model.TopicState(
+                name=name,
+                key_format=_format_info(formats, Side.KEY, window),
+                value_format=_format_info(formats, Side.VALUE, None),
+                internal=True,
+            )
+
+
+def _schema_json(session: Session, subject: str) -> model.Json:
+    registered = session.registry.latest(subject)
+    return None if registered is None else registered.text
+
+
+def _format_info(formats: Formats, side: Side, window: WindowInfo | None) -> model.FormatInfo:
+    info, features = (
+        (formats.key_format, formats.key_features) if side is Side.KEY else (formats.value_format, formats.value_features)
+    )
+    return model.FormatInfo(
+        format=info.format,
+        properties=dict(info.properties),
+        features=frozenset(feature.value for feature in features),
+        window_type=window.type.value if window else None,
+        window_size=window.size_ms if window else None,
+    )
+
+
+def _short(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    return text.split("\n\nJVM stacktrace")[0][:2000]
+
+
+__all__ = ["SparkDriver", "plan_text"]
