@@ -194,14 +194,10 @@ def _read_prefixed(parsing: Parsing, text: str, at: int, prefix: str) -> int:
 
 
 def _longest(parsing: Parsing, text: str, at: int, names: dict[str, Zone]) -> tuple[Zone | None, int]:
+    named = max((name for name in names if parsing.starts(text, at, name)), key=len, default="")
     run = _REGION_RUN.match(text, at)
-    for end in range(run.end() if run else at, at, -1):
+    for end in range(run.end() if run else at, at + len(named), -1):
         region = region_ids().get(text[at:end].lower())
         if region is not None and (parsing.ignore_case or region == text[at:end]):
             return zone_of(region), end
-        if text[at:end].lower() in names:
-            return names[text[at:end].lower()], end
-    for name, zone in names.items():
-        if " " in name and text[at : at + len(name)].lower() == name:
-            return zone, at + len(name)
-    return None, at
+    return (names[named], at + len(named)) if named else (None, at)

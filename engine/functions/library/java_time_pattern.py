@@ -1,6 +1,7 @@
 """Patterns of `java.time.format.DateTimeFormatter`, compiled to parts that print and parse.
 
-Every letter, count and limit is that of Java 17; the letters B, v, N's kin and p (padding) beyond those listed here are refused.
+Every letter, count and limit is that of Java 17, but the letters B, v and p (periods of the day, generic zone names, padding)
+are refused.
 """
 
 from __future__ import annotations
@@ -211,11 +212,11 @@ def _year(name: Field, count: int) -> Number | None:
 def _weekly(letter: str, count: int) -> Number | None:
     match letter, count:
         case "W", 1:
-            return Number(Field.WEEK_OF_MONTH, 1, 2, Sign.NOT_NEGATIVE)
+            return Number(Field.WEEK_OF_MONTH, 1, 1, Sign.NOT_NEGATIVE)
         case "w", 1 | 2:
             return Number(Field.WEEK_OF_WEEK_BASED_YEAR, count, 2, Sign.NOT_NEGATIVE)
         case ("e", 1 | 2) | ("c", 1):
-            return Number(Field.LOCAL_DAY_OF_WEEK, count, 2, Sign.NOT_NEGATIVE)
+            return Number(Field.LOCAL_DAY_OF_WEEK, count, count, Sign.NOT_NEGATIVE)
         case _:
             return None
 

@@ -76,7 +76,7 @@ def _date(fields: Fields) -> int | None:
     _resolve_year_of_era(fields)
     days = _iso_date(fields)
     if days is None and Field.LOCAL_DAY_OF_WEEK in fields:
-        _put(fields, Field.DAY_OF_WEEK, checked(Field.LOCAL_DAY_OF_WEEK, fields.pop(Field.LOCAL_DAY_OF_WEEK)) - 1 or 7)
+        fields[Field.DAY_OF_WEEK] = checked(Field.LOCAL_DAY_OF_WEEK, fields.pop(Field.LOCAL_DAY_OF_WEEK)) - 1 or 7
     if days is None and Field.DAY_OF_WEEK in fields:
         days = _week_date(fields)
     if days is None and Field.MODIFIED_JULIAN_DAY in fields:
@@ -159,6 +159,7 @@ def _split_seconds(fields: Fields, seconds: int) -> None:
 def _time(fields: Fields) -> tuple[int | None, int]:
     """The time and the days that `24:00` adds."""
     _merge_millis(fields)
+    _middle_of_half(fields)
     given = [fields.get(f) for f in (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)]
     known = [value is not None for value in given]
     if not known[0] or (not known[1] and (known[2] or known[3])) or (known[1] and not known[2] and known[3]):
@@ -172,15 +173,18 @@ def _time(fields: Fields) -> tuple[int | None, int]:
     return checked(Field.HOUR_OF_DAY, hour) * HOUR_NANOS + seconds * SECOND_NANOS + checked(Field.NANO_OF_SECOND, nano), 0
 
 
+def _middle_of_half(fields: Fields) -> None:
+    """AM or PM alone is 6 or 18 o'clock."""
+    others = (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
+    if Field.AMPM_OF_DAY in fields and not any(other in fields for other in others):
+        fields[Field.HOUR_OF_DAY] = checked(Field.AMPM_OF_DAY, fields.pop(Field.AMPM_OF_DAY)) * 12 + 6
+
+
 def _merge_millis(fields: Fields) -> None:
     millis = fields.pop(Field.MILLI_OF_SECOND, None)
     if millis is None:
         return
-    nanos = fields.get(Field.NANO_OF_SECOND)
-    if nanos is None:
-        fields[Field.NANO_OF_SECOND] = millis * 1_000_000
-    elif nanos // 1_000_000 != millis:
-        fields[Field.NANO_OF_SECOND] = millis * 1_000_000 + nanos % 1_000_000
+    _put(fields, Field.NANO_OF_SECOND, millis * 1_000_000 + fields.get(Field.NANO_OF_SECOND, 0) % 1_000_000)
 
 
 def _cross_check(fields: Fields, days: int | None, nanos: int | None) -> None:

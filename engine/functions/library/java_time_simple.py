@@ -237,9 +237,9 @@ def _worded(letter: str, count: int) -> Strategy | None:
         case "E":
             return Words(Slot.WEEKDAY, _both_lengths(DAYS))
         case "a":
-            return Words(Slot.HALF, (("am", 0), ("pm", 1)))
+            return Words(Slot.HALF, (("am", 0), ("pm", 1), ("a", 0), ("p", 1)))
         case "G":
-            return Words(Slot.ERA, (("before christ", 0), ("anno domini", 1), ("bc", 0), ("ad", 1)))
+            return Words(Slot.ERA, (("before christ", 0), ("anno domini", 1), ("bc", 0), ("ad", 1), ("b", 0), ("a", 1)))
         case _:
             return None
 

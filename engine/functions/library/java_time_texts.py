@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Protocol
 
 from engine.functions.library.java_time_fields import Field, Moment
-from engine.functions.library.java_time_numbers import Number
 from engine.functions.library.java_time_parsing import Parsing
 
 
@@ -61,7 +60,7 @@ _ROOT: dict[Field, tuple[Names, Names, Names]] = {
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The name of a field's value; a number where its names are not unique."""
+    """The name of a field's value."""
 
     field: Field
     style: Style
@@ -72,10 +71,8 @@ class Name:
         return None if value is None else _ENGLISH[self.field][self.style.value][value]
 
     def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse the longest name that fits."""
+        """Parse the longest name that fits, the last of equal ones."""
         names = (_ROOT if parsing.root else _ENGLISH)[self.field][self.style.value]
-        if len(set(names.values())) < len(names):
-            return Number(self.field).read(parsing, text, at)
         fitting = [(len(name), value) for value, name in names.items() if parsing.starts(text, at, name)]
         if not fitting:
             return ~at

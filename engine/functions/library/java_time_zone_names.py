@@ -120,8 +120,11 @@ def zone_name(zone: Zone, second: int, *, full: bool) -> str:
         return zone.id
     if zone.id in _NUMBERED_ONLY:
         return _NUMBERED_ONLY[zone.id][full]
-    short = zone.abbreviation_at(second)[0]
+    short = zone.abbreviation_at(second)
     offset = zone.offset_at(second)
+    if short == "LMT":
+        standard = min(_WINTER, _SUMMER, key=zone.offset_at)
+        short, offset = zone.abbreviation_at(standard), zone.offset_at(standard)
     if short[:1] in "+-":
         return "GMT" + (_clock(offset) if offset else "")
     return _LONG.get((short, offset // 60), short) if full else short
@@ -134,10 +137,11 @@ def _clock(offset: int) -> str:
 
 def zone_names(*, full: bool) -> dict[str, Zone]:
     """The zones that a name stands for, by the lower-case name."""
-    short = {name.lower(): zone_of(region) for name, region in _REGIONS.items()}
+    numbered = {short: region for region, (short, _) in _NUMBERED_ONLY.items()}
+    short = {name.lower(): zone_of(region) for name, region in {**numbered, **_REGIONS}.items()}
     if not full:
         return short
-    found = {}
+    found = {"greenwich mean time": zone_of("GMT"), "coordinated universal time": zone_of("UTC")}
     for (name, minutes), long in _LONG.items():
         zone = short.get(name.lower())
         if zone is not None and minutes * 60 in (zone.offset_at(_WINTER), zone.offset_at(_SUMMER)):

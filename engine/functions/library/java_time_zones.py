@@ -38,12 +38,11 @@ class Zone:
             return self.fixed
         return _seconds(self._aware(_within_years(second)).utcoffset())
 
-    def abbreviation_at(self, second: int) -> tuple[str, bool]:
-        """The abbreviation of the zone database at an instant, and whether it is daylight saving time."""
+    def abbreviation_at(self, second: int) -> str:
+        """The abbreviation of the zone database at an instant; a number such as `-03` where it has none."""
         if self.region is None:
-            return self.id, False
-        aware = self._aware(_within_years(second))
-        return aware.tzname() or self.id, bool(aware.dst())
+            return self.id
+        return self._aware(_within_years(second)).tzname() or self.id
 
     def to_instant(self, local_second: int) -> int:
         """The instant, in seconds, of a local time given in seconds as if it were UTC.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 
 _ALNUM = "A-Za-z0-9"
 _OTHER = r"[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x21-\x7e]"
@@ -22,7 +23,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LABEL = f"[{_ALNUM}](?:[{_ALNUM}-]*[{_ALNUM}])?"
 _HOST_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
 _IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
-_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9_.~-]+)?\]", re.ASCII)
+_IPV6 = re.compile(r"\[([0-9A-Fa-f:.]{2,45})(?:%[A-Za-z0-9_.~-]+)?\]", re.ASCII)
 _PORT = re.compile(r"\d*", re.ASCII)
 _ESCAPES = re.compile(f"(?:{_ESCAPE})+")
 _MOST_PORT = 2**31 - 1
@@ -108,10 +109,18 @@ def _server(authority: str) -> tuple[str | None, int | None]:
     return None, None
 
 
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _host(server: str) -> str | None:
     if server.startswith("["):
         literal = _IPV6.match(server)
-        return literal[0] if literal else None
+        return literal[0] if literal and _is_ipv6(literal[1]) else None
     address = _IPV4.match(server)
     if address and all(int(byte) < 256 for byte in address.groups()) and server[address.end() : address.end() + 1] in ("", ":"):
         return address[0]
