@@ -99,8 +99,20 @@ def parse_instant(text: str, pattern: str, default: Zone) -> int:
     days, nanos = days + nanos // DAY_NANOS, nanos % DAY_NANOS
     local = days * _DAY_SECONDS + nanos // SECOND_NANOS
     exact = resolved.offset is not None and resolved.days is not None and resolved.nanos is not None
-    second = local - resolved.offset if exact and resolved.offset is not None else zone.to_instant(local)
+    if exact and resolved.offset is not None:
+        second = local - resolved.offset
+    else:
+        second = zone.to_instant(local, None if resolved.zone else _offset_in_1970(resolved, zone, nanos // SECOND_NANOS))
     return second * 1_000 + nanos % SECOND_NANOS // _MILLI_NANOS
+
+
+def _offset_in_1970(resolved: Resolved, zone: Zone, second_of_day: int) -> int:
+    """The offset on the same day of 1970: ksqlDB comes by that day, and Java keeps the offset where a time exists twice."""
+    day = 0
+    if resolved.days is not None:
+        day = resolved.days - to_days(to_civil(resolved.days)[0], 1, 1)
+    local = day * _DAY_SECONDS + second_of_day
+    return local - zone.to_instant(local)
 
 
 def _days(resolved: Resolved) -> int:

@@ -44,16 +44,17 @@ class Zone:
             return self.id
         return self._aware(_within_years(second)).tzname() or self.id
 
-    def to_instant(self, local_second: int) -> int:
+    def to_instant(self, local_second: int, preferred: int | None = None) -> int:
         """The instant, in seconds, of a local time given in seconds as if it were UTC.
 
-        As `ZonedDateTime.ofLocal`: the earlier of two offsets, and a time in a gap is moved by the length of the gap.
+        As `ZonedDateTime.ofLocal`: where a time exists twice its first offset, or the second if that is `preferred`; a time
+        in a gap is moved by the length of the gap.
         """
         if self.region is None:
             return local_second - self.fixed
-        inside = _within_years(local_second)
-        local = (_EPOCH + timedelta(seconds=inside)).replace(tzinfo=self.region)
-        return local_second - _seconds(local.utcoffset())
+        local = (_EPOCH + timedelta(seconds=_within_years(local_second))).replace(tzinfo=self.region)
+        first, second = (_seconds(local.replace(fold=fold).utcoffset()) for fold in (0, 1))
+        return local_second - (second if first > second == preferred else first)
 
     def _aware(self, second: int) -> datetime:
         return (_EPOCH + timedelta(seconds=second)).replace(tzinfo=ZoneInfo("UTC")).astimezone(self.region)
