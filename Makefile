@@ -1,0 +1,54 @@
+# The set-up commands of the README; each works on a fresh machine that has Python 3.11 or newer.
+
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CORPUS ?= ../shared/ksqldb/query-validation-tests
+LEDGER := tests/conformance/known-gaps.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint nightly bench ledger lock clean
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## run the project's own cases on a real Spark, in an environment made here
+	@echo "Kestrel: every case below is planned as ksqlDB would, compiled to Spark SQL, and run on Spark."
+	@$(BIN)/qtt run test-cases
+	@echo "Next: qtt explain test-cases -k WORD shows the plan and the Spark SQL of a case; README.md says how to add one."
+
+test: $(READY) lint ## run linters, types, room order, then all tests and cases
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY) ## run ruff, mypy and import-linter only
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, restarts
+	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
+	$(BIN)/qtt run test-cases --cut each
+	$(BIN)/qtt run test-cases --cut random:1 --restart
+
+bench: $(READY) ## measure ms per case: hand-written, one by one, fused
+	$(BIN)/python -m tests.bench
+
+ledger: $(READY) ## run ksqlDB's cases and write the ledger of those that do not pass
+	$(BIN)/qtt run $(CORPUS) --tolerant-errors --json build/conformance.json || test $$? -eq 1
+	$(BIN)/python tests/conformance/ledger.py build/conformance.json $(LEDGER)
+
+lock: ## write constraints.txt anew from the newest versions that pyproject.toml allows
+	rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet -e '.[dev]'
+	{ echo "# The versions that every test run uses; \`make lock\` writes this file anew from the ranges of pyproject.toml."; \
+	  build/lock/bin/pip freeze --exclude-editable; } > constraints.txt
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the module venv is needed (python3 -m venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
