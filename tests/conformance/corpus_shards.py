@@ -1,0 +1,57 @@
+"""ksqlDB's cases in shards of neighbours, each run as fused queries, and the judgement by the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from qtt.corpus import find_files
+from qtt.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
+from qtt.gaps import Ledger
+from qtt.load import Loaded, load_all
+from qtt.model import Case, Result, Status
+from qtt.runner import run_cases
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT.parent / "shared" / "ksqldb" / "query-validation-tests"
+LEDGER = Path(__file__).with_name("known-gaps.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Neighbouring cases that share a query."""
+
+    name: str
+    cases: tuple[Case, ...]
+
+
+@cache
+def corpus() -> Loaded:
+    """Load the corpus; nothing where it is absent."""
+    return load_all(find_files([CORPUS])) if CORPUS.is_dir() else Loaded((), ())
+
+
+def shards(cases: Sequence[Case], size: int = DEFAULT_GROUP_SIZE) -> list[Shard]:
+    """Cut `cases` into shards named for the files of their first and last case."""
+    found = []
+    for start in range(0, len(cases), size):
+        some = tuple(cases[start : start + size])
+        found.append(Shard(f"{start // size + 1:02}-{some[0].file.stem}-to-{some[-1].file.stem}", some))
+    return found
+
+
+def run_shard(shard: Shard, driver: Driver) -> list[Result]:
+    """Run the cases of a shard together."""
+    return list(run_cases(shard.cases, driver, RunOptions(), tolerant_errors=True))
+
+
+def complaints(results: Iterable[Result], ledger: Ledger) -> Iterator[str]:
+    """Say what the ledger does not foresee: a case that fails unlisted, or passes listed."""
+    for result in results:
+        listed = result.case.id in ledger
+        if result.status is Status.PASSED and listed:
+            yield f"{result.case.id} passes: remove it from {LEDGER.name} (line {ledger[result.case.id].line})"
+        elif result.status in (Status.FAILED, Status.ERROR) and not listed:
+            yield f"{result.status} {result.case.id}\n  {result.case.file}:{result.case.line}\n  {result.reason}"
