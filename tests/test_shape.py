@@ -1,0 +1,74 @@
+"""The shape of the code: small modules, empty package doors, nothing left open."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted(path for room in ("engine", "qtt", "tests") for path in (ROOT / room).rglob("*.py"))
+PACKAGES = [path for path in MODULES if path.name == "__init__.py"]
+LIMIT = 400
+OPEN = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|HA" + r"CK)\b")
+TOP_LEVEL = {
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "constraints.txt",
+    "docs",
+    "engine",
+    "historic-plans",
+    "pyproject.toml",
+    "qtt",
+    "test-cases",
+    "tests",
+}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_module_is_longer_than_a_reader_s_patience() -> None:
+    lengths = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {module: lines for module, lines in lengths.items() if lines > LIMIT} == {}
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=name)
+def test_the_door_of_a_package_has_a_sign_and_nothing_else(path: Path) -> None:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    assert len(body) == 1
+    sign = ast.get_docstring(ast.Module(body, []))
+    assert sign is not None
+    assert len(sign.splitlines()) == 1
+
+
+def test_nothing_is_left_open() -> None:
+    marks = [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in MODULES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if OPEN.search(line)
+    ]
+    assert marks == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        name(p) for p in MODULES if p.parts[len(ROOT.parts)] != "tests" and not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_the_top_level_holds_what_the_design_names() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    top = {line.partition("/")[0] for line in listed.stdout.splitlines()}
+    assert {entry for entry in top if not entry.startswith(".")} <= TOP_LEVEL

@@ -1,0 +1,123 @@
+"""Every table is whole: steps have builders, formats both directions, functions their manual and all their overloads."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from engine import errors
+from engine.errors import EngineError, FormatError
+from engine.formats.base import SerdeSpec, Side
+from engine.formats.table import FORMATS, codec_of
+from engine.functions.declaration import Aggregate, Scalar, Tabular
+from engine.functions.signature import Parameter, parse_signature
+from engine.functions.table import FUNCTIONS
+from engine.plan.step import FormatInfo, Step
+from engine.plan.table import COMMANDS, STEPS
+from engine.spark.builder import BUILDERS
+from qtt.corpus_functions import corpus_functions
+
+DECLARED = sorted({(name, o.function.doc) for name, overloads in FUNCTIONS.overloads.items() for o in overloads})
+KINDS = {"scalar": Scalar, "table": Tabular, "aggregate": Aggregate}
+
+
+def subclasses(cls: type[Any]) -> set[type[Any]]:
+    return {found for child in cls.__subclasses__() for found in (child, *subclasses(child))}
+
+
+def test_every_step_has_exactly_one_builder() -> None:
+    assert set(BUILDERS) == set(STEPS.values())
+    assert len(set(BUILDERS.values())) == len(BUILDERS)
+
+
+def test_every_step_class_is_in_the_table() -> None:
+    # Names, because a slotted dataclass leaves behind the class that it replaced.
+    assert {cls.__name__ for cls in subclasses(Step)} == {cls.__name__ for cls in STEPS.values()}
+
+
+def test_a_step_its_tag_and_its_builder_have_one_name() -> None:
+    for tag, step in STEPS.items():
+        assert step.__name__ == tag[0].upper() + tag[1:]
+        assert BUILDERS[step].__name__ == re.sub(r"(?<!^)(?=[A-Z])", "_", step.__name__).lower()
+
+
+def test_a_step_and_its_builder_live_in_modules_of_one_name() -> None:
+    for step, builder in BUILDERS.items():
+        assert step.__module__.rpartition(".")[2] == builder.__module__.rpartition(".")[2]
+
+
+def test_a_builder_takes_as_many_inputs_as_its_step_has() -> None:
+    for step, builder in BUILDERS.items():
+        inputs = len(inspect.signature(builder).parameters) - 2
+        assert inputs == sum(hint is Step for hint in get_type_hints(step).values()), step.__name__
+
+
+def test_every_command_is_named_as_its_tag() -> None:
+    for tag, command in COMMANDS.items():
+        assert command.__name__ == tag[0].upper() + tag[1:]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("direction", ["decoder", "encoder"])
+def test_every_format_has_both_directions(name: str, direction: str) -> None:
+    codec = codec_of(SerdeSpec(FormatInfo(format=name, properties={}), (), side=Side.VALUE, topic="T"))
+    assert callable(getattr(codec, direction))
+
+
+def test_an_unknown_format_is_an_error() -> None:
+    with pytest.raises(FormatError, match="NOPE"):
+        codec_of(SerdeSpec(FormatInfo(format="NOPE", properties={}), ()))
+
+
+@pytest.mark.parametrize(("name", "doc"), DECLARED, ids=[f"{name}-{at}" for at, (name, _) in enumerate(DECLARED)])
+def test_every_function_has_a_manual_with_an_example(name: str, doc: str) -> None:
+    first, _, rest = doc.partition("\n")
+    assert first.strip().endswith("."), f"{name}: the first line is one sentence"
+    assert "Example:" in rest, f"{name}: {first}"
+
+
+def test_every_function_of_the_specification_exists(shared: Path) -> None:
+    wanted = json.loads((shared / "spec" / "functions.json").read_text(encoding="utf-8"))
+    missing = [line for function in wanted for line in lacking(function)]
+    assert not missing, "\n".join([f"{len(missing)} functions or overloads are missing", *missing])
+
+
+def lacking(function: dict[str, Any]) -> list[str]:
+    """What the tables of language and test corpus lack of one function of the specification."""
+    name = function["name"]
+    overloads = corpus_functions().overloads.get(name, ())
+    if not overloads:
+        return [f"{name} (all of it)"]
+    known = {text for overload in overloads for text in forms(overload.signature.parameters)}
+    texts = [", ".join(signature["args"]) for signature in function["signatures"]]
+    absent = [f"{name}({text})" for text in texts if form(parse_signature(f"({text}) -> INT").parameters) not in known]
+    if not isinstance(overloads[0].function, KINDS[function["kind"]]):
+        absent.append(f"{name} is no {function['kind']} function")
+    return absent
+
+
+def forms(parameters: tuple[Parameter, ...]) -> set[str]:
+    """The forms that an overload stands for: its own, the one whose rest may be empty, and those for decimals."""
+    own = form(parameters)
+    return {own, own.replace("ANY, ANY...", "ANY..."), re.sub(r"\$\d", "DECIMAL", own)}
+
+
+def form(parameters: tuple[Parameter, ...]) -> str:
+    """What tells overloads apart, type variables numbered in the order of their appearance."""
+    text = ", ".join(f"{p.pattern}{'...' if p.variadic else ''}{' literal' if p.literal else ''}" for p in parameters)
+    names: dict[str, str] = {}
+    return re.sub(r"\b[A-Z]\b", lambda found: names.setdefault(found[0], f"${len(names)}"), text)
+
+
+def test_error_codes_are_unique() -> None:
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, EngineError)]
+    counted = Counter(cls.code for cls in classes)
+    assert [code for code, count in counted.items() if count > 1] == []
+    assert all(re.fullmatch(r"[A-Z][A-Z_]*", code) for code in counted)
+    assert subclasses(EngineError) <= set(classes), "errors that users see are declared in engine.errors"
