@@ -51,7 +51,10 @@ def from_days(days: Tree) -> Tree:
 
 @scalar("() -> INT", name="UNIX_DATE", printed="unix_date", deterministic=False)
 def unix_date_today() -> Tree:
-    """Return the days from 1970-01-01 to today, in UTC."""
+    """Return the days from 1970-01-01 to today, in UTC.
+
+    Example: UNIX_DATE() > 18000 -> TRUE
+    """
     return call("unix_date", call("current_date"))
 
 

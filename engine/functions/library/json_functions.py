@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from engine.functions.declaration import CallTypes, Nulls, python_scalar
@@ -20,7 +19,6 @@ from engine.functions.library.json_functions_text import (
 from engine.types.hash_order import java_hash_order
 from engine.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
 
-_tokens = lru_cache(maxsize=1000)(path_tokens)
 _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 
 
@@ -31,7 +29,7 @@ def extractjsonfield(json: str, path: str) -> str | None:
     Example: EXTRACTJSONFIELD('{"a": {"b": [10, 2.50]}}', '$.a.b[1]') -> '2.50'
     """
     node = parse_json(json)
-    for token in _tokens(path):
+    for token in path_tokens(path):
         node = _step(node, token)
         if node is MISSING:
             return None

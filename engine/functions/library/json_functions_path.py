@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _STEP = re.compile(r'\.([\w:@]+)|\[(?:"((?:[^"\\]|\\["\\])*)"|(\w+))\]')
 _ESCAPE = re.compile(r"\\(.)")
+_CACHED = 1000
 _MOST_LENGTH = 10_000
 
 
+@lru_cache(maxsize=_CACHED)
 def path_tokens(path: str) -> tuple[str, ...]:
     """Cut a path into the names and indices of its steps.
 

@@ -9,6 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from decimal import Decimal
+from enum import Enum
 from json import JSONDecoder
 from typing import Any
 
@@ -24,11 +25,13 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NUMBER_START = frozenset("-0123456789")
 
 
-class _Missing:
-    """The node of a text without content."""
+class Missing(Enum):
+    """The node of a text without content; an Enum, so that it stays itself when bodies are sent to workers."""
+
+    MISSING = "missing"
 
 
-MISSING = _Missing()
+MISSING = Missing.MISSING
 
 
 def parse_json(text: str) -> Any:

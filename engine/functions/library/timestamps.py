@@ -45,7 +45,10 @@ def from_unixtime(millis: Tree) -> Tree:
 
 @scalar("() -> BIGINT", name="UNIX_TIMESTAMP", printed="unix_timestamp", deterministic=False)
 def unix_timestamp_now() -> Tree:
-    """Return the milliseconds from 1970-01-01T00:00 UTC to now."""
+    """Return the milliseconds from 1970-01-01T00:00 UTC to now.
+
+    Example: UNIX_TIMESTAMP() > 1500000000000 -> TRUE
+    """
     return call("unix_millis", call("current_timestamp"))
 
 
