@@ -18,7 +18,7 @@ from engine.spark.group import Stateful
 from engine.spark.handles import Handle
 from engine.spark.stage import DEAD, ENVELOPE, struct_column
 from engine.spark.types import name
-from engine.spark.values import from_spark_value, row_converter
+from engine.spark.values import struct_converter
 from engine.state import operator as state_operator
 from engine.state.codec import dump_state, load_state
 
@@ -80,7 +80,7 @@ class Host(StatefulProcessor):
         except Exception as error:  # noqa: BLE001 - whatever an aggregate throws ends this query and no other
             own["failed"] = True
             message = f"Exception caught in process. {error or type(error).__name__}"
-            entry = Row(kind=FATAL, logger=stateful.logger, message=message)
+            entry = {"kind": FATAL, "logger": stateful.logger, "message": message}
             yield self._made(row, DEAD, list(row["place"]), log=[entry])
             return
         for position, output in enumerate(outputs):
@@ -125,9 +125,9 @@ def _input(operator: int, side: int, handle: Handle) -> _Input:
         operator,
         side,
         struct_column(handle.relation),
-        row_converter(handle.schema.key, from_spark_value),
-        row_converter(handle.schema.value, from_spark_value),
-        row_converter(handle.extra, from_spark_value),
+        struct_converter(handle.schema.key),
+        struct_converter(handle.schema.value),
+        struct_converter(handle.extra),
         frozenset(field for field, _ in handle.fields()),
         len(handle.schema.key) == 1,
     )

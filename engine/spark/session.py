@@ -16,6 +16,7 @@ from engine.errors import EngineError
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "engine.spark.daemon",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "UTC",

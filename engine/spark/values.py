@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.types.schema import Column
-from engine.types.sql_types import BYTES, Array, Map, SqlType, Struct
+from engine.types.sql_types import Array, Map, SqlType, Struct
 
 Convert = Callable[[Any], Any]
 
@@ -53,25 +53,15 @@ def from_arrow_value(sql_type: SqlType | None) -> Convert | None:
             return None
 
 
-def from_spark_value(sql_type: SqlType) -> Convert | None:
-    """How a value in a Spark `Row` becomes ours: nested rows as dicts, byte arrays as bytes; None where it already is."""
-    match sql_type:
-        case Struct(fields):
-            inners = [(f.name, from_spark_value(f.type)) for f in fields]
-            return _lifted(lambda row: {n: v if c is None else c(v) for (n, c), v in zip(inners, row, strict=True)})
-        case Array(item):
-            inner = from_spark_value(item)
-            return None if inner is None else _lifted(lambda items: [inner(v) for v in items])
-        case Map(_, value):
-            inner = from_spark_value(value)
-            return None if inner is None else _lifted(lambda mapping: {k: inner(v) for k, v in mapping.items()})
-        case _:
-            return _lifted(bytes) if sql_type == BYTES else None
-
-
 def row_converter(columns: Sequence[Column], of: Callable[[SqlType], Convert | None]) -> Convert:
     """How a whole row in column order is converted; None stays None."""
     converts = [of(column.type) for column in columns]
     if not any(converts):
         return _lifted(tuple)
     return _lifted(lambda row: tuple(v if c is None else c(v) for c, v in zip(converts, row, strict=True)))
+
+
+def struct_converter(columns: Sequence[Column]) -> Convert:
+    """How a struct as Arrow gives it, a dict in column order, becomes a row; None stays None."""
+    convert = row_converter(columns, from_arrow_value)
+    return _lifted(lambda struct: convert(struct.values()))

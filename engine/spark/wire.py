@@ -17,7 +17,7 @@ from engine.plan.step import WindowInfo
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.stage import DEAD, struct_column
 from engine.spark.types import arrow_struct
-from engine.spark.values import from_arrow_value, row_converter, to_arrow_value
+from engine.spark.values import row_converter, struct_converter, to_arrow_value
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 LOG = pa.list_(pa.struct([pa.field("kind", pa.int32()), pa.field("logger", pa.string()), pa.field("message", pa.string())]))
@@ -192,11 +192,11 @@ class _Writer:
     def write(self, struct: Mapping[str, Any], window: tuple[int, int]) -> tuple[bytes | None, bytes | None]:
         """The bytes of a row's key and value."""
         key = struct.get("k")
-        data = self.key(None if key is None else self.from_key(tuple(key.values())))
+        data = self.key(None if key is None else self.from_key(key))
         if self.sink.window is not None and data is not None:
             data = join(data, window, self.sink.window)
         value = struct["v"]
-        return data, self.value(None if value is None else self.from_value(tuple(value.values())))
+        return data, self.value(None if value is None else self.from_value(value))
 
 
 def encode_batches(sinks: Sequence[SinkWrite]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -217,8 +217,8 @@ def _writer(sink: SinkWrite) -> _Writer:
         struct_column(sink.handle.relation),
         encoder(sink.key),
         encoder(sink.value),
-        row_converter(schema.key, from_arrow_value),
-        row_converter(schema.value, from_arrow_value),
+        struct_converter(schema.key),
+        struct_converter(schema.value),
     )
 
 
