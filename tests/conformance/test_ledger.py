@@ -56,7 +56,9 @@ def test_a_run_with_the_ledger_leaves_it_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "known-gaps.yaml").read_text(encoding="utf-8") == before
 
 
-@pytest.mark.parametrize(("name", "status", "count"), [("a", Status.PASSED, 1), ("a", Status.FAILED, 0), ("b", Status.ERROR, 1), ("b", Status.PASSED, 0)])
+@pytest.mark.parametrize(
+    ("name", "status", "count"), [("a", Status.PASSED, 1), ("a", Status.FAILED, 0), ("b", Status.ERROR, 1), ("b", Status.PASSED, 0)]
+)
 def test_is_strict_both_ways(tmp_path: Path, name: str, status: Status, count: int) -> None:
     main(write(tmp_path, reported("a", "failed")))
     assert len(list(complaints([result(name, status)], load_gaps(tmp_path / "known-gaps.yaml")))) == count
