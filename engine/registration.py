@@ -65,7 +65,9 @@ def register_schemas(registry: MemoryRegistry, command: CreateStreamV1 | CreateT
 
 def _register(registry: MemoryRegistry, wanted: Registration) -> None:
     if wanted.schema_id is None:
-        text = schema_text(wanted.columns, wanted.format, unwrapped=len(wanted.columns) == 1 and SerdeFeature.UNWRAP_SINGLES in wanted.features)
+        text = schema_text(
+            wanted.columns, wanted.format, unwrapped=len(wanted.columns) == 1 and SerdeFeature.UNWRAP_SINGLES in wanted.features
+        )
         registry.register(wanted.subject, LANGUAGES[wanted.format.format].format, text)
         return
     known = registry.by_id(wanted.schema_id)

@@ -118,7 +118,9 @@ class Session:
     @singledispatchmethod
     def _run(self, statement: object, parsed: ParsedStatement) -> Executed:
         word = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
-        raise UnsupportedError(f"{word} is not supported here", span=parsed.span, hint="this statement asks or steers; it cannot be part of a test case")
+        raise UnsupportedError(
+            f"{word} is not supported here", span=parsed.span, hint="this statement asks or steers; it cannot be part of a test case"
+        )
 
     @_run.register
     def _(self, statement: CreateSource, parsed: ParsedStatement) -> Executed:

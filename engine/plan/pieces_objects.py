@@ -192,4 +192,3 @@ _BY_TYPE: Mapping[Any, Wire] = {
     DdlCommand: COMMAND,
     QueryPlan: object_wire(QueryPlan),
 }
-

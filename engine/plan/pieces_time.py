@@ -91,9 +91,7 @@ def _window_expression(value: Any, path: str) -> WindowExpression:
     for key, length in zip(_LENGTHS[kind], lengths, strict=True):
         if not length.value:
             raise PlanError("the length of a window is zero", path=f"{path}.{key}")
-    return WindowExpression(
-        _window(kind, lengths, retention, grace), _EMIT.decode(document.get("emitStrategy"), f"{path}.emitStrategy")
-    )
+    return WindowExpression(_window(kind, lengths, retention, grace), _EMIT.decode(document.get("emitStrategy"), f"{path}.emitStrategy"))
 
 
 def _window(kind: WindowType, lengths: list[TimeSpan], retention: TimeSpan | None, grace: TimeSpan | None) -> Window:

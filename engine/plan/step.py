@@ -89,5 +89,3 @@ class Step:
         """The steps this one reads, left before right."""
         values = (getattr(self, f.name) for f in fields(self))
         return tuple(value for value in values if isinstance(value, Step))
-
-

@@ -81,6 +81,4 @@ STEPS: Mapping[str, type[Step]] = by_tag(
     )
 )
 
-COMMANDS: Mapping[str, type[DdlCommand]] = by_tag(
-    (CreateStreamV1, CreateTableV1, RegisterTypeV1, DropTypeV1, DropSourceV1, AlterSourceV1)
-)
+COMMANDS: Mapping[str, type[DdlCommand]] = by_tag((CreateStreamV1, CreateTableV1, RegisterTypeV1, DropTypeV1, DropSourceV1, AlterSourceV1))

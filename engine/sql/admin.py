@@ -29,7 +29,7 @@ from engine.sql.statements import (
 
 @dataclass(frozen=True, slots=True)
 class ListThings(Node):
-    """LIST/SHOW of one thing: PROPERTIES, TOPICS, ALL TOPICS, STREAMS, TABLES, QUERIES, FUNCTIONS, TYPES …"""
+    """LIST/SHOW of one thing: PROPERTIES, TOPICS, ALL TOPICS, STREAMS, TABLES, QUERIES, FUNCTIONS, TYPES and more."""
 
     what: str
     extended: bool = False
