@@ -1,0 +1,123 @@
+"""Builders of the joining steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.plan.schemas import scope_of
+from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
+from engine.spark import sqltree as s
+from engine.spark.build.streams import schema_after
+from engine.spark.expressions import compile_closed
+from engine.spark.group import QueryBuild
+from engine.spark.handles import Handle, KeyCodec
+from engine.spark.keyed import key_bytes
+from engine.spark.rows import present
+from engine.spark.stage import Operation
+from engine.sql.expressions import ColumnRef, Expression
+from engine.sql.text import format_expression
+from engine.state.fk_join import ForeignKeyJoin
+from engine.state.operator import Operator
+from engine.state.stream_join import StreamStreamJoin
+from engine.state.stream_table_join import StreamTableJoin
+from engine.state.table_join import TableJoin
+from engine.types.schema import Column, Role, Schema
+
+AnyJoin = StreamStreamJoinV1 | StreamTableJoinV1 | TableTableJoinV1
+
+
+def stream_stream_join_v1(step: StreamStreamJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
+    """Join two streams within a time."""
+    codec = KeyCodec(format=step.left_internal_formats.key_format, features=step.left_internal_formats.key_features)
+    left = replace(left, key_codec=codec)
+    schema = schema_after(build, step, left, right)
+    operator = StreamStreamJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(build, left),
+        before_ms=step.before_ms,
+        after_ms=step.after_ms,
+        grace_ms=step.grace_ms,
+        left_width=len(left.schema.value),
+        right_width=len(right.schema.value),
+        placeholder=_placeholder(schema, left, right),
+        window_size_ms=left.window.size_ms if left.window else None,
+    )
+    return _joined(step, build, left, right, schema, operator, is_table=False)
+
+
+def stream_table_join_v1(step: StreamTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
+    """Look each row of a stream up in a table."""
+    codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
+    left = replace(left, key_codec=codec)
+    schema = schema_after(build, step, left, right)
+    operator = StreamTableJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(build, left),
+        left_width=len(left.schema.value),
+        right_width=len(right.schema.value),
+        placeholder=_placeholder(schema, left, right),
+        window_size_ms=left.window.size_ms if left.window else None,
+    )
+    return _joined(step, build, left, right, schema, operator, is_table=False)
+
+
+def table_table_join_v1(step: TableTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
+    """Join two tables on their keys."""
+    schema = schema_after(build, step, left, right)
+    operator = TableJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(build, left),
+        left_width=len(left.schema.value),
+        right_width=len(right.schema.value),
+        placeholder=_placeholder(schema, left, right),
+    )
+    return _joined(step, build, left, right, schema, operator, is_table=True)
+
+
+def fk_table_table_join_v1(step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
+    """Join a table to the key of another."""
+    expression: Expression = step.left_join_expression or ColumnRef(step.left_join_column_name or "")
+    left = _with_foreign_key(step, build, left, right, expression)
+    schema = schema_after(build, step, left, right)
+    operator = ForeignKeyJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(build, left),
+        foreign_key_bytes=key_bytes(build, right),
+        left_width=len(left.schema.value),
+        right_width=len(right.schema.value),
+    )
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        output = replace(left, relation=relation, level=level, schema=schema, is_table=True, has_old=True, extra=())
+        return operator, output
+
+    return build.stateful(make, (left, right), build.logger(step))
+
+
+def _with_foreign_key(step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle, expression: Expression) -> Handle:
+    """Compute the foreign key beside each left row; NULL where it fails."""
+    context = build.context(left, nested=False)
+    bound = build.bind(expression, scope_of(left.schema))
+    message = f"Error calculating left join expression: `{format_expression(expression)}`."
+    tree = compile_closed(bound, context, message)
+    column = Column(right.schema.key[0].name, right.schema.key[0].type, Role.VALUE)
+    row = left.part("v")
+    extra = s.if_(s.is_null(row), s.NULL, s.named_struct([(column.name, s.cast(tree, column.type))]))
+    operation = Operation(fields=(*left.unchanged(), ("x", extra)), faults=present(context.faults, row), logger=build.logger(step))
+    return build.apply(left, operation, replace(left, extra=(column,)))
+
+
+def _joined(
+    step: AnyJoin, build: QueryBuild, left: Handle, right: Handle, schema: Schema, operator: Operator, *, is_table: bool
+) -> Handle:
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        output = replace(
+            left, relation=relation, level=level, schema=schema, is_table=is_table, has_old=is_table, has_old_key=False, extra=()
+        )
+        return operator, output
+
+    return build.stateful(make, (left, right), build.logger(step))
+
+
+def _placeholder(schema: Schema, left: Handle, right: Handle) -> bool:
+    return len(schema.value) > len(left.schema.value) + len(right.schema.value)

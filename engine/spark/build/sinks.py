@@ -1,0 +1,62 @@
+"""Builders of the steps that write a topic. Encoding itself is done once for a whole group (`engine.spark.wire`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from engine.plan.step import TimestampColumn
+from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from engine.spark import sqltree as s
+from engine.spark.build.sources import specs
+from engine.spark.context import Fault
+from engine.spark.group import QueryBuild, SinkWrite
+from engine.spark.handles import Handle
+from engine.spark.stage import Operation
+from engine.spark.timestamps import extracted
+
+
+def stream_sink_v1(step: StreamSinkV1, build: QueryBuild, source: Handle) -> Handle:
+    """Write a stream; a NULL row is written with a NULL value."""
+    return _sink(step, build, source)
+
+
+def table_sink_v1(step: TableSinkV1, build: QueryBuild, source: Handle) -> Handle:
+    """Write a table; a NULL row is a tombstone."""
+    return _sink(step, build, source)
+
+
+def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -> Handle:
+    handle = replace(source, topic=step.topic_name)
+    if step.timestamp_column is not None:
+        handle = _timestamped(step, build, handle, step.timestamp_column)
+    key, value = specs(build, step.formats, handle, handle.schema.value)
+    build.group.sinks.append(
+        SinkWrite(
+            query=build.query,
+            handle=handle,
+            topic=step.topic_name,
+            key=key,
+            value=value,
+            window=handle.window,
+            logger=build.logger(step),
+            guarded=step.timestamp_column is not None,
+        )
+    )
+    return handle
+
+
+def _timestamped(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn) -> Handle:
+    """Stamp records with a column; rows without a usable one are dropped, NULL rows keep their time (`spec/operators.md` 17)."""
+    timestamp, unusable = extracted(build, handle, column)
+    present = s.is_not_null(handle.part("v"))
+    usable = s.all_of(s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0))))
+    operation = Operation(
+        fields=handle.unchanged(),
+        keep=s.any_of([s.is_null(handle.part("v")), usable]),
+        timestamp=s.if_(present, timestamp, s.column("ts")),
+        faults=(Fault(s.all_of(present, s.not_(usable)), f"Error writing row with extracted timestamp: column {column.column}"),),
+        logger=build.logger(step),
+    )
+    return build.apply(handle, operation, handle)
