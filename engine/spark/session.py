@@ -33,7 +33,16 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "1300m",
+    # What Spark keeps for a user interface that nobody opens: the plans of a fused group are large.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
+    "spark.sql.streaming.ui.retainedQueries": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.ui.showConsoleProgress": "false",
 }
 """For tests: rows are few, so that compiling an expression costs more than interpreting it."""
 
