@@ -22,10 +22,8 @@ def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], conte
     types = call_types(bound, context)
     failures = [argument.fails for argument in arguments if isinstance(argument, Checked)]
     failures += missing_required(bound, arguments)
-    if function.runs is Runs.PYTHON:
-        result = python_result(function, types, arguments, context)
-    else:
-        result = _native(function, types, arguments)
+    python = function.runs is Runs.PYTHON
+    result = python_result(function, types, arguments, context) if python else _native(function, types, arguments)
     return Checked(result.value, s.any_of([*failures, result.fails]))
 
 

@@ -43,6 +43,12 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
             return Checked(s.cast(value, target))
         case Decimal(_, scale), Primitive(Base.STRING):
             return Checked(decimal_text(value, scale))
+        case _:
+            return _composite(value, source, target)
+
+
+def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
+    match source, target:
         case (Array() | Map() | Struct()), Primitive(Base.STRING):
             return Checked(java_text(value, source))
         case Array(a_item), Array(b_item):
@@ -158,10 +164,12 @@ def _string_to_timestamp(value: Tree) -> Checked:
     date = s.call("regexp_extract", trimmed, s.text("^([^T]*)"), s.integer(1))
     rest = s.call("regexp_extract", trimmed, s.text("T(.*)$"), s.integer(1))
     time = s.call("regexp_extract", rest, s.text(r"^(.*?)(Z|[+-]\d{2}:?\d{2})?$"), s.integer(1))
-    zone = s.call("regexp_replace", s.call("regexp_extract", rest, s.text(r"(Z|[+-]\d{2}:?\d{2})$"), s.integer(1)), s.text(r"([+-]\d\d):?(\d\d)"), s.text("$1:$2"))
+    zone_text = s.call("regexp_extract", rest, s.text(r"(Z|[+-]\d{2}:?\d{2})$"), s.integer(1))
+    zone = s.call("regexp_replace", zone_text, s.text(r"([+-]\d\d):?(\d\d)"), s.text("$1:$2"))
+    zone = s.if_(s.binary(exp.EQ, zone_text, s.text("")), s.text("Z"), zone)
     has_time = s.call("contains", trimmed, s.text("T"))
     full_date = s.if_(has_time, date, _padded(date, "0000-01-01"))
-    text = s.call("concat", full_date, s.text(" "), _padded(time, "00:00:00.000"), s.if_(s.binary(exp.EQ, zone, s.text("")), s.text("Z"), zone))
+    text = s.call("concat", full_date, s.text(" "), _padded(time, "00:00:00.000"), zone)
     parsed = s.call("unix_millis", s.call("try_to_timestamp", text, s.text("yyyy-MM-dd HH:mm:ss.SSSXXX")))
     return _null_means_failure(value, parsed)
 

@@ -6,14 +6,21 @@ costs more than all the rows of a test.
 
 from __future__ import annotations
 
-import pandas  # noqa: F401
-import pyarrow.compute  # noqa: F401
-import pyspark.sql.streaming.stateful_processor_util  # noqa: F401
-import pyspark.worker  # noqa: F401
+import importlib
+
 from pyspark.daemon import manager
 
-import engine.spark.host  # noqa: F401
-import engine.spark.wire  # noqa: F401
+PRELOADED = (
+    "pandas",
+    "pyarrow.compute",
+    "pyspark.worker",
+    "pyspark.sql.streaming.stateful_processor_util",
+    "engine.spark.host",
+    "engine.spark.wire",
+    "engine.functions.table",
+)
 
 if __name__ == "__main__":
+    for module in PRELOADED:
+        importlib.import_module(module)
     manager()

@@ -38,7 +38,8 @@ def grouped_key(
         empty = s.is_null(result.value)
         if result.fails is not None:
             usable.append(s.not_(result.fails))
-            faults.append(Fault(s.all_of(s.is_not_null(row), result.fails), f"Error calculating group-by column with index {index}. {EXCLUDED}"))
+            message = f"Error calculating group-by column with index {index}. {EXCLUDED}"
+            faults.append(Fault(s.all_of(s.is_not_null(row), result.fails), message))
             empty = s.all_of(s.not_(result.fails), empty)
         usable.append(s.is_not_null(result.value))
         faults.append(Fault(s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"))

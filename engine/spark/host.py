@@ -54,9 +54,10 @@ class Host(StatefulProcessor):
             for side, given in enumerate(stateful.inputs):
                 self._inputs[given.relation] = _input(at, side, given)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
         """Handle a page's rows of one micro-batch in place order."""
-        state: dict[str, Any] = load_state(bytes(self._state.get()[0])) if self._state.exists() else {}
+        stored = self._state.get()
+        state: dict[str, Any] = {} if stored is None else load_state(bytes(stored[0]))
         for row in sorted(rows, key=lambda r: r["place"]):
             yield from self._one(row, state)
         self._state.update((dump_state(state),))
@@ -79,7 +80,7 @@ class Host(StatefulProcessor):
             outputs = list(stateful.operator.process(_operator_row(row, given), own))
         except Exception as error:  # noqa: BLE001 - whatever an aggregate throws ends this query and no other
             own["failed"] = True
-            message = f"Exception caught in process. {error or type(error).__name__}"
+            message = f"Exception caught in process. {str(error) or type(error).__name__}"
             entry = {"kind": FATAL, "logger": stateful.logger, "message": message}
             yield self._made(row, DEAD, list(row["place"]), log=[entry])
             return
@@ -117,7 +118,7 @@ class Host(StatefulProcessor):
             "log": list(log),
         }
         own = struct_column(relation) if struct is not None else None
-        return Row(**{column: made[column] if column in made else (struct if column == own else None) for column in self._columns})
+        return Row(**{column: made.get(column, struct if column == own else None) for column in self._columns})
 
 
 def _input(operator: int, side: int, handle: Handle) -> _Input:

@@ -52,6 +52,7 @@ def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:
 
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
         output = replace(source, relation=relation, level=level, has_old=True)
-        return Materialise(key_bytes=key_bytes(build, source)), output
+        rowtime = next((at for at, column in enumerate(source.schema.value) if column.name == "ROWTIME"), None)
+        return Materialise(key_bytes=key_bytes(build, source), rowtime=rowtime), output
 
     return build.stateful(make, (source,), logger)

@@ -65,7 +65,7 @@ class Cut:
         if not self.each and self.seed is None:
             yield rows
             return
-        random_ = random.Random(self.seed)  # noqa: S311 - reproducible cuts, no secret
+        random_ = random.Random(self.seed)
         start = 0
         for at in range(1, len(rows) + 1):
             inside = at < len(rows) and rows[at]["feed"] == rows[at - 1]["feed"]
@@ -91,7 +91,7 @@ class MemoryRunner:
         self._jvm = jvm
         self._schema = StructType.fromDDL(WIRE_INPUT)
         self._encoder = jvm.org.apache.spark.sql.Encoders.row(spark._jsparkSession.parseDataType(self._schema.json()))
-        shm = Path("/dev/shm")  # noqa: S108 - checkpoints of tests need no disk
+        shm = Path("/dev/shm")
         self._root = tempfile.mkdtemp(prefix="kestrel-", dir=shm if shm.is_dir() else None)
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class MemoryRunner:
         self, frame: DataFrame, table: str, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut
     ) -> None:
         query = self._writer(frame, table, checkpoint).start()
-        stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart else -1  # noqa: S311
+        stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart else -1
         for at, batch in enumerate(batches):
             self._feed(stream, batch)
             query.processAllAvailable()
@@ -146,7 +146,7 @@ class MemoryRunner:
 
     def _feed(self, stream: Any, rows: Sequence[dict[str, Any]]) -> None:
         """Hand a batch to the stream in one call: Arrow to the JVM, from there as a list of rows."""
-        frame = self._spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=_ARROW_INPUT), self._schema)
+        frame: Any = self._spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=_ARROW_INPUT), self._schema)  # type: ignore[call-overload]
         collected = frame._jdf.collectAsList()
         stream.addData(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(collected).toSeq())
 

@@ -19,7 +19,7 @@ from engine.spark.handles import Handle
 from engine.spark.host import apply_level
 from engine.spark.stage import ENVELOPE, struct_column
 from engine.spark.types import name
-from engine.spark.wire import WIRE_INPUT, WIRE_OUTPUT, decode_batches, encode_batches
+from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches
 
 _views = count()
 

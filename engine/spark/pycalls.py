@@ -7,13 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import arrow_udf
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
 from engine.functions.declaration import CallTypes, Nulls, Scalar
 from engine.spark.context import PythonCall, PythonCalls
 from engine.spark.types import to_arrow, to_spark
 from engine.spark.values import from_arrow_value, to_arrow_value
 from engine.types.sql_types import SqlType
+
+Evaluate = Callable[[tuple[Any, ...]], dict[str, Any]]
 
 
 def register(spark: SparkSession, calls: PythonCalls) -> None:
@@ -41,7 +43,7 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     return run
 
 
-def _evaluator(body: Callable[..., Any], types: CallTypes, propagate: bool, with_types: bool) -> Callable[[tuple[Any, ...]], dict[str, Any]]:
+def _evaluator(body: Callable[..., Any], types: CallTypes, propagate: bool, with_types: bool) -> Evaluate:
     first = (types,) if with_types else ()
 
     def evaluate(row: tuple[Any, ...]) -> dict[str, Any]:

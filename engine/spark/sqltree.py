@@ -129,7 +129,7 @@ def lambda_(parameters: Sequence[str], body: Tree) -> Tree:
 
 
 def named_struct(fields: Iterable[tuple[str, Tree]]) -> Tree:
-    """named_struct('a', x, …)."""
+    """A struct of named fields."""
     return call("named_struct", *(part for field, tree in fields for part in (text(field), tree)))
 
 

@@ -34,8 +34,8 @@ ENVELOPE: Mapping[str, str] = {
     "off": "BIGINT",
     "log": LOG_TYPE,
 }
-"""What every row carries besides its relation's struct: relation number, query number, place (feed order, then position), timestamp (ms), headers, window (ms),
-the source record's topic, partition and offset, and entries of the processing log not yet written."""
+"""What every row carries besides its relation's struct: relation and query number, place (feed order, then position), timestamp (ms),
+headers, window (ms), the source record's topic, partition and offset, and entries of the processing log not yet written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,8 @@ def _entries(operation: Operation) -> Tree:
 def _positions(exploding: Mapping[int, Operation]) -> Tree:
     """The positions of the rows that replace a row; -1 keeps a row that vanishes but has something to log."""
     one = s.call("array", s.integer(0))
-    only_log = s.if_(s.binary(exp.GT, s.call("size", s.column("log")), s.integer(0)), s.call("array", s.integer(-1)), s.cast_text(s.call("array"), "ARRAY<INT>"))
+    nothing = s.cast_text(s.call("array"), "ARRAY<INT>")
+    only_log = s.if_(s.binary(exp.GT, s.call("size", s.column("log")), s.integer(0)), s.call("array", s.integer(-1)), nothing)
     branches = []
     for relation, operation in exploding.items():
         rows = operation.rows or s.integer(0)

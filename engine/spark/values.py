@@ -15,14 +15,16 @@ def _lifted(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def to_arrow_value(sql_type: SqlType) -> Convert | None:
     """How a value of ours becomes Arrow's (maps as lists of pairs), or None where it already is."""
     match sql_type:
         case Map(_, value):
-            inner = to_arrow_value(value)
-            if inner is None:
-                return _lifted(lambda mapping: list(mapping.items()))
-            return _lifted(lambda mapping: [(k, inner(v)) for k, v in mapping.items()])
+            of_value = to_arrow_value(value) or _same
+            return _lifted(lambda mapping: [(k, of_value(v)) for k, v in mapping.items()])
         case Array(item):
             inner = to_arrow_value(item)
             return None if inner is None else _lifted(lambda items: [inner(v) for v in items])
@@ -39,8 +41,8 @@ def from_arrow_value(sql_type: SqlType | None) -> Convert | None:
     """How a value that Arrow gives becomes ours, or None where it already is."""
     match sql_type:
         case Map(_, value):
-            inner = from_arrow_value(value)
-            return _lifted(dict) if inner is None else _lifted(lambda pairs: {k: inner(v) for k, v in pairs})
+            of_value = from_arrow_value(value) or _same
+            return _lifted(lambda pairs: {k: of_value(v) for k, v in pairs})
         case Array(item):
             inner = from_arrow_value(item)
             return None if inner is None else _lifted(lambda items: [inner(v) for v in items])

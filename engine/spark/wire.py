@@ -25,12 +25,16 @@ LOG = pa.list_(pa.struct([pa.field("kind", pa.int32()), pa.field("logger", pa.st
 DESERIALIZATION, PROCESSING, PRODUCTION, SERIALIZATION, FATAL = range(5)
 """Kinds of processing-log entries (`spec/errors.md` 8); the last one stops the query."""
 
-WIRE_INPUT = "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+WIRE_INPUT = (
+    "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
 """What decoding reads: the query a record is fed to, its feed order, and Kafka's columns."""
 
 WIRE_OUTPUT = (
     "q INT, place ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
-    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING, src_topic STRING, src_part INT, src_off BIGINT"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING,"
+    " src_topic STRING, src_part INT, src_off BIGINT"
 )
 """What encoding writes: a record (kind NULL), or an entry of the processing log about a source record."""
 

@@ -28,6 +28,7 @@ from engine.sql.expressions import (
 )
 from engine.sql.statements import Emit, HoppingWindow, SessionWindow, TumblingWindow, Window
 from engine.state.aggregate import StreamAggregate, TableAggregate
+from engine.state.aggregation import Calls, Columns
 from engine.state.operator import Operator
 from engine.state.sessions import SessionWindowAggregate
 from engine.state.suppress import TableSuppress
@@ -102,9 +103,9 @@ def _aggregated(step: AnyAggregate, build: QueryBuild, source: Handle, operator:
     schema = schema_after(build, step, source)
     suppress = 0
     if isinstance(step, StreamWindowedAggregateV1):
-        grace, _ = grace_and_retention(step.window_expression.window)
-        is_session = isinstance(step.window_expression.window, SessionWindow)
-        suppress = grace + (step.window_expression.window.gap.millis if is_session else 0)
+        kind = step.window_expression.window
+        grace, _ = grace_and_retention(kind)
+        suppress = grace + (kind.gap.millis if isinstance(kind, SessionWindow) else 0)
 
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
         output = replace(
@@ -123,7 +124,7 @@ def _aggregated(step: AnyAggregate, build: QueryBuild, source: Handle, operator:
     return build.stateful(make, (source,), build.logger(step))
 
 
-def _columns(step: AnyAggregate, build: QueryBuild, source: Handle) -> tuple[tuple[int, ...], tuple[tuple[Aggregator, tuple[int, ...]], ...]]:
+def _columns(step: AnyAggregate, build: QueryBuild, source: Handle) -> tuple[Columns, Calls]:
     positions = {column.name: i for i, column in enumerate(source.schema.value)}
     columns = tuple(positions[name] for name in step.non_aggregate_columns)
     return columns, tuple(_call(call, build, source, positions) for call in step.aggregation_functions)

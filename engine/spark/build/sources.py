@@ -97,11 +97,12 @@ def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: Tim
     values = [(c.name, timestamp if c.name == "ROWTIME" else handle.part("v", c.name)) for c in handle.schema.value]
     fields = [(field, tree) for field, tree in handle.unchanged() if field != "v"]
     fatal = build.flag("ksql.timestamp.throw.on.invalid", "false")
+    message = f"Failed to extract timestamp from row: column {column.column}"
     operation = Operation(
         fields=(*fields, ("v", s.if_(present, s.named_struct(values), s.NULL))),
         keep=s.all_of(present, s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0)))),
         timestamp=timestamp,
-        faults=(Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, f"Failed to extract timestamp from row: column {column.column}"),),
+        faults=(Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, message),),
         logger=build.logger(step),
         fatal=fatal,
     )

@@ -86,9 +86,8 @@ def _rows_of(build: QueryBuild, source: Handle, call: FunctionCall, context: Con
     bound = build.bind(call, scope_of(source.schema))
     function = bound.function
     assert isinstance(function, Tabular)  # noqa: S101 - the planner puts nothing else here
-    arguments = [
-        Checked(compile_closed(child, context, f"Failed to evaluate table function parameter {i}")) for i, child in enumerate(bound.children)
-    ]
+    labels = (f"Failed to evaluate table function parameter {i}" for i in range(len(bound.children)))
+    arguments = [Checked(compile_closed(child, context, label)) for child, label in zip(bound.children, labels, strict=True)]
     types = call_types(bound, context)
     types = replace(types, returns=Array(types.returns))
     if function.runs is Runs.PYTHON:
