@@ -1,4 +1,4 @@
-"""The driver over our engine: the only module of the harness that knows it.
+"""The driver over our engine; `spark_topics.py` does the part about topics and their schemas.
 
 Cases are planned one by one; then, round by round, the next query of every case is taken, and the queries of a round run fused: many
 queries in one Spark query. The guilty query of a group that fails is found by halving the group.
@@ -14,22 +14,19 @@ from dataclasses import dataclass, field
 from engine.catalog.catalog import Source
 from engine.errors import EngineError, SqlSyntaxError
 from engine.formats.base import SerdeSpec, Side
-from engine.formats.registry import SchemaFormat, SchemaReference
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
-from qtt.corpus_functions import corpus_functions
 from engine.plan.codec import PlanFile, dump_plan, load_plan
-from engine.plan.step import Formats, WindowInfo
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.memory import Cut, MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.session import INTERPRETED, open_session
 from engine.sql.text import format_statement
-from engine.topics.internal import internal_topics
 from engine.topics.records import LogEntry, Record
 from qtt import model
+from qtt.corpus_functions import corpus_functions
 from qtt.driver import RunOptions
-from qtt.text import write_json
+from qtt.spark_topics import register_topics, topic_states
 
 BASE_PROPERTIES: Mapping[str, object] = {
     "ksql.service.id": "some.ksql.service.id",
@@ -181,7 +178,7 @@ def _plan_statements(run: _Run) -> model.Outcome | None:
     session = run.session
     text = "\n".join(run.case.statements)
     try:
-        _register_topics(session, run.case)
+        register_topics(session, run.case)
         statements = session.parse(text)
     except SqlSyntaxError as error:
         return model.Rejected(message=str(error), unlogged_message=f"{error}\nStatement: {text}", error_code=error.code)
@@ -200,36 +197,10 @@ def _plan_statements(run: _Run) -> model.Outcome | None:
     return None
 
 
-def _register_topics(session: Session, case: model.Case) -> None:
-    """Put the schemas of the declared topics into the registry: those with ids first (spec/qtt-format.md section 4.3)."""
-    wanted = [
-        (f"{topic.name}-key", topic.key_format, topic.key_schema, topic.key_schema_id, topic.key_references) for topic in case.topics
-    ] + [
-        (f"{topic.name}-value", topic.value_format, topic.value_schema, topic.value_schema_id, topic.value_references)
-        for topic in case.topics
-    ]
-    for subject, format_name, schema, schema_id, references in sorted(wanted, key=lambda each: each[3] is None):
-        if schema is None:
-            continue
-        imported = []
-        for reference in references:
-            text = reference.schema if isinstance(reference.schema, str) else write_json(reference.schema)
-            session.registry.register(reference.name, _language(reference.format), text)
-            imported.append(SchemaReference(reference.name, reference.name, 1))
-        language = _language(format_name)
-        text = schema if isinstance(schema, str) and language is SchemaFormat.PROTOBUF else write_json(schema)
-        session.registry.register(subject, language, text, tuple(imported), schema_id=schema_id)
-
-
-def _language(name: str | None) -> SchemaFormat:
-    word = (name or "AVRO").upper()
-    return SchemaFormat.JSON if word in ("JSON", "JSON_SR") else SchemaFormat(word)
-
-
 def _plan_stored(run: _Run) -> model.Outcome | None:
     assert run.case.plan is not None  # noqa: S101
     try:
-        _register_topics(run.session, run.case)
+        register_topics(run.session, run.case)
         stored = load_plan(run.case.plan.read_text(encoding="utf-8"))
         switches = {name: stored.configs.get(name) or "false" for name in LEGACY_SWITCHES}
         config = properties_config({**dict(run.case.properties), **switches}, BASE_PROPERTIES)
@@ -304,9 +275,7 @@ def _collect(run: _Run, query: PersistentQuery, pipeline: Pipeline, output: Outp
 
 
 def _numbered(record: Record, offset: int) -> Record:
-    return Record(
-        topic=record.topic, key=record.key, value=record.value, timestamp=record.timestamp, offset=offset, headers=record.headers
-    )
+    return Record(topic=record.topic, key=record.key, value=record.value, timestamp=record.timestamp, offset=offset, headers=record.headers)
 
 
 def _produced(run: _Run) -> model.Outcome:
@@ -316,7 +285,7 @@ def _produced(run: _Run) -> model.Outcome:
         return model.Crashed(message=f"an output record cannot be read back: {error}")
     sources = tuple(_source_state(source) for source in run.session.catalog.sources.values())
     log = tuple(model.LogEntry(_KINDS[entry.kind], entry.message, entry.topic, entry.offset) for entry in run.log)
-    return model.Produced(records=records, sources=sources, topics=tuple(_topic_states(run)), log=log)
+    return model.Produced(records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log)
 
 
 def _actual(session: Session, topic: str, record: Record) -> model.ActualRecord:
@@ -348,50 +317,6 @@ def _source_state(source: Source) -> model.SourceState:
         key_features=frozenset(feature.value for feature in source.formats.key_features),
         value_features=frozenset(feature.value for feature in source.formats.value_features),
         is_source=source.is_source,
-    )
-
-
-def _topic_states(run: _Run) -> Iterator[model.TopicState]:
-    """The topics known at the end: those of sources and sinks, and the internal ones of every query."""
-    declared = {topic.name: topic for topic in run.case.topics}
-    for source in {source.topic: source for source in run.session.catalog.sources.values()}.values():
-        topic = declared.get(source.topic)
-        key, value = (_schema_json(run.session, f"{source.topic}-{side.value}") for side in (Side.KEY, Side.VALUE))
-        yield model.TopicState(
-            name=source.topic,
-            key_format=_format_info(source.formats, Side.KEY, source.window),
-            value_format=_format_info(source.formats, Side.VALUE, None),
-            partitions=topic.partitions if topic else 4,
-            key_schema_id=topic.key_schema_id if topic else None,
-            value_schema_id=topic.value_schema_id if topic else None,
-            key_schema=key,
-            value_schema=value,
-        )
-    for query in run.session.queries.values():
-        for name, formats, window in internal_topics(query.plan, run.session.config["ksql.service.id"]):
-            yield model.TopicState(
-                name=name,
-                key_format=_format_info(formats, Side.KEY, window),
-                value_format=_format_info(formats, Side.VALUE, None),
-                internal=True,
-            )
-
-
-def _schema_json(session: Session, subject: str) -> model.Json:
-    registered = session.registry.latest(subject)
-    return None if registered is None else registered.text
-
-
-def _format_info(formats: Formats, side: Side, window: WindowInfo | None) -> model.FormatInfo:
-    info, features = (
-        (formats.key_format, formats.key_features) if side is Side.KEY else (formats.value_format, formats.value_features)
-    )
-    return model.FormatInfo(
-        format=info.format,
-        properties=dict(info.properties),
-        features=frozenset(feature.value for feature in features),
-        window_type=window.type.value if window else None,
-        window_size=window.size_ms if window else None,
     )
 
 

@@ -1,0 +1,111 @@
+"""The driver's view of topics: the schemas that a case declares, and the topics known at the end of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from engine.errors import FormatError
+from engine.formats.base import Side
+from engine.formats.languages import LANGUAGES
+from engine.formats.registry import SchemaFormat, SchemaReference
+from engine.formats.schema_text import schema_text
+from engine.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
+from engine.session import Session
+from engine.topics.internal import InternalTopic, internal_topics
+from engine.types.schema import Column
+from qtt import model
+from qtt.text import write_json
+
+
+def register_topics(session: Session, case: model.Case) -> None:
+    """Put the schemas of the declared topics into the registry: those with ids first (spec/qtt-format.md section 4.3)."""
+    wanted = [
+        (f"{topic.name}-key", topic.key_format, topic.key_schema, topic.key_schema_id, topic.key_references) for topic in case.topics
+    ] + [
+        (f"{topic.name}-value", topic.value_format, topic.value_schema, topic.value_schema_id, topic.value_references)
+        for topic in case.topics
+    ]
+    for subject, format_name, schema, schema_id, references in sorted(wanted, key=lambda each: each[3] is None):
+        if schema is None:
+            continue
+        imported = []
+        for reference in references:
+            text = reference.schema if isinstance(reference.schema, str) else write_json(reference.schema)
+            session.registry.register(reference.name, _language(reference.format), text)
+            imported.append(SchemaReference(reference.name, reference.name, 1))
+        language = _language(format_name)
+        text = schema if isinstance(schema, str) and language is SchemaFormat.PROTOBUF else write_json(schema)
+        session.registry.register(subject, language, text, tuple(imported), schema_id=schema_id)
+
+
+def _language(name: str | None) -> SchemaFormat:
+    word = (name or "AVRO").upper()
+    return SchemaFormat.JSON if word in ("JSON", "JSON_SR") else SchemaFormat(word)
+
+
+def topic_states(session: Session, case: model.Case) -> Iterator[model.TopicState]:
+    """Give the topics known at the end: those of sources and sinks, and the internal ones of every query."""
+    declared = {topic.name: topic for topic in case.topics}
+    for source in {source.topic: source for source in session.catalog.sources.values()}.values():
+        topic = declared.get(source.topic)
+        yield model.TopicState(
+            name=source.topic,
+            key_format=_format_info(source.formats, Side.KEY, source.window),
+            value_format=_format_info(source.formats, Side.VALUE, None),
+            partitions=topic.partitions if topic else 4,
+            key_schema_id=topic.key_schema_id if topic else None,
+            value_schema_id=topic.value_schema_id if topic else None,
+            key_schema=_registered(session, f"{source.topic}-key"),
+            value_schema=_registered(session, f"{source.topic}-value"),
+        )
+    for query in session.queries.values():
+        for internal in internal_topics(query.plan, session.config["ksql.service.id"], session.functions):
+            yield _internal_state(internal)
+
+
+def _internal_state(topic: InternalTopic) -> model.TopicState:
+    return model.TopicState(
+        name=topic.name,
+        key_format=_format_info(topic.formats, Side.KEY, topic.window),
+        value_format=_format_info(topic.formats, Side.VALUE, None),
+        key_schema=_generated(topic.key, topic.formats.key_format, topic.formats.key_features),
+        value_schema=_generated(topic.value, topic.formats.value_format, topic.formats.value_features),
+        internal=True,
+    )
+
+
+def _registered(session: Session, subject: str) -> model.Json:
+    known = session.registry.latest(subject)
+    return None if known is None else _schema_json(known.format, known.text)
+
+
+def _generated(columns: tuple[Column, ...], info: FormatInfo, features: frozenset[SerdeFeature]) -> model.Json:
+    """The schema that writing the columns would register, None for a format without schemas or without columns."""
+    language = LANGUAGES.get(info.format)
+    if language is None or not columns:
+        return None
+    try:
+        text = schema_text(columns, info, unwrapped=len(columns) == 1 and SerdeFeature.UNWRAP_SINGLES in features)
+    except FormatError:
+        return None
+    return _schema_json(language.format, text)
+
+
+def _schema_json(language: SchemaFormat, text: str) -> model.Json:
+    """A schema as an expectation writes it: JSON, or the text of a .proto file."""
+    if language is SchemaFormat.PROTOBUF:
+        return text
+    parsed: model.Json = json.loads(text)
+    return parsed
+
+
+def _format_info(formats: Formats, side: Side, window: WindowInfo | None) -> model.FormatInfo:
+    info, features = (formats.key_format, formats.key_features) if side is Side.KEY else (formats.value_format, formats.value_features)
+    return model.FormatInfo(
+        format=info.format,
+        properties=dict(info.properties),
+        features=frozenset(feature.value for feature in features),
+        window_type=window.type.value if window else None,
+        window_size=window.size_ms if window else None,
+    )
