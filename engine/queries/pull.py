@@ -1,0 +1,136 @@
+"""Pull queries: what they may say, the plan, and the rows of the source that are fed to it.
+
+A table is materialised from the changelog that its query wrote: the last record of every key. Reading the state that Spark
+checkpointed is the way of production (docs/adr/0008-pull-queries-over-changelogs.md); the answers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from engine.catalog.catalog import Catalog, Source
+from engine.errors import StatementError
+from engine.functions.registry import Registry
+from engine.planner.config import Config
+from engine.planner.scope import unknown_source
+from engine.planner.trees import column_refs
+from engine.queries.pull_keys import KeyRules, check_in_lists, unqualified
+from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.sql.expressions import Expression
+from engine.sql.statements import Query, SelectExpression, SelectStructAll, SourceKind
+from engine.topics.records import Record
+from engine.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
+from engine.types.sql_types import quote
+
+_MORE = " See https://cnfl.io/queries for more info."
+_PUSH_HINT = "\nAdd EMIT CHANGES if you intended to issue a push query."
+_REFUSED_COLUMNS = (ROWPARTITION.name, ROWOFFSET.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A part of a query that a pull query cannot have."""
+
+    name: str
+    given: bool
+
+
+def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry) -> TransientQuery:
+    """Check and plan a pull query (`spec/language.md` 5).
+
+    Raises:
+        UnknownSourceError: there is no such stream or table.
+        StatementError: a clause or column that pull queries do not have, or a table that no query materialises.
+    """
+    _check_clauses(query, config)
+    source = catalog.sources.get(query.source.name)
+    if source is None:
+        raise unknown_source(query.source.name, catalog, query.source.span)
+    _check_columns(query)
+    _check_queryable(source, query, config)
+    # Every key comes once, so that the rows need no more than a stream's: no old version is ever looked for.
+    rows = replace(source, kind=SourceKind.STREAM)
+    kind = QueryKind.PULL_STREAM if source.kind is SourceKind.STREAM else QueryKind.PULL_TABLE
+    view = Catalog(MappingProxyType({**catalog.sources, source.name: rows}), catalog.types)
+    planned = plan_query(query, view, config, query_id, functions, kind=kind, source=source.name)
+    if kind is QueryKind.PULL_STREAM:
+        return planned
+    where = None if query.where is None else unqualified(query.where)
+    if where is not None:
+        check_in_lists(where, source.schema.key)
+    KeyRules.of(source.schema.key, config).check(where)
+    return replace(planned, columns=_marked(planned, source))
+
+
+def _check_clauses(query: Query, config: Config) -> None:
+    if not config.flag("ksql.query.pull.enable"):
+        raise StatementError("Pull queries are disabled.", span=query.span, hint="set ksql.query.pull.enable to true")
+    clauses = (
+        _Clause("JOIN", bool(query.joins)),
+        _Clause("WINDOW", query.window is not None),
+        _Clause("GROUP BY", query.group_by is not None),
+        _Clause("PARTITION BY", query.partition_by is not None),
+        _Clause("HAVING", query.having is not None),
+    )
+    for clause in clauses:
+        if clause.given:
+            raise StatementError(f"Pull queries don't support {clause.name} clauses.{_MORE}{_PUSH_HINT}", span=query.span)
+    if query.limit is None:
+        return
+    if not config.flag("ksql.query.pull.limit.clause.enabled"):
+        raise StatementError(
+            "LIMIT clause in pull queries is currently disabled. You can enable them by setting "
+            f"ksql.query.pull.limit.clause.enabled=true.{_MORE}{_PUSH_HINT}",
+            span=query.span,
+        )
+    if query.limit < 0:
+        raise StatementError(f"Pull queries don't support negative integers in the LIMIT clause.{_MORE}{_PUSH_HINT}", span=query.span)
+
+
+def _check_columns(query: Query) -> None:
+    selected = (item.expression for item in query.select if isinstance(item, SelectExpression | SelectStructAll))
+    _refuse_columns(selected, "SELECT")
+    if query.where is not None:
+        _refuse_columns((query.where,), "WHERE")
+
+
+def _refuse_columns(expressions: Iterable[Expression], clause: str) -> None:
+    found = [ref for expression in expressions for ref in column_refs(expression) if ref.name in _REFUSED_COLUMNS]
+    if found:
+        names = ", ".join(dict.fromkeys(quote(ref.name) for ref in found))
+        raise StatementError(f"Pull queries don't support the following columns in {clause} clauses: {names}", span=found[0].span)
+
+
+def _check_queryable(source: Source, query: Query, config: Config) -> None:
+    if source.kind is SourceKind.STREAM:
+        if not config.flag("ksql.query.pull.stream.enabled"):
+            hint = "set ksql.query.pull.stream.enabled to true"
+            raise StatementError("Pull queries on streams are disabled.", span=query.span, hint=hint)
+        return
+    if source.created_by is None and not (source.is_source and config.flag("ksql.source.table.materialization.enabled")):
+        raise StatementError(
+            f"The {quote(source.name)} table isn't queryable. To derive a queryable table, you can do "
+            f"'CREATE TABLE QUERYABLE_{source.name} AS SELECT * FROM {source.name}'.{_MORE}{_PUSH_HINT}",
+            span=query.source.span,
+        )
+
+
+def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
+    keys = {column.name for column in source.schema.key} | {column.name for column in WINDOW_BOUNDS}
+    pairs = zip(planned.columns, planned.from_key, strict=True)
+    return tuple(replace(column, role=Role.KEY) if origin in keys else column for column, origin in pairs)
+
+
+def current_rows(records: Iterable[Record]) -> list[Record]:
+    """The rows that a table holds after a changelog: the last record of every key, tombstones left out, in order of their keys."""
+    rows: dict[bytes, Record] = {}
+    for record in records:
+        if record.key is None:
+            continue
+        if record.value is None:
+            rows.pop(record.key, None)
+        else:
+            rows[record.key] = record
+    return [rows[key] for key in sorted(rows)]

@@ -1,0 +1,72 @@
+"""A broker in memory: topics of one partition, what users gave apart from what queries derived."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from engine.topics.records import Record
+
+Arrival = tuple[int, Record]
+"""A record with its place among all that ever arrived."""
+
+
+@dataclass(slots=True)
+class MemoryBroker:
+    """Topics as lists of records in offset order."""
+
+    _topics: dict[str, list[Arrival]] = field(default_factory=dict)
+    _arrivals: int = 0
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of the topics, in the order in which they appeared."""
+        return tuple(self._topics)
+
+    def create(self, topic: str) -> None:
+        """Make a topic exist."""
+        self._topics.setdefault(topic, [])
+
+    def delete(self, topic: str) -> None:
+        """Remove a topic with all its records, if there is one."""
+        self._topics.pop(topic, None)
+
+    def produce(self, record: Record) -> Record:
+        """Append a record to its topic; give it with the offset that it got."""
+        records = self._topics.setdefault(record.topic, [])
+        stored = replace(record, offset=len(records))
+        records.append((self._arrivals, stored))
+        self._arrivals += 1
+        return stored
+
+    def records(self, topic: str) -> tuple[Record, ...]:
+        """The records of a topic in offset order; none where there is no such topic."""
+        return tuple(record for _, record in self._topics.get(topic, ()))
+
+    def arrived(self, topics: Iterable[str]) -> list[Record]:
+        """The records of several topics in the order in which they arrived."""
+        found = sorted(entry for topic in dict.fromkeys(topics) for entry in self._numbered(topic))
+        return [record for _, _, record in found]
+
+    def merged(self, topics: Iterable[str]) -> list[Record]:
+        """The records of several topics as Kafka Streams reads them: always from the topic whose head is the oldest.
+
+        Offset order within a topic is kept; of equal timestamps the record that arrived first comes first.
+        """
+        return list(_by_head([self._topics.get(topic, []) for topic in dict.fromkeys(topics)]))
+
+    def _numbered(self, topic: str) -> Iterator[tuple[int, int, Record]]:
+        return ((arrival, record.offset, record) for arrival, record in self._topics.get(topic, ()))
+
+
+def _by_head(queues: list[list[Arrival]]) -> Iterator[Record]:
+    heads = [(queue[0][1].timestamp, queue[0][0], number, 0) for number, queue in enumerate(queues) if queue]
+    heapq.heapify(heads)
+    while heads:
+        _, _, number, at = heapq.heappop(heads)
+        queue = queues[number]
+        yield queue[at][1]
+        if at + 1 < len(queue):
+            arrival, record = queue[at + 1]
+            heapq.heappush(heads, (record.timestamp, arrival, number, at + 1))
