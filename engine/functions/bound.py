@@ -15,7 +15,7 @@ class Bound:
 
     `children` are bound in the order in which the node's class lists them (a CASE: condition, result, …, default; a
     MAP: key, value, …); a lambda's only child is its body. An implicit conversion is a child whose node is a
-    `Cast`. `type` is None for an untyped NULL and for lambdas. `function` is set on calls, as is `required`: which
+    `Cast`, marked `implicit`. `type` is None for an untyped NULL and for lambdas. `function` is set on calls, as is `required`: which
     arguments may not be NULL.
     """
 
@@ -24,3 +24,4 @@ class Bound:
     children: tuple[Bound, ...] = ()
     function: Function | None = None
     required: tuple[bool, ...] = ()
+    implicit: bool = False

@@ -38,7 +38,7 @@ def converted(bound: Bound, target: SqlType | None) -> Bound:
     """Wrap `bound` in a CAST to `target` unless it has that type, or none at all."""
     if target is None or bound.type is None or bound.type == target:
         return bound
-    return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,))
+    return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
 
 
 def explicit_cast(node: Cast, operand: Bound) -> Bound:

@@ -250,9 +250,12 @@ def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> 
         return operand
     result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
     value = result.value
+    fails = s.any_of([operand.fails, result.fails])
+    if bound.implicit:
+        return Checked(value, fails)
     if bound.type == t.STRING and not context.preserve_nulls:
         value = s.call("coalesce", value, s.text("null"))
-    return _scoped(Checked(value, s.any_of([operand.fails, result.fails])), bound, context)
+    return _scoped(Checked(value, fails), bound, context)
 
 
 @translate.register
@@ -264,7 +267,9 @@ def _(node: e.ArrayConstructor, bound: Bound, children: list[Checked], context: 
 def _(node: e.MapConstructor, bound: Bound, children: list[Checked], context: Context) -> Checked:
     def build(items: list[Tree]) -> Tree:
         assert isinstance(bound.type, Map)  # noqa: S101
-        pairs = [s.named_struct([("key", k), ("value", v)]) for k, v in zip(items[::2], items[1::2], strict=True)]
+        # Spark's maps have no NULL key. ksqlDB's have, and its JSON writes it as this text.
+        keys = [s.call("coalesce", key, exp.Literal.string("null")) if bound.type.key == t.STRING else key for key in items[::2]]
+        pairs = [s.named_struct([("key", k), ("value", v)]) for k, v in zip(keys, items[1::2], strict=True)]
         given = s.lambda_(["m"], s.is_not_null(exp.Dot(this=exp.to_identifier("m"), expression=exp.to_identifier("key"))))
         return s.call("map_from_entries", s.call("filter", s.call("array", *pairs), given))
 

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.errors import FunctionError
+from engine.functions.bind import bind
+from engine.functions.table import FUNCTIONS
+from engine.functions.user import load_functions
+from engine.sql.parser import parse_expression
+
+GOOD = """
+from engine.functions.declaration import Aggregator, aggregate, python_scalar, scalar, tabular
+
+_FACTOR = 3
+
+def _times(value):
+    return value * _FACTOR
+
+@python_scalar("(value INT) -> INT")
+def triple(value: int) -> int:
+    "Multiply by three."
+    return _times(value)
+
+@scalar("(value STRING) -> STRING", name="SAME")
+def same_text(value):
+    "Give it back."
+    return value
+
+@tabular("(items ARRAY<T>) -> T")
+def each(items):
+    "Give one row for each item."
+    return items
+
+@aggregate("(value BIGINT) -> BIGINT", undoable=False)
+def last_seen(call):
+    "Keep the last."
+    return Aggregator(initialize=lambda: None, aggregate=lambda s, v: v, merge=lambda a, b: b, result=lambda s: s)
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "mine.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_all_kinds_are_loaded(written):
+    functions = load_functions(written(GOOD))
+    assert [function.name for function in functions] == ["TRIPLE", "SAME", "EACH", "LAST_SEEN"]
+    registry = FUNCTIONS.with_functions(*functions)
+    assert bind(parse_expression("TRIPLE(2)"), {}, registry).function is functions[0]
+    assert registry.is_table_function("each")
+    assert registry.is_aggregate("last_seen")
+    assert functions[0].body(2) == 6
+    assert "TRIPLE" not in FUNCTIONS
+
+
+def test_a_module_may_be_given_by_name_or_itself():
+    import qtt.corpus_functions as module
+
+    assert load_functions(module) == load_functions("qtt.corpus_functions")
+
+
+def test_functions_of_a_file_travel_by_value(written):
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    triple = load_functions(written(GOOD))[0]
+    assert cloudpickle.loads(cloudpickle.dumps(triple.body))(5) == 15
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "declares no functions"),
+        ("x = (", "SyntaxError"),
+        ("raise ValueError('no')", "ValueError: no"),
+        ("import there_is_no_such_module", "there_is_no_such_module"),
+        (GOOD.replace("(value INT) -> INT", "(value INTEGERS) -> INT"), "unknown type INTEGERS"),
+        (GOOD.replace("(value INT) -> INT", "value INT"), "function TRIPLE"),
+        (GOOD.replace('name="SAME"', 'name="same-text"'), "name that no call can have"),
+        (GOOD.replace('@scalar("(value STRING) -> STRING", name="SAME")', "@scalar()"), "has no signature"),
+        (GOOD.replace('"Multiply by three."', "pass"), "has no docstring"),
+    ],
+)
+def test_a_malformed_module_is_refused(written, text, message):
+    with pytest.raises(FunctionError) as raised:
+        load_functions(written(text))
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("source", ["no/such/file.py", "no_such_module_here", Path("nowhere")])
+def test_a_module_that_is_not_there_is_refused(source):
+    with pytest.raises(FunctionError):
+        load_functions(source)
+
+
+def test_an_overload_that_exists_is_refused(written):
+    text = GOOD.replace('name="SAME"', 'name="LCASE"')
+    with pytest.raises(ValueError, match="declared twice"):
+        FUNCTIONS.with_functions(*load_functions(written(text)))
+
+
+def test_no_case_file_can_name_code():
+    schema = json.loads((Path(__file__).parents[3] / "qtt" / "case.schema.json").read_text())
+    text = json.dumps(schema).lower()
+    assert schema.get("additionalProperties") is False
+    assert not any(word in text for word in ('"functions"', '"module"', '"python"', '"udf"', '"plugin"', '"import"'))
