@@ -21,7 +21,10 @@ from qtt.model import (
     Result,
     Status,
 )
+from qtt.plan_serdes import serde_failures
 from qtt.post import post_failures
+from qtt.rest import RestCase
+from qtt.rest_check import rest_failures
 
 _STATEMENT_EXCEPTION = "KsqlStatementException"
 _EXACT_PROPERTY = "use.exact.numeric.comparison"
@@ -93,9 +96,13 @@ def _message(expected: ExpectedException, text: str, code: str) -> str:
 def _produced(case: Case, produced: Produced) -> str:
     if not case.tolerant and case.outputs is None and case.post is None and case.log is None:
         return "the case states no expectation: give outputs, or let `qtt approve` fill them in"
+    if isinstance(case, RestCase):
+        return "\n".join(rest_failures(case, produced))
     failures = list(_topics(case, produced))
     if case.post:
         failures += post_failures(case.post, produced.sources, produced.topics)
+    if case.serdes is not None:
+        failures += serde_failures(case.serdes, produced.serdes)
     if case.log is not None:
         failures += _log(case.log, produced.log)
     return "\n".join(failures)

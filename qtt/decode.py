@@ -19,6 +19,7 @@ from qtt.model import (
     OutputRecord,
     Post,
     SchemaReference,
+    SerdeInfo,
     Topic,
     Window,
 )
@@ -218,6 +219,24 @@ def _format(members: Members) -> FormatInfo:
         features=_features(members, "features") or frozenset(),
         window_type=_upper(window.get("type")),
         window_size=None if size is None else int(Decimal(str(size)) * 1000),
+    )
+
+
+def serdes_of(members: Any) -> dict[str, SerdeInfo] | None:
+    """The `schemas` of a stored spec, or None where there are none."""
+    if not isinstance(members, dict) or not members:
+        return None
+    return {name: _serde(entry) for name, entry in members.items()}
+
+
+def _serde(members: Any) -> SerdeInfo:
+    if not isinstance(members, dict):
+        raise DecodeError("an entry of `schemas` is an object")
+    key, value = members.get("keyFormat"), members.get("valueFormat")
+    return SerdeInfo(
+        schema=required(members, "schema", str),
+        key_format=_format(key) if isinstance(key, dict) else None,
+        value_format=_format(value) if isinstance(value, dict) else None,
     )
 
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from qtt.corpus import Kind, case_path, kind_of
-from qtt.decode import DecodeError, exception_of, input_of, listed, log_of, outputs_of, post_of, topic_of
+from qtt.decode import DecodeError, exception_of, input_of, listed, log_of, outputs_of, post_of, serdes_of, topic_of
 from qtt.matrix import FORMAT, Variant, expand
 from qtt.model import Case, CaseFileError, Json
 from qtt.plans import PlanStoreError, find_plans
@@ -23,6 +23,9 @@ from qtt.plans import load_stored as load_plan
 from qtt.raw import RawFile, RawItem, TextError
 from qtt.read_json import parse_json, read_json
 from qtt.read_yaml import read_yaml
+from qtt.rest import rest_cases
+from qtt.sql_script import script_cases
+from qtt.three_file import three_file_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ def load(path: Path, kind: Kind | None = None) -> Loaded:
     try:
         if kind is Kind.STORED:
             return Loaded(path, (load_stored(path),), ())
+        if kind is Kind.SCRIPT:
+            return Loaded(path, tuple(script_cases(path, _read(path))), ())
+        if kind is Kind.THREE_FILE:
+            return Loaded(path, (three_file_case(path, _read),), ())
         return _load(path, kind)
     except CaseFileError as error:
         return Loaded(path, (), (error,))
@@ -81,7 +88,7 @@ def case_of_spec(path: Path, spec: Json) -> Case:
         raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
     try:
         (variant,) = expand({**members, "format": None, "config": None}, "")
-        case = _Context(path, Kind.STORED).build(members, variant, 1, ())
+        case = replace(_Context(path, Kind.STORED).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas")))
     except DecodeError as error:
         raise CaseFileError(path, 1, str(error)) from error
     return replace(case, tolerant=False, log=log_of(members)) if "hash" in spec else case
@@ -152,6 +159,9 @@ class _Context:
     def cases(self, item: RawItem) -> Iterator[Case]:
         if item.error:
             raise CaseFileError(self.path, item.line, item.error.message)
+        if self.kind is Kind.REST:
+            yield from rest_cases(self.path, item)
+            return
         members = item.data
         if not isinstance(members, dict):
             raise CaseFileError(self.path, item.line, "a case is an object")

@@ -140,6 +140,18 @@ class FormatInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SerdeInfo:
+    """What a query writes to a topic or store, as the `schemas` of a stored spec say it: `schema` is a column list.
+
+    A side that is made elsewhere is None. Types of the columns called KSQL_AGG_VARIABLE_n are each engine's own.
+    """
+
+    schema: str
+    key_format: FormatInfo | None = None
+    value_format: FormatInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTopic:
     """A topic that must exist at the end; partitions and schemas are compared where they are given, ids always."""
 
@@ -178,7 +190,8 @@ class Case:
 
     `id` is `path::slug[FORMAT][config]`, unique and stable; `name` is the expanded name of ksqlDB; `outputs` is None where the
     file gives none and empty where it asserts silence. A `tolerant` case comes from a foreign ksqlDB file and keeps ksqlDB's
-    rules. Where `plan` names a plan.json, that plan is executed and the statements are not planned.
+    rules. Where `plan` names a plan.json, that plan is executed and the statements are not planned; `serdes` is what its last
+    query must write where, None for not compared.
     """
 
     id: str
@@ -197,6 +210,7 @@ class Case:
     log: tuple[ExpectedLog, ...] | None = None
     tolerant: bool = False
     plan: Path | None = None
+    serdes: Mapping[str, SerdeInfo] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,12 +271,13 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The case ran to its end; `records` holds what its queries wrote by topic, in order of production."""
+    """The case ran to its end; `records` holds what its queries wrote by topic, in order of production, `serdes` those of its last query."""
 
     records: Mapping[str, tuple[ActualRecord, ...]]
     sources: tuple[SourceState, ...] = ()
     topics: tuple[TopicState, ...] = ()
     log: tuple[LogEntry, ...] = ()
+    serdes: Mapping[str, SerdeInfo] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +319,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The verdict on one case; `reason` is empty for a case that passed."""
+    """The verdict on one case; `reason` is empty for a case that passed, or `class: …` names why its spec holds in part only."""
 
     case: Case
     status: Status

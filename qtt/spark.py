@@ -16,7 +16,7 @@ from engine.errors import EngineError, SqlSyntaxError
 from engine.formats.base import SerdeSpec, Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
-from engine.plan.codec import PlanFile, dump_plan, load_plan
+from engine.plan.codec import PlanFile, dump_plan
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.memory import Cut, MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
@@ -26,6 +26,8 @@ from engine.topics.records import LogEntry, Record
 from qtt import model
 from qtt.corpus_functions import corpus_functions
 from qtt.driver import RunOptions
+from qtt.plan_replay import execute_stored, last_serdes
+from qtt.plans import RESTORED
 from qtt.spark_topics import register_topics, topic_states
 
 BASE_PROPERTIES: Mapping[str, object] = {
@@ -34,9 +36,6 @@ BASE_PROPERTIES: Mapping[str, object] = {
     "cache.max.bytes.buffering": 0,
 }
 """The fixed configuration of a test engine (spec/qtt-format.md section 7.1)."""
-
-LEGACY_SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
-"""Settings restored from a stored plan; absent there means false (spec/qtt-format.md section 16.3)."""
 
 _KINDS = ("deserialization", "processing", "production", "serialization", "thread")
 
@@ -149,7 +148,7 @@ def plan_text(case: model.Case) -> str:
         executed = session.execute(parsed)
         if executed.plan is not None:
             statements.append(executed.plan)
-    configs = {name: session.config[name] for name in LEGACY_SWITCHES}
+    configs = {name: session.config[name] for name in RESTORED}
     return dump_plan(PlanFile(tuple(statements), dict(configs)))
 
 
@@ -201,11 +200,7 @@ def _plan_stored(run: _Run) -> model.Outcome | None:
     assert run.case.plan is not None  # noqa: S101
     try:
         register_topics(run.session, run.case)
-        stored = load_plan(run.case.plan.read_text(encoding="utf-8"))
-        switches = {name: stored.configs.get(name) or "false" for name in LEGACY_SWITCHES}
-        config = properties_config({**dict(run.case.properties), **switches}, BASE_PROPERTIES)
-        for statement in stored.statements:
-            run.session.execute_plan(statement, config)
+        execute_stored(run.session, run.case.plan, dict(run.case.properties), BASE_PROPERTIES)
     except EngineError as error:
         return model.Rejected(message=str(error), error_code=error.code)
     return None
@@ -284,8 +279,9 @@ def _produced(run: _Run) -> model.Outcome:
     except EngineError as error:
         return model.Crashed(message=f"an output record cannot be read back: {error}")
     sources = tuple(_source_state(source) for source in run.session.catalog.sources.values())
+    serdes = last_serdes(run.session) if run.case.serdes is not None else {}
     log = tuple(model.LogEntry(_KINDS[entry.kind], entry.message, entry.topic, entry.offset) for entry in run.log)
-    return model.Produced(records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log)
+    return model.Produced(records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log, serdes=serdes)
 
 
 def _actual(session: Session, topic: str, record: Record) -> model.ActualRecord:

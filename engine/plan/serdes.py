@@ -1,0 +1,154 @@
+"""The serdes that ksqlDB makes for the topics and stores of a query, by logger name (`spec/qtt-format.md` 16.2, `schemas`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from engine.plan.document import QueryPlan
+from engine.plan.schemas import Typer, step_schema
+from engine.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
+from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1
+from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from engine.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1
+from engine.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
+from engine.sql.statements import HoppingWindow, SessionWindow, Window
+from engine.types.schema import PSEUDO_COLUMNS, Column, Schema
+
+_Source = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
+_Windowed = WindowedStreamSourceV1 | WindowedTableSourceV1
+_Aggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
+_GroupBy = StreamGroupByKeyV1 | StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2
+_Join = StreamStreamJoinV1 | StreamTableJoinV1
+_Sink = StreamSinkV1 | TableSinkV1
+_Reshaped = StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2 | StreamSelectKeyV1 | TableAggregateV1
+
+
+@dataclass(frozen=True, slots=True)
+class SideFormat:
+    """How one side of a topic or store is written; `window` is that of the key."""
+
+    format: FormatInfo
+    features: frozenset[SerdeFeature]
+    window: WindowInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serde:
+    """What is written to a topic or store; a side that is made elsewhere is None."""
+
+    schema: Schema
+    key: SideFormat | None
+    value: SideFormat | None
+
+
+def plan_serdes(plan: QueryPlan, typer: Typer) -> dict[str, Serde]:
+    """The serdes of a query by name, such as `CTAS_OUT_0.Aggregate.GroupBy`.
+
+    Raises:
+        StatementError: an expression of the plan that is not well typed.
+    """
+    found: dict[str, Serde] = {}
+    _walk(plan.physical_plan, f"{plan.query_id}.", typer, found)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What a step hands on."""
+
+    schema: Schema
+    window: WindowInfo | None
+
+
+def _walk(step: Step, prefix: str, typer: Typer, found: dict[str, Serde]) -> _Flow:
+    inputs = [_walk(source, prefix, typer, found) for source in step.upstream]
+    flow = _Flow(step_schema(step, [each.schema for each in inputs], typer), _window(step, inputs))
+    name = prefix + step.query_context.replace("/", ".")
+    found.update((name + suffix, serde) for suffix, serde in _serdes(step, flow, inputs))
+    return flow
+
+
+def _window(step: Step, inputs: list[_Flow]) -> WindowInfo | None:
+    match step:
+        case WindowedStreamSourceV1() | WindowedTableSourceV1():
+            return step.window_info
+        case StreamWindowedAggregateV1():
+            return _info(step.window_expression.window)
+        case _ if isinstance(step, _Reshaped) or not inputs:
+            return None
+        case _:
+            return inputs[0].window
+
+
+def _info(window: Window) -> WindowInfo:
+    if isinstance(window, SessionWindow):
+        return WindowInfo(WindowType.SESSION)
+    kind = WindowType.HOPPING if isinstance(window, HoppingWindow) else WindowType.TUMBLING
+    return WindowInfo(kind, window.size.millis)
+
+
+def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
+    """The serdes of one step, by what their names add to its context."""
+    if isinstance(step, _Source):
+        yield from _of_source(step, flow)
+    elif isinstance(step, _Sink):
+        yield "", _both(flow.schema, step.formats, flow.window)
+    elif isinstance(step, _GroupBy):
+        yield "", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, _Aggregate):
+        yield ".Materialize", _both(_stored(step, flow.schema), step.internal_formats, inputs[0].window)
+    elif isinstance(step, TableSelectKeyV1):
+        yield ".Materialize", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, TableSuppressV1):
+        yield ".Suppress", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, TableSelectV1) and step.internal_formats is not None:
+        yield "", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, FkTableTableJoinV1):
+        yield "", _both(flow.schema, step.formats, flow.window)
+    elif isinstance(step, _Join):
+        yield from _of_join(step, inputs)
+
+
+def _of_source(step: _Source, flow: _Flow) -> Iterator[tuple[str, Serde]]:
+    written = Schema((*step.source_schema.key, *step.source_schema.value))
+    yield "", _both(written, step.formats, flow.window)
+    if isinstance(step, TableSourceV2):
+        headers = tuple(Column(c.name, c.type) for c in step.source_schema.headers)
+        kept = (*headers, *PSEUDO_COLUMNS[step.pseudo_column_version][1:])
+        yield ".Materialized", _both(Schema((*written.columns, *kept)), step.state_store_formats, flow.window)
+
+
+def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
+    left, right = inputs
+    match step:
+        case StreamStreamJoinV1():
+            formats = step.left_internal_formats
+            yield ".Right", Serde(right.schema, None, _value(step.right_internal_formats))
+        case StreamTableJoinV1():
+            formats = step.internal_formats
+        case _:
+            assert_never(step)
+    yield "", Serde(left.schema, _key(formats, left.window), None)
+    yield ".Left", Serde(left.schema, None, _value(formats))
+
+
+def _stored(step: _Aggregate, schema: Schema) -> Schema:
+    """What the store holds: the results without the window's bounds."""
+    end = len(schema.key) + len(step.non_aggregate_columns) + len(step.aggregation_functions)
+    return Schema(schema.columns[:end])
+
+
+def _both(schema: Schema, formats: Formats, window: WindowInfo | None) -> Serde:
+    return Serde(schema, _key(formats, window), _value(formats))
+
+
+def _key(formats: Formats, window: WindowInfo | None) -> SideFormat:
+    return SideFormat(formats.key_format, formats.key_features, window)
+
+
+def _value(formats: Formats) -> SideFormat:
+    return SideFormat(formats.value_format, formats.value_features)

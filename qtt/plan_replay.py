@@ -1,0 +1,56 @@
+"""Execute a stored plan in a session, and say what its last query writes where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.functions.bind import bind
+from engine.plan.codec import load_plan
+from engine.plan.commands import CreateStreamV1, CreateTableV1
+from engine.plan.serdes import Serde, SideFormat, plan_serdes
+from engine.registration import register_schemas
+from engine.session import Session, properties_config
+from qtt.model import FormatInfo, SerdeInfo
+from qtt.plans import RESTORED
+
+
+def execute_stored(session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+    """Carry out the statements of a plan.json one by one, under the settings that a replay restores.
+
+    Raises:
+        EngineError: the file is no plan, or one of its statements is refused.
+    """
+    stored = load_plan(file.read_text(encoding="utf-8"))
+    switches = {name: stored.configs.get(name) or "false" for name in RESTORED}
+    config = properties_config({**properties, **switches}, defaults)
+    for statement in stored.statements:
+        command, query = statement.ddl_command, statement.query_plan
+        if isinstance(command, CreateStreamV1 | CreateTableV1):
+            register_schemas(session.registry, command, sink=query is not None and query.sink is not None)
+        session.execute_plan(statement, config)
+
+
+def last_serdes(session: Session) -> dict[str, SerdeInfo]:
+    """What the last query of the session writes where, by logger name; nothing without a query."""
+    queries = list(session.queries.values())
+    if not queries:
+        return {}
+    found = plan_serdes(queries[-1].plan, lambda expression, scope: bind(expression, scope, session.functions).type)
+    return {name: _info(serde) for name, serde in found.items()}
+
+
+def _info(serde: Serde) -> SerdeInfo:
+    return SerdeInfo(schema=str(serde.schema), key_format=_format(serde.key), value_format=_format(serde.value))
+
+
+def _format(side: SideFormat | None) -> FormatInfo | None:
+    if side is None:
+        return None
+    return FormatInfo(
+        format=side.format.format,
+        properties=dict(side.format.properties),
+        features=frozenset(feature.value for feature in side.features),
+        window_type=side.window.type.value if side.window else None,
+        window_size=side.window.size_ms if side.window else None,
+    )
