@@ -4,39 +4,77 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 
-from engine.errors import FormatError
+from engine.errors import EngineError, FormatError
 from engine.formats.base import Side
 from engine.formats.languages import LANGUAGES
 from engine.formats.registry import SchemaFormat, SchemaReference
 from engine.formats.schema_text import schema_text
 from engine.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from engine.session import Session
+from engine.sql.statements import CreateSource, CreateType
 from engine.topics.internal import InternalTopic, internal_topics
 from engine.types.schema import Column
 from qtt import model
 from qtt.text import write_json
 
 
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A schema to register: of a declared topic, or generated for a topic that a statement declares by its columns."""
+
+    language: SchemaFormat
+    text: str
+    id: int | None = None
+    references: tuple[model.SchemaReference, ...] = ()
+
+
 def register_topics(session: Session, case: model.Case) -> None:
-    """Put the schemas of the declared topics into the registry: those with ids first (spec/qtt-format.md section 4.3)."""
-    wanted = [
-        (f"{topic.name}-key", topic.key_format, topic.key_schema, topic.key_schema_id, topic.key_references) for topic in case.topics
-    ] + [
-        (f"{topic.name}-value", topic.value_format, topic.value_schema, topic.value_schema_id, topic.value_references)
-        for topic in case.topics
-    ]
-    for subject, format_name, schema, schema_id, references in sorted(wanted, key=lambda each: each[3] is None):
-        if schema is None:
-            continue
-        imported = []
-        for reference in references:
-            text = reference.schema if isinstance(reference.schema, str) else write_json(reference.schema)
-            session.registry.register(reference.name, _language(reference.format), text)
-            imported.append(SchemaReference(reference.name, reference.name, 1))
-        language = _language(format_name)
-        text = schema if isinstance(schema, str) and language is SchemaFormat.PROTOBUF else write_json(schema)
-        session.registry.register(subject, language, text, tuple(imported), schema_id=schema_id)
+    """Put the schemas of all topics into the registry before the first statement, those with ids first (`spec/qtt-format.md` 4.3).
+
+    The topics of statements come first, in their order, and the key of a topic before its value; that gives the ids that cases name.
+    """
+    declared = dict(_declared(case))
+    if not declared:
+        return
+    wanted = {**_inferred(session, case), **declared}
+    for subject, schema in sorted(wanted.items(), key=lambda each: each[1].id is None):
+        imports = tuple(SchemaReference(reference.name, reference.name, 1) for reference in schema.references)
+        session.registry.register(subject, schema.language, schema.text, imports, schema_id=schema.id)
+    # Cases name the ids of topics only, so what those import comes after them.
+    for reference in (reference for schema in wanted.values() for reference in schema.references):
+        language = _language(reference.format)
+        session.registry.register(reference.name, language, _text(language, reference.schema))
+
+
+def _declared(case: model.Case) -> Iterator[tuple[str, _Schema]]:
+    for topic in case.topics:
+        sides = (
+            ("key", topic.key_format, topic.key_schema, topic.key_schema_id, topic.key_references),
+            ("value", topic.value_format, topic.value_schema, topic.value_schema_id, topic.value_references),
+        )
+        for side, format_name, schema, schema_id, references in sides:
+            if schema is not None:
+                language = _language(format_name)
+                yield f"{topic.name}-{side}", _Schema(language, _text(language, schema), schema_id, references)
+
+
+def _inferred(session: Session, case: model.Case) -> dict[str, _Schema]:
+    """The schemas of topics whose columns statements declare, by subject; what is wrong with a statement shows when it is executed."""
+    trial = Session(config=session.config, functions=session.functions)
+    with suppress(EngineError):
+        for parsed in trial.parse("\n".join(case.statements)):
+            if isinstance(parsed.statement, CreateType | CreateSource):
+                with suppress(EngineError):
+                    trial.execute(parsed)
+    subjects = ((subject, trial.registry.latest(subject)) for subject in trial.registry.subjects())
+    return {subject: _Schema(found.format, found.text) for subject, found in subjects if found is not None}
+
+
+def _text(language: SchemaFormat, schema: model.Json) -> str:
+    return schema if isinstance(schema, str) and language is SchemaFormat.PROTOBUF else write_json(schema)
 
 
 def _language(name: str | None) -> SchemaFormat:

@@ -122,7 +122,7 @@ class MemoryRegistry:
             RegistryError: `schema_id` belongs to another schema.
         """
         content = (format, canonical(format, text), references)
-        known = self._ids.get(content)
+        known = self._known(subject, content)
         chosen = known or self._next_id() if schema_id is None else schema_id
         if chosen in self._by_id and self._ids_of(chosen) != content:
             raise RegistryError(f"Schema id {chosen} is taken by another schema")
@@ -148,6 +148,11 @@ class MemoryRegistry:
             latest={subject: ids[-1] for subject, ids in self._subjects.items()},
             versions={(subject, n): i for subject, ids in self._subjects.items() for n, i in enumerate(ids, 1)},
         )
+
+    def _known(self, subject: str, content: tuple[SchemaFormat, str, tuple[SchemaReference, ...]]) -> int | None:
+        """The id under which `subject`, or else any other, has that schema."""
+        own = (schema_id for schema_id in self._subjects.get(subject, ()) if self._ids_of(schema_id) == content)
+        return next(own, None) or self._ids.get(content)
 
     def _next_id(self) -> int:
         return max(self._by_id, default=0) + 1

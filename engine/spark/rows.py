@@ -49,7 +49,7 @@ def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: s
 def rekeyed(build: QueryBuild, handle: Handle, expressions: Sequence[Expression]) -> tuple[list[Tree], tuple[Fault, ...]]:
     """The components of a new key; a component that fails is NULL (`spec/operators.md` 5).
 
-    Expressions that use key columns only are computed from the key, so that they work for NULL rows.
+    Expressions that use key columns only are computed from the key, so that they work for NULL rows; others are NULL there, `IS NULL` too.
     """
     trees: list[Tree] = []
     faults: list[Fault] = []
@@ -62,6 +62,7 @@ def rekeyed(build: QueryBuild, handle: Handle, expressions: Sequence[Expression]
             from_key = _component(build, handle, expression, build.context(handle, "k", nested=True))
             tree = s.if_(s.is_null(row), from_key, tree)
         elif not isinstance(expression, NullLiteral):
+            tree = s.if_(s.is_null(row), s.NULL, tree)
             faults.append(Fault(s.is_null(row), f"Error computing new key from expression {format_expression(expression)}"))
         trees.append(tree)
     return trees, tuple(faults)
