@@ -8,20 +8,29 @@ from pathlib import Path, PurePosixPath
 
 GAPS_FILE = "known-gaps.yaml"
 CASE_FOLDER = "test-cases"
-SUFFIXES = (".json", ".yaml", ".yml")
+SUFFIXES = (".json", ".yaml", ".yml", ".sql")
 _FOREIGN_FOLDERS = ("query-validation-tests",)
 PLAN_FOLDER = "historic-plans"
 _PLAN_FOLDERS = (PLAN_FOLDER, "historical_plans")
-_OTHER_CORPORA = ("rest-query-validation-tests", "sql-tests", "test-runner", "schema-validation-tests")
+_REST_FOLDER = "rest-query-validation-tests"
+_OTHER_CORPORA = (_REST_FOLDER, "sql-tests", "test-runner", "schema-validation-tests")
+STATEMENTS_FILE = "statements.sql"
 _ANCHORS = (CASE_FOLDER, *_FOREIGN_FOLDERS, *_PLAN_FOLDERS, *_OTHER_CORPORA)
 
 
 class Kind(Enum):
-    """What a file holds: our own cases, ksqlDB's cases, or the stored spec of a plan."""
+    """What a file holds: our own cases, ksqlDB's cases, the stored spec of a plan, or cases of another form.
+
+    Other forms are REST cases (ksqlDB's folder of them, or a name such as `x.rest.yaml`), SQL scripts with `--@test`, and the
+    `statements.sql` that stands beside `output.json`.
+    """
 
     OWN = "own"
     FOREIGN = "foreign"
     STORED = "stored"
+    REST = "rest"
+    SCRIPT = "script"
+    THREE_FILE = "three-file"
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -29,9 +38,27 @@ def kind_of(path: Path) -> Kind | None:
     parts = _parts(path)
     if any(folder in parts for folder in _PLAN_FOLDERS):
         return Kind.STORED if path.name == "spec.json" else None
-    if path.suffix not in SUFFIXES or path.name == GAPS_FILE or any(folder in parts for folder in _OTHER_CORPORA):
+    if path.suffix not in SUFFIXES or path.name == GAPS_FILE:
+        return None
+    if path.suffix == ".sql" or path.with_name(STATEMENTS_FILE).is_file():
+        return _kind_of_script(path)
+    if _REST_FOLDER in parts or path.name.endswith((".rest.json", ".rest.yaml", ".rest.yml")):
+        return Kind.REST
+    if any(folder in parts for folder in _OTHER_CORPORA):
         return None
     return Kind.FOREIGN if any(folder in parts for folder in _FOREIGN_FOLDERS) else Kind.OWN
+
+
+def _kind_of_script(path: Path) -> Kind | None:
+    """The kind of a file in SQL, or beside `statements.sql`; what a script runs with RUN SCRIPT has no test of its own."""
+    if path.name == STATEMENTS_FILE:
+        return Kind.THREE_FILE
+    if path.suffix != ".sql":
+        return None
+    try:
+        return Kind.SCRIPT if "--@test" in path.read_text(encoding="utf-8") else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def is_test_file(path: Path) -> bool:
@@ -39,7 +66,7 @@ def is_test_file(path: Path) -> bool:
     folders = path.parts[:-1]
     if path.suffix not in SUFFIXES or not (CASE_FOLDER in folders or PLAN_FOLDER in folders):
         return False
-    return kind_of(path) in (Kind.OWN, Kind.STORED)
+    return kind_of(path) not in (None, Kind.FOREIGN)
 
 
 def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, Kind]]:

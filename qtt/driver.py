@@ -46,6 +46,6 @@ class PlanningDriver(Driver, Protocol):
 
 def open_driver() -> PlanningDriver:
     """Open the driver of our own engine; imported late, because it brings a JVM along."""
-    from qtt.spark import SparkDriver
+    from qtt.rest_driver import FullDriver
 
-    return SparkDriver()
+    return FullDriver()

@@ -1,0 +1,41 @@
+"""The driver for every form of case: those of records, of REST answers, and SQL scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.spark.memory import MemoryRunner
+from engine.spark.session import INTERPRETED, open_session
+from qtt import model
+from qtt.driver import RunOptions
+from qtt.rest import RestCase
+from qtt.rest_spark import run_rest
+from qtt.spark import SparkDriver
+
+
+class FullDriver(SparkDriver):
+    """Runs cases of all forms on one Spark session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory_runner: MemoryRunner | None = None
+
+    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        """Run the cases; each is yielded once with its outcome and its share of the seconds."""
+        rest = [case for case in cases if isinstance(case, RestCase)]
+        plain = [case for case in cases if not isinstance(case, RestCase)]
+        if plain:
+            yield from super().run(plain, options)
+        for start in range(0, len(rest), options.group_size):
+            yield from run_rest(rest[start : start + options.group_size], self._runner_in_memory)
+
+    def close(self) -> None:
+        """Remove what the runners keep on disk."""
+        super().close()
+        if self._memory_runner is not None:
+            self._memory_runner.close()
+
+    def _runner_in_memory(self) -> MemoryRunner:
+        if self._memory_runner is None:
+            self._memory_runner = MemoryRunner(open_session(extra=INTERPRETED))
+        return self._memory_runner

@@ -1,0 +1,185 @@
+"""REST-QTT cases on our engine: statements, inputs, then the queries of all cases in common rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from engine.errors import EngineError, SqlSyntaxError
+from engine.inserts import Constants, insert_record
+from engine.plan.document import QueryPlan
+from engine.planner.config import Config
+from engine.queries.pull import current_rows, plan_pull
+from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.session import PersistentQuery, Session, properties_config
+from engine.spark.constants import evaluate_constants
+from engine.spark.memory import MemoryRunner
+from engine.spark.pipeline import QueryRun
+from engine.spark.session import INTERPRETED, open_session
+from engine.sql.parser import ParsedStatement
+from engine.sql.statements import Query
+from engine.topics.memory import MemoryBroker
+from engine.topics.records import Record
+from qtt import model
+from qtt.corpus_functions import corpus_functions
+from qtt.rest import Answer, Answered, RestCase
+from qtt.rest_jobs import Job, run_jobs
+from qtt.rest_records import decoded, encoded
+from qtt.spark_topics import register_topics
+
+BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
+
+Memory = Callable[[], MemoryRunner]
+
+
+@dataclass(slots=True)
+class _Run:
+    """A case on its way."""
+
+    case: RestCase
+    session: Session
+    broker: MemoryBroker = field(default_factory=MemoryBroker)
+    answers: list[Answer] = field(default_factory=list)
+    asked: list[TransientQuery] = field(default_factory=list)
+    pending: list[PersistentQuery] = field(default_factory=list)
+    inputs: list[Record] = field(default_factory=list)
+    outcome: model.Outcome | None = None
+    seconds: float = 0.0
+
+
+def run_rest(cases: Sequence[RestCase], memory: Memory) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+    """Run a group of cases."""
+    runs = []
+    for case in cases:
+        started = time.perf_counter()
+        runs.append(_prepared(case))
+        runs[-1].seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    while active := [run for run in runs if run.outcome is None and run.pending]:
+        _round(active, memory)
+    _ask([run for run in runs if run.outcome is None], memory)
+    share = (time.perf_counter() - started) / max(1, len(runs))
+    for run in runs:
+        yield run.case, run.outcome if run.outcome is not None else _answered(run), run.seconds + share
+
+
+def _prepared(case: RestCase) -> _Run:
+    session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=corpus_functions())
+    run = _Run(case, session)
+    try:
+        run.outcome = _execute(run)
+        if run.outcome is None:
+            for record in encoded(session, case.inputs):
+                run.inputs.append(run.broker.produce(record))
+            run.pending = list(session.queries.values())
+    except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+        run.outcome = model.Crashed(message=f"{type(error).__name__}: {error}")
+    return run
+
+
+def _execute(run: _Run) -> model.Outcome | None:
+    text = "\n".join(run.case.statements)
+    try:
+        register_topics(run.session, run.case)
+        statements = run.session.parse(text)
+    except SqlSyntaxError as error:
+        return model.Rejected(message=f"{error}\nStatement: {text}", error_code=error.code)
+    for index, parsed in enumerate(statements):
+        try:
+            _statement(run, parsed)
+        except EngineError as error:
+            last = index == len(statements) - 1
+            return model.Rejected(message=str(error), statement_index=index, is_last=last, error_code=error.code)
+    return None
+
+
+def _statement(run: _Run, parsed: ParsedStatement) -> None:
+    session = run.session
+    if isinstance(parsed.statement, Query):
+        run.asked.append(_planned(run, parsed.statement))
+        return
+    done = session.execute(parsed)
+    if done.insert is None:
+        run.answers.append(Answer("admin", ({"@type": "currentStatus", "statementText": parsed.text},)))
+        return
+    spark = open_session(extra=INTERPRETED)
+    constants = Constants(session.functions, lambda bounds: evaluate_constants(spark, bounds, session.config))
+    run.broker.produce(insert_record(done.insert, constants, session.serde(), lambda: int(time.time() * 1000)))
+
+
+def _planned(run: _Run, query: Query) -> TransientQuery:
+    session, number = run.session, len(run.asked)
+    if query.emit is None:
+        return plan_pull(query, session.catalog, session.config, f"transient_{number}", session.functions)
+    scalable = session.config.get("auto.offset.reset") == "latest"
+    query_id = f"SCALABLE_PUSH_QUERY_{number}" if scalable else f"transient_{number}"
+    return plan_query(query, session.catalog, session.config, query_id, session.functions)
+
+
+def _round(runs: Sequence[_Run], memory: Memory) -> None:
+    """Run the next persistent query of every case."""
+    jobs = []
+    for run in runs:
+        query = run.pending.pop(0)
+        feed = run.broker.merged(_topics(run, query.plan))
+        jobs.append((run, Job(_query_run(run, query.plan, query.config), run.session.functions, feed)))
+    run_jobs(memory, [job for _, job in jobs])
+    for run, job in jobs:
+        if job.error is not None:
+            run.outcome = model.Failed(message=str(job.error))
+        elif job.output is not None:
+            for record in job.output.records:
+                run.broker.produce(record)
+
+
+def _query_run(run: _Run, plan: QueryPlan, config: Config) -> QueryRun:
+    return QueryRun(plan=plan, settings=config, serde=run.session.serde())
+
+
+def _topics(run: _Run, plan: QueryPlan) -> list[str]:
+    sources = run.session.catalog.sources
+    return [sources[name].topic for name in plan.sources if name in sources]
+
+
+def _ask(runs: Sequence[_Run], memory: Memory) -> None:
+    """Run the queries that the cases ask."""
+    jobs = [
+        (run, query, Job(_query_run(run, query.plan, run.session.config), run.session.functions, _feed(run, query)))
+        for run in runs
+        for query in run.asked
+    ]
+    run_jobs(memory, [job for _, _, job in jobs])
+    for run, query, job in jobs:
+        if job.error is not None:
+            run.outcome = model.Failed(message=str(job.error))
+        elif job.output is not None:
+            run.answers.append(_answer(query, job))
+
+
+def _feed(run: _Run, query: TransientQuery) -> Sequence[Record]:
+    topics = _topics(run, query.plan)
+    if query.kind is QueryKind.PULL_TABLE:
+        return current_rows(run.broker.records(topics[0]))
+    return run.broker.merged(topics)
+
+
+def _answer(query: TransientQuery, job: Job) -> Answer:
+    assert job.output is not None  # noqa: S101
+    rows = query.rows(job.output.records, job.window)
+    schema = ", ".join(map(str, query.columns))
+    elements: list[model.Actual] = [{"header": {"schema": schema, "queryId": query.plan.query_id}}]
+    for row in rows:
+        content = {"columns": list(row.values)}
+        elements.append({"row": {**content, "tombstone": True} if row.tombstone else content})
+    if query.kind is not QueryKind.PULL_TABLE:
+        elements.append({"finalMessage": "Limit Reached" if query.is_full(rows) else "Query Completed"})
+    return Answer("query", tuple(elements))
+
+
+def _answered(run: _Run) -> model.Outcome:
+    try:
+        records = {topic: decoded(run.session, topic, run.broker.records(topic)) for topic in run.broker.topics}
+    except EngineError as error:
+        return model.Crashed(message=f"a record cannot be read back: {error}")
+    return Answered(records=records, answers=tuple(run.answers))

@@ -1,0 +1,75 @@
+"""SQL scripts of tests: `--@test` begins one, `--@expected.error` and `--@expected.message` say how it ends (spec/qtt-format.md 14)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qtt.corpus import case_path
+from qtt.matrix import slug
+from qtt.model import Case, CaseFileError, ExpectedException
+
+_DIRECTIVE = re.compile(r"--@\s*([\w.]+)\s*:\s*(.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCase(Case):
+    """A test of a script; `statements` holds its whole text, `line` is that of its directive."""
+
+
+@dataclass(slots=True)
+class _Test:
+    name: str
+    line: int
+    directives: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+def script_cases(path: Path, text: str) -> Iterator[ScriptCase]:
+    """Cut a script into its tests; raise CaseFileError where a directive is missing or repeated."""
+    seen: set[str] = set()
+    for test in _tests(path, text):
+        case = _case(path, test)
+        if case.id in seen:
+            raise CaseFileError(path, test.line, f"the script has two tests called {test.name!r}")
+        seen.add(case.id)
+        yield case
+
+
+def _tests(path: Path, text: str) -> Iterator[_Test]:
+    current: _Test | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        directive = _DIRECTIVE.match(line)
+        name = directive[1].lower() if directive else ""
+        if directive and name == "test":
+            if current is not None:
+                yield current
+            current = _Test(directive[2], number)
+        elif current is not None:
+            if directive:
+                current.directives[name] = directive[2]
+            current.lines.append(line)
+        elif line.strip() and not line.lstrip().startswith("--"):
+            raise CaseFileError(path, number, "a script of tests starts with --@test: NAME")
+    if current is None:
+        raise CaseFileError(path, 1, "a script of tests starts with --@test: NAME")
+    yield current
+
+
+def _case(path: Path, test: _Test) -> ScriptCase:
+    error, message = test.directives.get("expected.error"), test.directives.get("expected.message")
+    if (error is None) != (message is None):
+        raise CaseFileError(path, test.line, f"test {test.name!r}: expected.error and expected.message come together")
+    # The text keeps its lines, so that places in errors are places in the file.
+    text = "\n" * test.line + "\n".join(test.lines)
+    return ScriptCase(
+        id=f"{case_path(path)}::{slug(test.name)}",
+        file=path,
+        line=test.line,
+        name=test.name,
+        statements=(text,),
+        expected_exception=None if error is None else ExpectedException(message=message, type=error),
+        tolerant=True,
+    )
