@@ -63,7 +63,10 @@ def _fitting(value: Number, sql_type: Decimal) -> Number:
 
 @aggregate("() -> BIGINT", "(value T) -> BIGINT", undoable=True)
 def count(call: AggregateCall) -> Aggregator:
-    """Count the rows, or the rows where the argument is not NULL."""
+    """Count the rows, or the rows where the argument is not NULL.
+
+    Example: COUNT(X) over 5, NULL, 5 -> 2
+    """
 
     def counted(arguments: tuple[Any, ...]) -> int:
         return int(None not in arguments)
@@ -86,7 +89,10 @@ def count(call: AggregateCall) -> Aggregator:
     name="SUM",
 )
 def sum_(call: AggregateCall) -> Aggregator:
-    """Add up the values that are not NULL, from 0; integers wrap, a DECIMAL sum that does not fit its type fails the query."""
+    """Add up the values that are not NULL, from 0; integers wrap, a DECIMAL sum that does not fit its type fails the query.
+
+    Example: SUM(X) over 1, NULL, 2 -> 3
+    """
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
     return Aggregator(
@@ -102,10 +108,14 @@ def sum_(call: AggregateCall) -> Aggregator:
     "(list ARRAY<INT>) -> INT",
     "(list ARRAY<BIGINT>) -> BIGINT",
     "(list ARRAY<DOUBLE>) -> DOUBLE",
+    printed="sum_list",
     undoable=True,
 )
 def sum_list(call: AggregateCall) -> Aggregator:
-    """Add up all elements of all arrays, from 0; NULL arrays and elements are skipped, integers wrap."""
+    """Add up all elements of all arrays, from 0; NULL arrays and elements are skipped, integers wrap.
+
+    Example: SUM_LIST(X) over ARRAY[1, 2], ARRAY[3] -> 6
+    """
     of = call.arguments[0]
     sql_type = of.item if isinstance(of, Array) else BIGINT
     add, subtract = adder(sql_type), subtractor(sql_type)
@@ -129,9 +139,19 @@ def _sum_and_count(arguments: tuple[SqlType | None, ...]) -> SqlType:
     return Struct((Field("SUM", arguments[0] or DOUBLE), Field("COUNT", BIGINT)))
 
 
-@aggregate("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE", undoable=True, intermediate=_sum_and_count)
+@aggregate(
+    "(value INT) -> DOUBLE",
+    "(value BIGINT) -> DOUBLE",
+    "(value DOUBLE) -> DOUBLE",
+    undoable=True,
+    intermediate=_sum_and_count,
+    printed="avg",
+)
 def avg(call: AggregateCall) -> Aggregator:
-    """Average the values that are not NULL; 0.0 if there are none. The sum wraps as SUM does."""
+    """Average the values that are not NULL; 0.0 if there are none. The sum wraps as SUM does.
+
+    Example: AVG(X) over 1, 2, NULL -> 1.5
+    """
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
 

@@ -24,9 +24,12 @@ def _position(values: list[Any], value: Any) -> int | None:
     return len(values) - 1 - values[::-1].index(value) if value in values else None
 
 
-@aggregate("(value T) -> ARRAY<T>", undoable=True)
+@aggregate("(value T) -> ARRAY<T>", undoable=True, printed="collect_list")
 def collect_list(call: AggregateCall) -> Aggregator:
-    """Collect all values in order, NULLs included, up to `ksql.functions.collect_list.limit`."""
+    """Collect all values in order, NULLs included, up to `ksql.functions.collect_list.limit`.
+
+    Example: COLLECT_LIST(X) over 1, NULL, 1 -> ARRAY[1, NULL, 1]
+    """
     limit = _limit(call, "collect_list")
 
     def include(state: list[Any], value: Any) -> list[Any]:
@@ -47,9 +50,12 @@ def collect_list(call: AggregateCall) -> Aggregator:
     return Aggregator(initialize=list, aggregate=include, undo=undo, merge=merge, result=list, mutates=True)
 
 
-@aggregate("(value T) -> ARRAY<T>", undoable=False)
+@aggregate("(value T) -> ARRAY<T>", undoable=False, printed="collect_set")
 def collect_set(call: AggregateCall) -> Aggregator:
-    """Collect the different values in order of first appearance, NULL included, up to `ksql.functions.collect_set.limit`."""
+    """Collect the different values in order of first appearance, NULL included, up to `ksql.functions.collect_set.limit`.
+
+    Example: COLLECT_SET(X) over 1, NULL, 1 -> ARRAY[1, NULL]
+    """
     limit = _limit(call, "collect_set")
 
     def include(state: list[Any], value: Any) -> list[Any]:
@@ -65,9 +71,12 @@ def collect_set(call: AggregateCall) -> Aggregator:
     return Aggregator(initialize=list, aggregate=include, merge=merge, result=list, mutates=True)
 
 
-@aggregate("(value STRING) -> MAP<STRING, BIGINT>", undoable=True)
+@aggregate("(value STRING) -> MAP<STRING, BIGINT>", undoable=True, printed="histogram")
 def histogram(call: AggregateCall) -> Aggregator:
-    """Count how often each value occurs, NULL included; beyond 1000 different values new ones are ignored."""
+    """Count how often each value occurs, NULL included; beyond 1000 different values new ones are ignored.
+
+    Example: HISTOGRAM(X) over 'a', 'b', 'a' -> MAP('a' := 2, 'b' := 1)
+    """
 
     def include(state: dict[str | None, int], value: str | None, times: int = 1) -> dict[str | None, int]:
         if value in state or len(state) < _HISTOGRAM_KEYS:
@@ -101,7 +110,10 @@ def _counted(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 @aggregate("(value T) -> T", undoable=True, intermediate=_counted)
 def attr(call: AggregateCall) -> Aggregator:
-    """Give the value that all rows of the group share; NULL if they differ. NULL counts as a value."""
+    """Give the value that all rows of the group share; NULL if they differ. NULL counts as a value.
+
+    Example: ATTR(X) over 7, 7 -> 7
+    """
 
     def change(state: list[list[Any]], value: Any, by: int) -> list[list[Any]]:
         position = _position([known for known, _ in state], value)

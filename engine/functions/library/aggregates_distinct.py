@@ -89,5 +89,8 @@ def _estimate(state: dict[str, Any]) -> int:
 
 @aggregate("(value T) -> BIGINT", undoable=False, intermediate=lambda _: Array(INTEGER))
 def count_distinct(call: AggregateCall) -> Aggregator:
-    """Count the different values that are not NULL; an estimate (about 1 %) for more than a thousand."""
+    """Count the different values that are not NULL; an estimate (about 1 %) for more than a thousand.
+
+    Example: COUNT_DISTINCT(X) over 5, NULL, 5 -> 1
+    """
     return Aggregator(initialize=lambda: {"hashes": {}}, aggregate=_include, merge=_merge, result=_estimate)

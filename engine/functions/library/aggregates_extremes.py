@@ -53,13 +53,19 @@ def _extreme(call: AggregateCall, is_better: Callable[[Any, Any], bool]) -> Aggr
 
 @aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MIN")
 def min_(call: AggregateCall) -> Aggregator:
-    """Give the smallest value that is not NULL; NULL before there is one."""
+    """Give the smallest value that is not NULL; NULL before there is one.
+
+    Example: MIN(X) over 2, 1, NULL -> 1
+    """
     return _extreme(call, lambda value, best: value <= best)
 
 
 @aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MAX")
 def max_(call: AggregateCall) -> Aggregator:
-    """Give the largest value that is not NULL; NULL before there is one."""
+    """Give the largest value that is not NULL; NULL before there is one.
+
+    Example: MAX(X) over 2, 3, NULL -> 3
+    """
     return _extreme(call, lambda value, best: value >= best)
 
 
@@ -97,7 +103,10 @@ def _ranked_structs(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 @aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _SORT_TYPES), undoable=False, name="TOPK")
 def topk(call: AggregateCall) -> Aggregator:
-    """Give the k largest values that are not NULL, descending, duplicates kept."""
+    """Give the k largest values that are not NULL, descending, duplicates kept.
+
+    Example: TOPK(X, 2) over 1, 3, 3 -> ARRAY[3, 3]
+    """
     return _ranking(call, _itself, _itself)
 
 
@@ -108,7 +117,10 @@ def topk(call: AggregateCall) -> Aggregator:
     returns=_ranked_structs,
 )
 def topk_structs(call: AggregateCall) -> Aggregator:
-    """Give the rows with the k largest sort values as structs of sort_col, col0, col1, …, descending; of equal ones the earlier first."""
+    """Give the rows with the k largest sort values as structs of sort_col, col0, col1, …, descending; of equal ones the earlier first.
+
+    Example: TOPK(X, Y, 1) over (1, 'a'), (2, 'b') -> ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]
+    """
 
     def entry(sort: Any, *others: Any) -> dict[str, Any]:
         return {"sort_col": sort, **{f"col{position}": value for position, value in enumerate(others)}}
@@ -118,5 +130,8 @@ def topk_structs(call: AggregateCall) -> Aggregator:
 
 @aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _ORDERED), undoable=False)
 def topkdistinct(call: AggregateCall) -> Aggregator:
-    """Give the k largest different values that are not NULL, descending."""
+    """Give the k largest different values that are not NULL, descending.
+
+    Example: TOPKDISTINCT(X, 2) over 1, 3, 3 -> ARRAY[3, 1]
+    """
     return _ranking(call, _itself, _itself, distinct=True)

@@ -79,23 +79,35 @@ def _several(call: AggregateCall, name: str, keep: Callable[[list[Entry], int], 
 
 @aggregate(*_ONE, undoable=False, intermediate=_entry, name="LATEST_BY_OFFSET")
 def latest_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the value processed last; NULLs are skipped unless `ignoreNulls` is false."""
+    """Give the value processed last; NULLs are skipped unless `ignoreNulls` is false.
+
+    Example: LATEST_BY_OFFSET(X) over 1, 2, NULL -> 2
+    """
     return _one(call, lambda new, known: bool(new[0] > known[0]))
 
 
 @aggregate(*_SEVERAL, undoable=False, intermediate=_entries, name="LATEST_BY_OFFSET")
 def latest_n_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the last n values in order of processing; NULLs are skipped unless `ignoreNulls` is false."""
+    """Give the last n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
+
+    Example: LATEST_BY_OFFSET(X, 2) over 1, 2, 3 -> ARRAY[2, 3]
+    """
     return _several(call, "latestN", lambda entries, size: entries[-size:])
 
 
 @aggregate(*_ONE, undoable=False, intermediate=_entry, name="EARLIEST_BY_OFFSET")
 def earliest_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the value processed first, for good; NULLs are skipped unless `ignoreNulls` is false."""
+    """Give the value processed first, for good; NULLs are skipped unless `ignoreNulls` is false.
+
+    Example: EARLIEST_BY_OFFSET(X) over NULL, 2, 3 -> 2
+    """
     return _one(call, lambda new, known: bool(new[0] < known[0]))
 
 
 @aggregate(*_SEVERAL, undoable=False, intermediate=_entries, name="EARLIEST_BY_OFFSET")
 def earliest_n_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the first n values in order of processing; NULLs are skipped unless `ignoreNulls` is false."""
+    """Give the first n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
+
+    Example: EARLIEST_BY_OFFSET(X, 2) over 1, 2, 3 -> ARRAY[1, 2]
+    """
     return _several(call, "earliestN", lambda entries, size: entries[:size])

@@ -19,14 +19,20 @@ def _moments(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 @aggregate(*_ONE_NUMBER, undoable=True, intermediate=_moments)
 def stddev_samp(call: AggregateCall) -> Aggregator:
-    """Give the sample variance (ksqlDB never takes the root here); 0.0 for fewer than two values. NULLs are skipped."""
+    """Give the sample variance (ksqlDB never takes the root here); 0.0 for fewer than two values. NULLs are skipped.
+
+    Example: STDDEV_SAMP(X) over 1, 3 -> 2.0
+    """
     mean = _java_integer_mean if call.arguments[0] != DOUBLE else _mean
     return _deviation(call, mean, lambda variance: variance)
 
 
 @aggregate(*_ONE_NUMBER, undoable=True, intermediate=_moments)
 def stddev_sample(call: AggregateCall) -> Aggregator:
-    """Give the sample standard deviation; 0.0 for fewer than two values. NULLs are skipped."""
+    """Give the sample standard deviation; 0.0 for fewer than two values. NULLs are skipped.
+
+    Example: STDDEV_SAMPLE(X) over 1, 2, 3 -> 1.0
+    """
     return _deviation(call, _mean, lambda variance: sqrt(variance) if variance >= 0 else nan)
 
 
@@ -87,11 +93,15 @@ def _correlation_sums(arguments: tuple[SqlType | None, ...]) -> SqlType:
     "(x INT, y INT) -> DOUBLE",
     "(x BIGINT, y BIGINT) -> DOUBLE",
     "(x DOUBLE, y DOUBLE) -> DOUBLE",
+    printed="correlation",
     undoable=True,
     intermediate=_correlation_sums,
 )
 def correlation(call: AggregateCall) -> Aggregator:
-    """Give Pearson's correlation of the pairs without NULL; NaN for fewer than two pairs or where a column does not vary."""
+    """Give Pearson's correlation of the pairs without NULL; NaN for fewer than two pairs or where a column does not vary.
+
+    Example: CORRELATION(X, Y) over (1, 2), (2, 4) -> 1.0
+    """
 
     def moved(state: list[float], x: Any, y: Any, sign: int) -> list[float]:
         if x is None or y is None:
