@@ -30,7 +30,8 @@ def value(node: e.Expression) -> Any:
             return {name: value(item) for name, item in fields}
         case e.IntegerLiteral() | e.DecimalLiteral() | e.StringLiteral():
             return float(node.value) if isinstance(node.value, Decimal) else node.value
-    raise TypeError(f"{node} is no literal")
+        case _:
+            raise TypeError(f"{node} is no literal")
 
 
 def listed(text: str) -> tuple[e.Expression, ...]:
