@@ -6,20 +6,26 @@ Kafka Streams gives their node: it numbers nodes as it builds them, and a node t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from engine.functions.bind import bind
+from engine.functions.declaration import Aggregate
 from engine.functions.registry import Registry
 from engine.plan.document import QueryPlan
-from engine.plan.schemas import Typer, step_schema
+from engine.plan.schemas import scope_of, step_schema
 from engine.plan.step import Formats, Step, WindowInfo, WindowType
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from engine.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
+from engine.sql.expressions import Expression
 from engine.sql.statements import HoppingWindow, JoinType, TumblingWindow
 from engine.types.schema import WINDOW_BOUNDS, Column, Schema
+from engine.types.sql_types import SqlType
+
+_Aggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 
 _REPARTITION_NODES = 3
 """A filter, a sink and a source."""
@@ -48,7 +54,7 @@ class InternalTopic:
 
 def internal_topics(plan: QueryPlan, service_id: str, functions: Registry) -> tuple[InternalTopic, ...]:
     """List a query's repartition and changelog topics (`spec/qtt-format.md` 10.2), without those of foreign-key subscriptions."""
-    walk = _Walk(f"_confluent-ksql-{service_id}query_{plan.query_id}-", lambda expression, scope: bind(expression, scope, functions).type)
+    walk = _Walk(f"_confluent-ksql-{service_id}query_{plan.query_id}-", functions)
     walk.visit(plan.physical_plan)
     return tuple(walk.topics)
 
@@ -71,16 +77,16 @@ class _Built:
 class _Walk:
     """Builds a plan as Kafka Streams would: counts nodes and notes topics."""
 
-    def __init__(self, prefix: str, typer: Typer) -> None:
+    def __init__(self, prefix: str, functions: Registry) -> None:
         self._prefix = prefix
-        self._typer = typer
+        self._functions = functions
         self._nodes = 0
         self.topics: list[InternalTopic] = []
 
     def visit(self, step: Step) -> _Built:
         """Build what lies upstream of `step` in the order in which ksqlDB does, then the step."""
         inputs = self._inputs(step)
-        schema = step_schema(step, [each.schema for each in inputs], self._typer)
+        schema = step_schema(step, [each.schema for each in inputs], self._type_of)
         match step:
             case StreamSourceV1() | WindowedStreamSourceV1() | TableSourceV1() | TableSourceV2() | WindowedTableSourceV1():
                 return self._source(step, schema)
@@ -96,6 +102,9 @@ class _Walk:
             case _:
                 return self._one_input(step, inputs[0], schema)
 
+    def _type_of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        return bind(expression, scope, self._functions).type
+
     def _inputs(self, step: Step) -> list[_Built]:
         if isinstance(step, StreamTableJoinV1):
             right = self.visit(step.right_source)
@@ -106,7 +115,7 @@ class _Walk:
     def _unstored(self, step: TableSourceV2) -> _Built:
         """Read a table that is re-keyed at once: the re-keyed rows are kept instead of these."""
         self._nodes += 4
-        return _Built(step_schema(step, [], self._typer))
+        return _Built(step_schema(step, [], self._type_of))
 
     def _source(self, step: Step, schema: Schema) -> _Built:
         match step:
@@ -151,13 +160,24 @@ class _Walk:
                 return built
             case StreamAggregateV1() | StreamWindowedAggregateV1() | TableAggregateV1():
                 window = _window(step) if isinstance(step, StreamWindowedAggregateV1) else None
-                self._changelog(f"{name}-Materialize", step.internal_formats, schema, window)
+                self._changelog(f"{name}-Materialize", step.internal_formats, self._states(step, source.schema, schema), window)
                 return _Built(schema, window)
             case TableSelectV1(internal_formats=Formats() as formats) if not source.stored:
                 self._changelog(f"{name}-Last", formats, schema, source.window)
                 return _Built(schema, source.window)
             case _:
                 return replace(source, schema=schema)
+
+    def _states(self, step: _Aggregate, source: Schema, results: Schema) -> Schema:
+        """What the store of an aggregate holds: the results, or states of another type where the functions have such."""
+        columns = list(results.columns)
+        first = len(results.key) + len(step.non_aggregate_columns)
+        for at, call in enumerate(step.aggregation_functions, first):
+            bound = bind(call, scope_of(source), self._functions)
+            if isinstance(bound.function, Aggregate) and bound.function.intermediate is not None:
+                state = bound.function.intermediate(tuple(child.type for child in bound.children))
+                columns[at] = replace(columns[at], type=state)
+        return Schema(tuple(columns))
 
     def _stream_join(self, step: StreamStreamJoinV1, inputs: list[_Built], schema: Schema) -> _Built:
         # ksqlDB runs a right join as a left join of the swapped sides; the key is always written as the left source's.
