@@ -13,10 +13,14 @@ class Materialise:
     """Keep the latest row of each key, whatever its timestamp (operators.md 1).
 
     Every record is passed on, tombstones of unknown keys and identical rows included; only a null key is dropped.
+
+    `rowtime` is the column of the row's time: an old row is read with the time of the record that replaces it
+    (schema-and-naming.md 2).
     """
 
     key_bytes: KeyBytes
     round_trip: RoundTrip = unchanged
+    rowtime: int | None = None
 
     def process(self, row: Row, state: State) -> list[Output]:
         """Store the row and pass it on with the row it replaces."""
@@ -28,4 +32,6 @@ class Materialise:
         kept = self.round_trip(row.value)
         if kept is not None:
             rows[name] = list(kept)
+        if old is not None and self.rowtime is not None:
+            old = (*old[: self.rowtime], row.timestamp, *old[self.rowtime + 1 :])
         return [Output(row.key, row.value, row.timestamp, window=row.window, old=old)]

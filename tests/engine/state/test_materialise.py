@@ -32,3 +32,9 @@ def test_windows_of_one_key_are_rows_of_their_own() -> None:
     outputs = replay(Materialise(key_bytes=key_bytes), rows)
     assert [row[0].old for row in outputs] == [None, None, ("a",)]
     assert outputs[2][0].window == (0, 10)
+
+
+def test_an_old_row_is_read_with_the_time_of_the_record_that_replaces_it() -> None:
+    operator = Materialise(key_bytes=key_bytes, rowtime=1)
+    first, second, third = replay(operator, [Row(0, (1,), ("a", 5), 5), Row(0, (1,), ("b", 9), 9), Row(0, (1,), None, 12)])
+    assert (first[0].old, second[0].old, third[0].old) == (None, ("a", 9), ("b", 12))
