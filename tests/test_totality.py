@@ -82,6 +82,16 @@ def test_every_function_has_a_manual_with_an_example(name: str, doc: str) -> Non
     assert "Example:" in rest, f"{name}: {first}"
 
 
+CASES = Path(__file__).parent.parent / "test-cases" / "functions"
+CALLED = sorted(name for name, overloads in FUNCTIONS.overloads.items() if not isinstance(overloads[0].function, Aggregate))
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_every_scalar_and_table_function_has_a_file_of_cases_that_call_it(name: str) -> None:
+    (file,) = (path for path in CASES.iterdir() if path.stem == name.lower())
+    assert f"{name}(" in file.read_text(encoding="utf-8")
+
+
 def test_every_function_of_the_specification_exists(shared: Path) -> None:
     wanted = json.loads((shared / "spec" / "functions.json").read_text(encoding="utf-8"))
     missing = [line for function in wanted for line in lacking(function)]
