@@ -28,7 +28,6 @@ from qtt.rest import RestCase
 from qtt.rest_check import rest_failures
 
 _STATEMENT_EXCEPTION = "KsqlStatementException"
-_EXACT_PROPERTY = "use.exact.numeric.comparison"
 _SYNTAX_CODE = "SYNTAX"
 
 
@@ -119,11 +118,10 @@ def _topics(case: Case, produced: Produced) -> Iterator[str]:
     expected: dict[str, list[OutputRecord]] = {}
     for record in case.outputs or ():
         expected.setdefault(record.topic, []).append(record)
-    exact = str(case.properties.get(_EXACT_PROPERTY, True)).lower() != "false"
     for topic, records in expected.items():
         actual = produced.records.get(topic, ())
         found: list[list[Difference]] = [
-            record_differences(left, right, exact=exact, any_timestamp=not case.inputs and left.timestamp == 0)
+            record_differences(left, right, exact=case.is_exact, any_timestamp=not case.inputs and left.timestamp == 0)
             for left, right in zip(records, actual, strict=False)
         ]
         if len(records) != len(actual) or any(found):

@@ -212,6 +212,11 @@ class Case:
     plan: Path | None = None
     serdes: Mapping[str, SerdeInfo] | None = None
 
+    @property
+    def is_exact(self) -> bool:
+        """Say whether fractions are compared with their scale."""
+        return str(self.properties.get("use.exact.numeric.comparison", True)).lower() != "false"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActualRecord:
@@ -271,7 +276,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The case ran to its end; `records` holds what its queries wrote by topic, in order of production, `serdes` those of its last query."""
+    """The case ran to its end; `records` holds what its queries wrote by topic, in order of production, `serdes` is of the last."""
 
     records: Mapping[str, tuple[ActualRecord, ...]]
     sources: tuple[SourceState, ...] = ()

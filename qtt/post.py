@@ -104,10 +104,12 @@ def _topic_differences(expected: ExpectedTopic, topic: TopicState) -> Iterator[s
 
 
 def _plain_schema(schema: Json) -> Json:
-    """A schema without what only Kafka Connect reads, in one form; its title says nothing that its type does not."""
+    """A schema in one form, without what Kafka Connect adds when it writes one again; an aggregate's state is each engine's own."""
     match schema:
+        case {"name": str(name)} if name.startswith("KSQL_AGG_VARIABLE_"):
+            return name
         case dict():
-            plain = {k: _plain_schema(v) for k, v in schema.items() if not (k.startswith("connect.") or k == "title")}
+            plain = {k: _plain_schema(v) for k, v in schema.items() if not _is_added(k, v)}
             return plain["type"] if plain.keys() == {"type"} else plain
         case list():
             return [_plain_schema(item) for item in schema]
@@ -115,6 +117,10 @@ def _plain_schema(schema: Json) -> Json:
             return re.sub(r"\s+", " ", schema).strip()
         case _:
             return schema
+
+
+def _is_added(name: str, value: Json) -> bool:
+    return name.startswith("connect.") or name == "title" or (name == "default" and value is None)
 
 
 def _whole(info: FormatInfo) -> dict[str, object]:

@@ -15,7 +15,7 @@ from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1
 from engine.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
-from engine.sql.statements import HoppingWindow, SessionWindow, Window
+from engine.sql.statements import HoppingWindow, JoinType, SessionWindow, Window
 from engine.types.schema import PSEUDO_COLUMNS, Column, Schema
 
 _Source = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
@@ -106,7 +106,7 @@ def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str,
     elif isinstance(step, TableSuppressV1):
         yield ".Suppress", _both(flow.schema, step.internal_formats, flow.window)
     elif isinstance(step, TableSelectV1) and step.internal_formats is not None:
-        yield "", _both(flow.schema, step.internal_formats, flow.window)
+        yield "", _both(flow.schema, step.internal_formats, None)
     elif isinstance(step, FkTableTableJoinV1):
         yield "", _both(flow.schema, step.formats, flow.window)
     elif isinstance(step, _Join):
@@ -114,20 +114,23 @@ def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str,
 
 
 def _of_source(step: _Source, flow: _Flow) -> Iterator[tuple[str, Serde]]:
-    written = Schema((*step.source_schema.key, *step.source_schema.value))
-    yield "", _both(written, step.formats, flow.window)
+    declared = step.source_schema
+    yield "", _both(declared, step.formats, flow.window)
     if isinstance(step, TableSourceV2):
-        headers = tuple(Column(c.name, c.type) for c in step.source_schema.headers)
-        kept = (*headers, *PSEUDO_COLUMNS[step.pseudo_column_version][1:])
-        yield ".Materialized", _both(Schema((*written.columns, *kept)), step.state_store_formats, flow.window)
+        headers = tuple(Column(c.name, c.type) for c in declared.headers)
+        kept = (*declared.key, *declared.value, *headers, *PSEUDO_COLUMNS[step.pseudo_column_version][1:], *declared.headers)
+        yield ".Materialized", _both(Schema(kept), step.state_store_formats, flow.window)
 
 
 def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
+    """A RIGHT join is carried out as a LEFT join with the sides exchanged."""
     left, right = inputs
     match step:
         case StreamStreamJoinV1():
-            formats = step.left_internal_formats
-            yield ".Right", Serde(right.schema, None, _value(step.right_internal_formats))
+            formats, other = step.left_internal_formats, step.right_internal_formats
+            if step.join_type is JoinType.RIGHT:
+                left, right, formats, other = right, left, other, formats
+            yield ".Right", Serde(right.schema, None, _value(other))
         case StreamTableJoinV1():
             formats = step.internal_formats
         case _:
