@@ -6,7 +6,7 @@ from lark import Token
 
 from engine.sql import statements as s
 from engine.sql.build_admin import AdminRules
-from engine.sql.places import Children, Part, cover, kinds, names, nodes, parts
+from engine.sql.places import Children, Part, cover, kinds, names, nodes, parts, place
 
 
 class StatementRules(AdminRules):
@@ -45,7 +45,7 @@ class StatementRules(AdminRules):
 
     def insert_into(self, c: Children) -> s.InsertInto:
         """`INSERT INTO … SELECT`."""
-        return s.InsertInto(c[2].value, c[-1], parts(c).get("properties", ()), span=cover(c))
+        return s.InsertInto(c[2].value, c[-1], parts(c).get("properties", ()), span=place(c[2]))
 
     def insert_values(self, c: Children) -> s.InsertValues:
         """`INSERT INTO … VALUES`."""

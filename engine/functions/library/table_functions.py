@@ -12,7 +12,7 @@ from engine.functions.declaration import Runs, tabular
 _CUBE_COLUMNS = 20
 
 
-@tabular("(list ARRAY<T>) -> T", "(list ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", printed="explode")
+@tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", printed="explode")
 def explode(items: exp.Expression) -> exp.Expression:
     """Give one row for each element, NULL elements included; a NULL array gives no rows.
 
