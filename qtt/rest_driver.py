@@ -11,6 +11,8 @@ from qtt.driver import RunOptions
 from qtt.rest import RestCase
 from qtt.rest_spark import run_rest
 from qtt.spark import SparkDriver
+from qtt.sql_script import ScriptCase
+from qtt.sql_script_spark import run_scripts
 
 
 class FullDriver(SparkDriver):
@@ -23,11 +25,13 @@ class FullDriver(SparkDriver):
     def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         rest = [case for case in cases if isinstance(case, RestCase)]
-        plain = [case for case in cases if not isinstance(case, RestCase)]
+        scripts = [case for case in cases if isinstance(case, ScriptCase)]
+        plain = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
         if plain:
             yield from super().run(plain, options)
         for start in range(0, len(rest), options.group_size):
             yield from run_rest(rest[start : start + options.group_size], self._runner_in_memory)
+        yield from run_scripts(scripts)
 
     def close(self) -> None:
         """Remove what the runners keep on disk."""

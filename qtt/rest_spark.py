@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.errors import EngineError, SqlSyntaxError
 from engine.inserts import Constants, insert_record
@@ -170,7 +171,7 @@ def _answer(query: TransientQuery, job: Job) -> Answer:
     schema = ", ".join(map(str, query.columns))
     elements: list[model.Actual] = [{"header": {"schema": schema, "queryId": query.plan.query_id}}]
     for row in rows:
-        content = {"columns": list(row.values)}
+        content: dict[str, Any] = {"columns": list(row.values)}
         elements.append({"row": {**content, "tombstone": True} if row.tombstone else content})
     if query.kind is not QueryKind.PULL_TABLE:
         elements.append({"finalMessage": "Limit Reached" if query.is_full(rows) else "Query Completed"})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qtt.corpus import case_path
@@ -28,14 +29,16 @@ class _Test:
 
 
 def script_cases(path: Path, text: str) -> Iterator[ScriptCase]:
-    """Cut a script into its tests; raise CaseFileError where a directive is missing or repeated."""
-    seen: set[str] = set()
+    """Cut a script into its tests; tests of one name are told apart by a number.
+
+    Raises:
+        CaseFileError: a directive is missing.
+    """
+    seen: Counter[str] = Counter()
     for test in _tests(path, text):
         case = _case(path, test)
-        if case.id in seen:
-            raise CaseFileError(path, test.line, f"the script has two tests called {test.name!r}")
-        seen.add(case.id)
-        yield case
+        seen[case.id] += 1
+        yield case if seen[case.id] == 1 else replace(case, id=f"{case.id}~{seen[case.id]}")
 
 
 def _tests(path: Path, text: str) -> Iterator[_Test]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from engine.topics.records import Record
 
@@ -44,20 +45,25 @@ class MemoryBroker:
         """The records of a topic in offset order; none where there is no such topic."""
         return tuple(record for _, record in self._topics.get(topic, ()))
 
-    def arrived(self, topics: Iterable[str]) -> list[Record]:
-        """The records of several topics in the order in which they arrived."""
-        found = sorted(entry for topic in dict.fromkeys(topics) for entry in self._numbered(topic))
-        return [record for _, _, record in found]
+    @property
+    def arrivals(self) -> int:
+        """How many records ever arrived; a place from which to read on."""
+        return self._arrivals
 
-    def merged(self, topics: Iterable[str]) -> list[Record]:
+    def arrived(self, topics: Iterable[str], since: int = 0) -> list[Record]:
+        """The records of several topics in the order in which they arrived, from the place `since` on."""
+        entries = (entry for topic in dict.fromkeys(topics) for entry in self._since(topic, since))
+        return [record for _, record in sorted(entries, key=itemgetter(0))]
+
+    def merged(self, topics: Iterable[str], since: int = 0) -> list[Record]:
         """The records of several topics as Kafka Streams reads them: always from the topic whose head is the oldest.
 
         Offset order within a topic is kept; of equal timestamps the record that arrived first comes first.
         """
-        return list(_by_head([self._topics.get(topic, []) for topic in dict.fromkeys(topics)]))
+        return list(_by_head([self._since(topic, since) for topic in dict.fromkeys(topics)]))
 
-    def _numbered(self, topic: str) -> Iterator[tuple[int, int, Record]]:
-        return ((arrival, record.offset, record) for arrival, record in self._topics.get(topic, ()))
+    def _since(self, topic: str, since: int) -> list[Arrival]:
+        return [entry for entry in self._topics.get(topic, ()) if entry[0] >= since]
 
 
 def _by_head(queues: list[list[Arrival]]) -> Iterator[Record]:

@@ -1,0 +1,1 @@
+"""What an engine says about itself, as rows with a schema."""

@@ -1,0 +1,52 @@
+"""ASSERT TOPIC and ASSERT SCHEMA. A timeout is not waited for: nobody else changes topics in memory."""
+
+from __future__ import annotations
+
+from engine.admin.answer import Answer, said
+from engine.admin.view import View
+from engine.errors import StatementError
+from engine.sql.admin import AssertSchema, AssertTopic
+
+_PARTITIONS = 1
+
+
+def assert_topic(statement: AssertTopic, view: View) -> Answer:
+    """Check that a topic exists, with the partitions asked for, or that it does not.
+
+    Raises:
+        StatementError: it is otherwise.
+    """
+    exists = statement.topic in view.broker.topics
+    if exists and not statement.exists:
+        raise StatementError(f"Topic {statement.topic} exists", span=statement.span)
+    if not exists and statement.exists:
+        raise StatementError(f"Topic {statement.topic} does not exist", span=statement.span)
+    for name, wanted in statement.properties if statement.exists else ():
+        if name not in ("PARTITIONS", "REPLICAS"):
+            raise StatementError(
+                f"Cannot assert topic property {name}", span=statement.span, hint="only PARTITIONS and REPLICAS can be asserted"
+            )
+        if str(wanted) != str(_PARTITIONS):
+            raise StatementError(
+                f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected {wanted} got {_PARTITIONS}",
+                span=statement.span,
+            )
+    return said(f"Topic {statement.topic} {'exists' if statement.exists else 'does not exist'}.")
+
+
+def assert_schema(statement: AssertSchema, view: View) -> Answer:
+    """Check that the registry has a subject, an id, or an id under a subject, or that it does not.
+
+    Raises:
+        StatementError: it is otherwise.
+    """
+    registry = view.session.registry
+    found = registry.latest(statement.subject) if statement.subject is not None else None
+    if statement.id is not None:
+        by_id = registry.by_id(statement.id)
+        found = by_id if statement.subject is None or (found is not None and by_id is not None and found.id == by_id.id) else None
+    parts = (("subject name", statement.subject), ("id", statement.id))
+    name = " and ".join(f"{word} {value}" for word, value in parts if value is not None)
+    if (found is not None) is not statement.exists:
+        raise StatementError(f"Schema with {name} {'exists' if found else 'does not exist'}", span=statement.span)
+    return said(f"Schema with {name} {'exists' if statement.exists else 'does not exist'}.")

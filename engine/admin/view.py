@@ -1,0 +1,44 @@
+"""What admin statements look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.catalog.catalog import Source
+from engine.errors import Span, UnknownSourceError
+from engine.session import PersistentQuery, Session
+from engine.topics.memory import MemoryBroker
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An engine as admin statements see it; `paused` are ids of queries."""
+
+    session: Session
+    broker: MemoryBroker
+    paused: frozenset[str] = frozenset()
+
+    def source(self, name: str, span: Span | None) -> Source:
+        """The stream or table called `name`.
+
+        Raises:
+            UnknownSourceError: there is none.
+        """
+        source = self.session.catalog.sources.get(name)
+        if source is None:
+            near = next((known for known in self.session.catalog.sources if known.upper() == name.upper()), None)
+            hint = None if near is None else f'did you mean "{near}"? Names in double quotes keep their case'
+            raise UnknownSourceError(f"Could not find STREAM/TABLE '{name}' in the Metastore", span=span, hint=hint)
+        return source
+
+    def state(self, query: PersistentQuery) -> str:
+        """PAUSED or RUNNING."""
+        return "PAUSED" if query.id in self.paused else "RUNNING"
+
+    def readers(self, source: Source) -> list[PersistentQuery]:
+        """The queries that read a source."""
+        return [query for query in self.session.queries.values() if source.name in query.plan.sources]
+
+    def writers(self, source: Source) -> list[PersistentQuery]:
+        """The queries that write a source."""
+        return [query for query in self.session.queries.values() if query.plan.sink == source.name]

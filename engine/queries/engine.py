@@ -1,0 +1,247 @@
+"""A whole engine in one process: a session, topics in memory, and queries that go on from their checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from engine.admin.answer import Answer, said
+from engine.admin.answers import answer_of
+from engine.admin.view import View
+from engine.errors import QueryError, StatementError
+from engine.inserts import Constants, insert_record
+from engine.plan.document import QueryPlan
+from engine.planner.config import Config
+from engine.queries.pull import current_rows, plan_pull
+from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.session import PersistentQuery, Session
+from engine.spark.constants import evaluate_constants
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.resumable import ResumableQuery, ResumableRunner
+from engine.spark.session import INTERPRETED, open_session
+from engine.sql.admin import SteerQuery
+from engine.sql.parser import ParsedStatement
+from engine.sql.statements import DropSource, InsertValues, Query
+from engine.topics.memory import MemoryBroker
+from engine.topics.records import LogEntry, Record
+
+_FATAL = 4
+
+
+@dataclass(slots=True)
+class _Running:
+    """A persistent query on its way: how far it has read, and what it last ran as."""
+
+    query: PersistentQuery
+    position: int
+    execution: ResumableQuery | None = None
+    rows_in: int = 0
+    rows_out: int = 0
+    error: str = ""
+
+
+@dataclass(slots=True)
+class MemoryEngine:
+    """Executes statements over topics in memory; Spark starts when the first query has input.
+
+    A persistent query processes what arrived whenever its results are asked for. With `by_time` it reads several topics merged
+    by timestamp, as from a broker, otherwise in the order in which the records arrived.
+    """
+
+    session: Session = field(default_factory=Session)
+    broker: MemoryBroker = field(default_factory=MemoryBroker)
+    by_time: bool = False
+    open_spark: Callable[[], SparkSession] = lambda: open_session(extra=INTERPRETED)
+    now: Callable[[], int] = lambda: int(time.time() * 1000)
+    log: list[LogEntry] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
+    _running: dict[str, _Running] = field(default_factory=dict)
+    _runner: ResumableRunner | None = None
+    _asked: int = 0
+
+    def close(self) -> None:
+        """Remove what the runner keeps on disk."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def parse(self, text: str) -> tuple[ParsedStatement, ...]:
+        """Parse a script.
+
+        Raises:
+            SqlSyntaxError: at the first place that is not of the language.
+        """
+        return self.session.parse(text)
+
+    def execute(self, parsed: ParsedStatement) -> Answer:
+        """Carry a statement out and give its answer.
+
+        Raises:
+            EngineError: the statement is refused, or the query that it asks fails.
+        """
+        match parsed.statement:
+            case Query() as query:
+                self.flush()
+                return self._ask(query)
+            case InsertValues():
+                return self._insert(parsed)
+            case SteerQuery() as steer:
+                return self._steer(steer)
+            case statement:
+                self.flush()
+                found = answer_of(statement, self._view())
+                return self._define(parsed) if found is None else found
+
+    def produce(self, record: Record) -> None:
+        """Put a record into a topic."""
+        if self._must_interleave():
+            self.flush()
+        self.broker.produce(record)
+
+    def flush(self) -> None:
+        """Let every persistent query process what has arrived, in the order of their statements."""
+        self._adopt()
+        for running in self._running.values():
+            if running.query.id not in self.paused and not running.error:
+                self._advance(running)
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+        return {
+            name: (x.rows_in, x.rows_out, len(self.broker.arrived(self._topics(x.query.plan), x.position)), x.error)
+            for name, x in self._running.items()
+        }
+
+    def _define(self, parsed: ParsedStatement) -> Answer:
+        dropped = self._topic_to_delete(parsed)
+        done = self.session.execute(parsed)
+        if dropped is not None:
+            self.broker.delete(dropped)
+        for source in self.session.catalog.sources.values():
+            self.broker.create(source.topic)
+        self._adopt()
+        return said(done.message or "done")
+
+    def _topic_to_delete(self, parsed: ParsedStatement) -> str | None:
+        statement = parsed.statement
+        if not isinstance(statement, DropSource) or not statement.delete_topic:
+            return None
+        source = self.session.catalog.sources.get(statement.name)
+        return None if source is None else source.topic
+
+    def _insert(self, parsed: ParsedStatement) -> Answer:
+        done = self.session.execute(parsed)
+        if done.insert is None:
+            raise StatementError("nothing to insert", span=parsed.span)
+        self.produce(insert_record(done.insert, self.constants(), self.session.serde(), self.now))
+        return said("inserted")
+
+    def constants(self) -> Constants:
+        """What evaluates constant expressions."""
+        return Constants(self.session.functions, lambda bounds: evaluate_constants(self.open_spark(), bounds, self.session.config))
+
+    def _steer(self, steer: SteerQuery) -> Answer:
+        self.flush()
+        names = list(self.session.queries) if steer.query_id is None else [steer.query_id]
+        for name in names:
+            if name not in self.session.queries:
+                raise StatementError(f"Unknown queryId: {name}", span=steer.span, hint="SHOW QUERIES lists the running ones")
+            match steer.verb:
+                case "PAUSE":
+                    self.paused.add(name)
+                case "RESUME":
+                    self.paused.discard(name)
+                case _:
+                    self.session.queries.pop(name)
+                    self._running.pop(name, None)
+                    self.paused.discard(name)
+        return said(f"{steer.verb.lower()}d: {', '.join(names) or 'no query'}")
+
+    def _adopt(self) -> None:
+        """Take over the session's queries: new ones, replaced ones, dropped ones."""
+        latest = self.session.config.get("auto.offset.reset") == "latest"
+        for name in [name for name in self._running if name not in self.session.queries]:
+            del self._running[name]
+        for name, query in self.session.queries.items():
+            running = self._running.get(name)
+            if running is None:
+                self._running[name] = _Running(query, self.broker.arrivals if latest else 0)
+            elif running.query is not query:
+                running.query = query
+                if running.execution is not None:
+                    running.execution.upgrade(self._build(query.plan, query.config))
+
+    def _advance(self, running: _Running) -> None:
+        topics = self._topics(running.query.plan)
+        records = self._read(topics, running.position)
+        running.position = self.broker.arrivals
+        if not records:
+            return
+        if running.execution is None:
+            running.execution = self._memory().open(self._build(running.query.plan, running.query.config))
+        output = running.execution.advance(records)
+        self.log += output.log
+        running.rows_in += len(records)
+        running.rows_out += len(output.records)
+        for record in output.records:
+            self.broker.produce(record)
+        fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
+        if fatal is not None:
+            running.error = fatal.message
+
+    def _must_interleave(self) -> bool:
+        """Whether a query reads a derived topic beside another, so that the order of single records shows."""
+        derived = {q.plan.sink for q in self.session.queries.values()}
+        return any(len(q.plan.sources) > 1 and derived & set(q.plan.sources) for q in self.session.queries.values())
+
+    def _ask(self, query: Query) -> Answer:
+        planned = self._planned(query)
+        if planned.limit == 0:
+            return Answer(columns=planned.columns, limited=True)
+        pipeline = self._build(planned.plan, self.session.config)
+        output = self._memory().run(pipeline, [self._feed(planned)])[0]
+        self.log += output.log
+        fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
+        if fatal is not None:
+            raise QueryError(fatal.message)
+        rows = planned.rows(output.records, pipeline.group.ends[0].window)
+        return Answer(
+            columns=planned.columns,
+            rows=tuple(row.values for row in rows),
+            tombstones=frozenset(at for at, row in enumerate(rows) if row.tombstone),
+            limited=planned.is_full(rows),
+        )
+
+    def _planned(self, query: Query) -> TransientQuery:
+        session = self.session
+        query_id = f"transient_{query.source.name}_{self._asked}"
+        self._asked += 1
+        plan = plan_pull if query.emit is None else plan_query
+        return plan(query, session.catalog, session.config, query_id, session.functions)
+
+    def _feed(self, planned: TransientQuery) -> list[Record]:
+        topics = self._topics(planned.plan)
+        if planned.kind is QueryKind.PULL_TABLE:
+            return current_rows(self.broker.records(topics[0]))
+        return self._read(topics, 0)
+
+    def _read(self, topics: list[str], since: int) -> list[Record]:
+        return self.broker.merged(topics, since) if self.by_time else self.broker.arrived(topics, since)
+
+    def _topics(self, plan: QueryPlan) -> list[str]:
+        sources = self.session.catalog.sources
+        return [sources[name].topic for name in plan.sources if name in sources]
+
+    def _build(self, plan: QueryPlan, config: Config) -> Pipeline:
+        return build_pipeline([QueryRun(plan=plan, settings=config, serde=self.session.serde())], self.session.functions)
+
+    def _memory(self) -> ResumableRunner:
+        if self._runner is None:
+            self._runner = ResumableRunner(self.open_spark())
+        return self._runner
+
+    def _view(self) -> View:
+        return View(session=self.session, broker=self.broker, paused=frozenset(self.paused))

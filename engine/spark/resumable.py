@@ -1,0 +1,74 @@
+"""A query over a memory stream that is run piece by piece from its checkpoint, also after its plan was upgraded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from engine.spark.memory import MemoryRunner, Output, _outputs, _row
+from engine.spark.pipeline import Pipeline
+from engine.topics.records import Record
+
+_names = count()
+
+
+class ResumableRunner(MemoryRunner):
+    """Runs queries that go on later: each has a memory stream and a checkpoint, and runs only while it has input."""
+
+    def open(self, pipeline: Pipeline) -> ResumableQuery:
+        """Start a query with no state."""
+        return ResumableQuery(self, pipeline)
+
+    def memory_stream(self) -> Any:
+        """Make a memory stream of records."""
+        return self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(self._encoder, self._spark._jsparkSession)
+
+    def frame(self, pipeline: Pipeline, stream: Any) -> DataFrame:
+        """Put a pipeline over a memory stream."""
+        return pipeline.frame(self._spark, DataFrame(stream.toDF(), self._spark))
+
+    def step(self, pipeline: Pipeline, stream: Any, name: str, rows: list[dict[str, Any]]) -> Output:
+        """Run a pipeline over further rows, from the checkpoint called `name` on."""
+        found: list[dict[str, Any]] = []
+        self._feed(stream, rows)
+        # Spark's memory sink cannot go on from a checkpoint.
+        writer = self.frame(pipeline, stream).writeStream.foreachBatch(lambda batch, _: found.extend(batch.toArrow().to_pylist()))
+        query = writer.outputMode("update").option("checkpointLocation", f"{self._root}/{name}").trigger(availableNow=True).start()
+        query.awaitTermination()
+        return _outputs(found, pipeline, 1)[0]
+
+
+class ResumableQuery:
+    """One query between two runs."""
+
+    def __init__(self, runner: ResumableRunner, pipeline: Pipeline) -> None:
+        """Begin with no state and no input."""
+        self._runner = runner
+        self._pipeline: Pipeline
+        self._begin(pipeline)
+
+    def upgrade(self, pipeline: Pipeline) -> None:
+        """Go on with another pipeline: with the state, if it has the same operators, else with none."""
+        if _operators(pipeline) == _operators(self._pipeline):
+            self._pipeline = pipeline
+        else:
+            self._begin(pipeline)
+
+    def advance(self, records: Sequence[Record]) -> Output:
+        """Process further records, and give what the query wrote of them."""
+        rows = [_row(0, self._fed + at, record) for at, record in enumerate(records)]
+        self._fed += len(rows)
+        return self._runner.step(self._pipeline, self._stream, self._name, rows)
+
+    def _begin(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._stream = self._runner.memory_stream()
+        self._name = f"resumable_{next(_names)}"
+        self._fed = 0
+
+
+def _operators(pipeline: Pipeline) -> list[list[str]]:
+    return [[type(stateful.operator).__name__ for stateful in level] for level in pipeline.group.levels]
