@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -12,6 +14,7 @@ from engine.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
 from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCall
 from engine.spark.sqltree import Tree
+from engine.types.sql_types import SqlType
 
 
 def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:
@@ -64,3 +67,15 @@ def python_result(function: Scalar | Tabular, types: CallTypes, arguments: Seque
     value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
     error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
     return Checked(value, s.is_not_null(error))
+
+
+def evaluated_call(
+    bound: Bound, body: Callable[..., Any], types: tuple[SqlType | None, ...], arguments: Sequence[Checked], context: Context
+) -> Checked:
+    """Call `body`, which evaluates the whole of a call in Python, with arguments of the given types."""
+    function = bound.function
+    if not isinstance(function, Scalar) or bound.type is None:
+        raise UnsupportedError("only a scalar function can be called here")
+    stand_in = replace(function, body=body, runs=Runs.PYTHON, nulls=Nulls.BODY, with_types=False)
+    result = python_result(stand_in, CallTypes(types, bound.type), arguments, context)
+    return Checked(result.value, s.any_of([*(argument.fails for argument in arguments), result.fails]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from engine.functions.declaration import Checked
+from engine.functions.library.like import ANY, like_regex, quote
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
 from engine.sql.expressions import ComparisonOp
@@ -21,6 +22,9 @@ _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
 }
 
 _SPECIAL = r"([\\.\[\]{}()*+?^$|])"
+_ESCAPED = (("%", "\u0001"), ("_", "\u0002"))
+_LAST = "\u0003"
+"""Marks inside of a pattern; no text has them."""
 
 
 def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None, right_type: SqlType | None) -> Tree:
@@ -61,37 +65,23 @@ def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:
 def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
     """Match a whole text; `%` is any run and `_` one character, neither a line end."""
     if isinstance(pattern, exp.Literal):
-        regex, broken = _literal_pattern(pattern.this, escape)
-        return Checked(s.call("rlike", value, s.text(regex)), s.TRUE if broken else None)
-    quoted = s.call("regexp_replace", pattern, s.text(_SPECIAL), s.text(r"\\$1"))
-    if escape is None:
-        body = s.call("replace", s.call("replace", quoted, s.text("%"), s.text(".*")), s.text("_"), s.text("."))
-        return Checked(s.call("rlike", value, s.call("concat", s.text("\\A(?:"), body, s.text(")\\z"))))
-    literal = s.text("\\" + escape if escape in "\\.[]{}()*+?^$|" else escape)
-    marked = quoted
-    for wild, code in (("%", "\u0001"), ("_", "\u0002")):
-        marked = s.call("replace", marked, s.call("concat", literal, s.text(wild)), s.text(code))
-    body = s.call("replace", s.call("replace", marked, s.text("%"), s.text(".*")), s.text("_"), s.text("."))
-    for wild, code in (("%", "\u0001"), ("_", "\u0002")):
-        body = s.call("replace", body, s.text(code), s.text(wild))
-    return Checked(s.call("rlike", value, s.call("concat", s.text("\\A(?:"), body, s.text(")\\z"))))
+        regex = like_regex(pattern.this, escape)
+        return Checked(s.FALSE, s.TRUE) if regex is None else Checked(s.call("rlike", value, s.text(f"\\A(?:{regex})\\z")))
+    return Checked(s.call("rlike", value, _pattern_of(pattern, escape)))
 
 
-def _literal_pattern(pattern: str, escape: str | None) -> tuple[str, bool]:
-    out: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            following = next(characters, None)
-            if following is None:
-                return "", True
-            out.append(_quote(following))
-        elif character in "%_":
-            out.append(".*" if character == "%" else ".")
-        else:
-            out.append(_quote(character))
-    return "\\A(?:" + "".join(out) + ")\\z", False
+def _pattern_of(pattern: Tree, escape: str | None) -> Tree:
+    """Translate a LIKE pattern that is known only to a row, as `like_regex` does."""
+    marked = s.call("regexp_replace", pattern, s.text(_SPECIAL), s.text(r"\\$1"))
+    if escape is not None:
+        for wild, mark in _ESCAPED:
+            marked = _replaced(marked, quote(escape) + wild, mark)
+    last = s.call("regexp_replace", marked, s.text(r"(?s)\A(.*)%([^%]*)\z"), s.text(f"$1{_LAST}$2"))
+    body = _replaced(_replaced(_replaced(last, "%", f")(?>{ANY}*?"), "_", ANY), _LAST, f"){ANY}*(?:")
+    for wild, mark in _ESCAPED:
+        body = _replaced(body, mark, wild) if escape is not None else body
+    return s.call("concat", s.text("\\A(?>"), body, s.text(")\\z"))
 
 
-def _quote(character: str) -> str:
-    return "\\" + character if character in "\\.[]{}()*+?^$|" else character
+def _replaced(tree: Tree, old: str, new: str) -> Tree:
+    return s.call("replace", tree, s.text(old), s.text(new))

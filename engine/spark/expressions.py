@@ -14,9 +14,10 @@ from sqlglot import exp
 from engine.errors import UnsupportedError
 from engine.functions.bound import Bound
 from engine.functions.declaration import Checked, SparkLambda
+from engine.functions.evaluate import CallInPython, columns_of, needs_python, stays
 from engine.spark import arithmetic, casts, comparisons
 from engine.spark import sqltree as s
-from engine.spark.calls import compile_call
+from engine.spark.calls import compile_call, evaluated_call
 from engine.spark.context import Context, Fault
 from engine.spark.sqltree import Tree
 from engine.sql import expressions as e
@@ -51,6 +52,8 @@ def close(result: Checked, context: Context, message: str) -> Tree:
 def _compile(bound: Bound, context: Context) -> Operand:
     if isinstance(bound.node, e.Lambda):
         return _lambda(bound, context)
+    if needs_python(bound):
+        return _in_python(bound, context)
     children = [_compile(child, context) for child in bound.children]
     if isinstance(bound.node, e.FunctionCall):
         return compile_call(bound, [_argument(c, b, context) for c, b in zip(children, bound.children, strict=True)], context)
@@ -64,6 +67,20 @@ def _lambda(bound: Bound, context: Context) -> SparkLambda:
     body = compile_expression(bound.children[0], context)
     context.faults = outer
     return SparkLambda(bound.node.parameters, body.value, body.fails)
+
+
+def _in_python(bound: Bound, context: Context) -> Checked:
+    """A call whose lambda calls a Python function, which Spark cannot: all lambdas run in one Arrow function.
+
+    Its other arguments are compiled as ever, and given as columns together with the columns that the lambdas use.
+    """
+    given = [(child, _argument(_compile(child, context), child, context)) for child in bound.children if not stays(child)]
+    compiled = [(child, argument) for child, argument in given if isinstance(argument, Checked)]
+    captured = {name: sql_type for child in bound.children if stays(child) for name, sql_type in columns_of(child)}
+    types = (*(child.type for child, _ in compiled), *captured.values())
+    body = CallInPython.of(bound, tuple(captured), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings)
+    arguments = [*(argument for _, argument in compiled), *(Checked(context.columns[name]) for name in captured)]
+    return evaluated_call(bound, body, types, arguments, context)
 
 
 def _argument(compiled: Operand, bound: Bound, context: Context) -> Operand:
@@ -253,7 +270,7 @@ def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> 
     fails = s.any_of([operand.fails, result.fails])
     if bound.implicit:
         return Checked(value, fails)
-    if bound.type == t.STRING and not context.preserve_nulls:
+    if bound.type == t.STRING and bound.children[0].type is not None and not context.preserve_nulls:
         value = s.call("coalesce", value, s.text("null"))
     return _scoped(Checked(value, fails), bound, context)
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Checked, Nulls, scalar
 from engine.functions.library.arrays_trees import ITEM, alike, any_item, comparable, contains, has_map, keep, lambda_, name, same
+from engine.functions.library.limits import LARGEST
 from engine.functions.library.trees import Tree, all_of, any_of, call, case, cast, if_, is_in, is_null, let, not_, null, number, op, text
 from engine.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
@@ -35,7 +36,7 @@ def array_contains(types: CallTypes, items: Tree, wanted: Tree) -> Tree:
         return exp.false()
     if isinstance(wanted, exp.Literal):
         return call("coalesce", call("array_contains", items, wanted), exp.false())
-    return contains(items, wanted, _item(types))
+    return let([items, wanted], lambda a, w: contains(a, w, _item(types)))
 
 
 @scalar("(array ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_distinct")
@@ -91,8 +92,13 @@ def array_remove(types: CallTypes, items: Tree, victim: Tree) -> Tree:
 
     Example: ARRAY_REMOVE(ARRAY[1, 2, 1], 1) -> ARRAY[2]
     """
-    unwanted = same(comparable(name(ITEM), _item(types)), comparable(victim, _item(types)))
-    return call("filter", alike(items, call("array", victim)), lambda_([ITEM], not_(unwanted)))
+
+    def without(a: Tree, unwanted: Tree) -> Tree:
+        found = same(comparable(name(ITEM), _item(types)), comparable(unwanted, _item(types)))
+        return call("filter", a, lambda_([ITEM], not_(found)))
+
+    # Not inside of a lambda: the victim may be the result of a Python function.
+    return let([alike(items, call("array", victim)), victim], without)
 
 
 @scalar("(array ARRAY<T>) -> STRING", "(array ARRAY<T>, delimiter STRING) -> STRING", nulls=Nulls.BODY, with_types=True)
@@ -196,10 +202,6 @@ def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
     return Checked(let(given, cut), let(given, broken))
 
 
-_LONGEST = 2**31 - 16
-"""More items than this no array of Spark or Java can have."""
-
-
 @scalar(
     "(start INT NOT NULL, end INT NOT NULL) -> ARRAY<INT>",
     "(start INT NOT NULL, end INT NOT NULL, step INT NOT NULL) -> ARRAY<INT>",
@@ -210,7 +212,7 @@ _LONGEST = 2**31 - 16
 def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked:
     """Return the numbers from `start` to `end`, both included, `step` apart; by default 1, or -1 if `end` is not greater.
 
-    A step of 0 or of the wrong sign is an error.
+    A step of 0 or of the wrong sign is an error, as are more than 16777216 numbers.
 
     Example: GENERATE_SERIES(1, 7, 3) -> ARRAY[1, 4, 7]
     """
@@ -222,7 +224,7 @@ def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked
         steps = op(exp.IntDiv, span, call("nullif", cast(by, "BIGINT"), zero))
         rising = all_of(op(exp.LT, first, last), op(exp.LT, by, zero))
         falling = all_of(op(exp.GT, first, last), op(exp.GT, by, zero))
-        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(_LONGEST)), exp.true()))
+        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(LARGEST)), exp.true()))
 
     def listed(first: Tree, last: Tree, by: Tree) -> Tree:
         return if_(call("coalesce", broken(first, last, by), exp.true()), null(), call("sequence", first, last, by))

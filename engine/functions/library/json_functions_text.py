@@ -186,35 +186,43 @@ def _write_primitive(value: Any, base: Base) -> str:
         case Base.BYTES:
             return f'"{b64encode(value).decode()}"'
         case Base.DATE:
-            return f'"{_date(value)}"'
+            return f'"{date_text(value)}"'
         case Base.TIME:
             return f'"{_clock(value // 1_000)}"'
         case Base.TIMESTAMP:
             days, millis = divmod(value, 86_400_000)
-            return f'"{_date(days)}T{_full_clock(millis // 1_000)}.{millis % 1_000:03d}"'
+            return f'"{date_text(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'
         case _:
             return str(value)
 
 
-def _date(days: int) -> str:
+def date_text(days: int) -> str:
+    """Write days since 1970-01-01 as `2021-05-18`."""
     year, month, day = to_civil(days)
     sign = "-" if year < 0 else "+" if year > 9_999 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
 def _clock(seconds: int) -> str:
-    text = _full_clock(seconds)
+    text = time_text(seconds)
     return text if seconds % 60 else text[:5]
 
 
-def _full_clock(seconds: int) -> str:
+def time_text(seconds: int) -> str:
+    """Write seconds since midnight as `13:05:00`."""
     return f"{seconds // 3_600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def _write_double(value: float) -> str:
-    """Java's `Double.toString`; Jackson quotes what is not a number of JSON."""
+    """Jackson quotes what is not a number of JSON."""
+    text = java_double(value)
+    return text if text[-1].isdigit() else f'"{text}"'
+
+
+def java_double(value: float) -> str:
+    """Write a DOUBLE as Java's `Double.toString` does."""
     if value != value or value in (float("inf"), float("-inf")):
-        return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         text = repr(value)
         return text if "e" not in text else f"{Decimal(text):f}"

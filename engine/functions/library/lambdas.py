@@ -12,10 +12,11 @@ from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Checked, Nulls, SparkLambda, scalar
 from engine.functions.library.arrays_trees import ENTRY, ITEM, STATE, any_item, bind, lambda_, name, part
+from engine.functions.library.limits import too_large
 from engine.functions.library.maps import key_type
 from engine.functions.library.maps_order import java_entries
 from engine.functions.library.trees import Tree, any_of, call, if_, is_null, let, null, op, text
-from engine.types.sql_types import STRING
+from engine.types.sql_types import BYTES, STRING, Array, SqlType
 
 
 @scalar("(array ARRAY<T>, mapping LAMBDA (T) => R) -> ARRAY<R>", name="TRANSFORM", nulls=Nulls.BODY, printed="transform")
@@ -83,15 +84,15 @@ def filter_map(given: Tree, keep: SparkLambda) -> Checked:
     return Checked(value, _any_entry(given, keep.parameters, broken))
 
 
-@scalar("(array ARRAY<T>, initial S, step LAMBDA (S, T) => S) -> S", name="REDUCE", nulls=Nulls.BODY, printed="reduce")
-def reduce_array(items: Tree, initial: Tree, step: SparkLambda) -> Checked:
+@scalar("(array ARRAY<T>, initial S, step LAMBDA (S, T) => S) -> S", name="REDUCE", nulls=Nulls.BODY, with_types=True, printed="reduce")
+def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda) -> Checked:
     """Go through the items with a state: the lambda makes the next one of a state and an item; return the last.
 
-    The result is `initial` for an array that is NULL, and NULL if `initial` is.
+    The result is `initial` for an array that is NULL, and NULL if `initial` is. More than 16777216 bytes or items are an error.
 
     Example: REDUCE(ARRAY[1, 2, 3], 10, (s, x) => s + x) -> 16
     """
-    return _reduce([items, initial], lambda a: a, step, step.parameters[1], lambda tree: tree)
+    return _reduce([items, initial], lambda a: a, _bounded(step, types.returns), step.parameters[1], lambda tree: tree)
 
 
 @scalar("(map MAP<K, V>, initial S, step LAMBDA (S, K, V) => S) -> S", name="REDUCE", nulls=Nulls.BODY, with_types=True, printed="reduce")
@@ -107,7 +108,18 @@ def reduce_map(types: CallTypes, given: Tree, initial: Tree, step: SparkLambda) 
     def with_entry(tree: Tree) -> Tree:
         return bind(step.parameters[1:], [part(name(ENTRY), "key"), part(name(ENTRY), "value")], tree)
 
-    return _reduce([given, initial], lambda m: java_entries(m, keys), step, ENTRY, with_entry)
+    return _reduce([given, initial], lambda m: java_entries(m, keys), _bounded(step, types.returns), ENTRY, with_entry)
+
+
+def _bounded(step: SparkLambda, state_type: SqlType) -> SparkLambda:
+    """Let a step fail whose state is too large; only one that uses its state twice can double it."""
+    state = step.parameters[0]
+    uses = sum(found.name == state for found in step.body.find_all(exp.Identifier))
+    if uses < 2 or not (isinstance(state_type, Array) or state_type in (STRING, BYTES)):
+        return step
+    large = too_large(call("array_size" if isinstance(state_type, Array) else "octet_length", name(state)))
+    fails = large if step.fails is None else any_of(large, step.fails)
+    return SparkLambda(step.parameters, if_(large, name(state), step.body), fails)
 
 
 def _reduce(given: list[Tree], listed: Callable[[Tree], Tree], step: SparkLambda, item: str, with_item: Callable[[Tree], Tree]) -> Checked:

@@ -11,6 +11,7 @@ import re
 from sqlglot import exp
 
 from engine.functions.declaration import Checked, Nulls, python_scalar, scalar
+from engine.functions.library.limits import LARGEST, too_large
 from engine.functions.library.trees import Tree, any_of, call, case, cast, if_, null, number, op, text
 
 
@@ -173,9 +174,12 @@ def len_bytes(value: Tree) -> Tree:
     return call("octet_length", value)
 
 
-def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Tree:
+def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Checked:
     nothing = any_of(op(exp.LT, length, number(0)), op(exp.EQ, call("octet_length", padding), number(0)))
-    return if_(nothing, null(), call(function, value, length, padding))
+    if isinstance(length, exp.Literal) and int(length.name) <= LARGEST:
+        return Checked(if_(nothing, null(), call(function, value, length, padding)))
+    large = too_large(length)
+    return Checked(if_(any_of(nothing, large), null(), call(function, value, length, padding)), large)
 
 
 _PADS = (
@@ -185,8 +189,10 @@ _PADS = (
 
 
 @scalar(*_PADS, printed="LPad")
-def lpad(value: Tree, length: Tree, padding: Tree) -> Tree:
+def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
     """Pad on the left with `padding`, or cut on the right, to `length`; NULL for a negative length or empty padding.
+
+    A length of more than 16777216 is an error.
 
     Example: LPAD('ab', 4, '-') -> '--ab'
     """
@@ -194,8 +200,10 @@ def lpad(value: Tree, length: Tree, padding: Tree) -> Tree:
 
 
 @scalar(*_PADS, printed="RPad")
-def rpad(value: Tree, length: Tree, padding: Tree) -> Tree:
+def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
     """Pad on the right with `padding`, or cut, to `length`; NULL for a negative length or empty padding.
+
+    A length of more than 16777216 is an error.
 
     Example: RPAD('ab', 4, '-') -> 'ab--'
     """
@@ -203,19 +211,34 @@ def rpad(value: Tree, length: Tree, padding: Tree) -> Tree:
 
 
 @scalar("(input STRING, old STRING, new STRING) -> STRING", printed="replace")
-def replace(value: Tree, old: Tree, new: Tree) -> Tree:
+def replace(value: Tree, old: Tree, new: Tree) -> Checked:
     """Replace every `old` by `new`; an empty `old` is found between all characters.
+
+    A result of more than 16777216 characters is an error.
 
     Example: REPLACE('banana', 'an', 'o') -> 'booa'
     """
     spread = call("concat", new, call("array_join", call("split", value, text("")), new), new)
-    return case(
+    result = case(
         [
             (op(exp.NEQ, old, text("")), call("replace", value, old, new)),
             (op(exp.EQ, value, text("")), new),
         ],
         spread,
     )
+    if isinstance(new, exp.Literal) and len(new.name) <= 1:
+        return Checked(result)
+    return Checked(if_(_grows_too_large(value, old, new), null(), result), _grows_too_large(value, old, new))
+
+
+def _grows_too_large(value: Tree, old: Tree, new: Tree) -> Tree:
+    """Whether replacing gives too much; what is not even that if every character were replaced is not counted."""
+    size = cast(call("length", value), "BIGINT")
+    most = op(exp.Mul, op(exp.Add, size, number(1)), op(exp.Add, call("length", new), number(1)))
+    without = call("length", call("replace", value, old, text("")))
+    found = op(exp.IntDiv, op(exp.Sub, size, without), call("greatest", call("length", old), number(1)))
+    places = if_(op(exp.EQ, old, text("")), op(exp.Add, size, number(1)), found)
+    return if_(too_large(most), too_large(op(exp.Add, size, op(exp.Mul, places, call("length", new)))), exp.false())
 
 
 @scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", printed="split")

@@ -1,0 +1,75 @@
+"""Equality and order of Python values as Spark sees them, and the order of a Java HashMap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from engine.types.hash_order import java_string_hash
+
+_SIGN = 1 << 31
+_WORD = (1 << 32) - 1
+
+
+def identity(value: Any) -> Hashable:
+    """Give what two values have in common exactly if they are equal: NULL equals NULL, NaN equals NaN, maps have no order."""
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else value
+        case list():
+            return ("array", *map(identity, value))
+        case dict():
+            return ("map", frozenset((key, identity(item)) for key, item in value.items()))
+        case _:
+            return (value,)
+
+
+def rank(value: Any) -> Any:
+    """Give what orders values of one type: NaN is the greatest number, and arrays go item by item."""
+    match value:
+        case float():
+            return (math.isnan(value), 0.0 if math.isnan(value) else value)
+        case list():
+            return [(item is not None, None if item is None else rank(item)) for item in value]
+        case _:
+            return value
+
+
+def alike(left: Any, right: Any) -> tuple[Any, Any]:
+    """Make two numbers comparable: a DOUBLE beside an exact one makes both DOUBLE."""
+    if isinstance(left, float) or isinstance(right, float):
+        return tuple(float(x) if isinstance(x, int | Decimal) and not isinstance(x, bool) else x for x in (left, right))  # type: ignore[return-value]
+    return left, right
+
+
+def java_ordered(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """List the entries of a map in the order of a Java HashMap of just that size (`engine.functions.library.maps_order`)."""
+    keys = list(mapping)
+    if not all(isinstance(key, str | int) for key in keys):
+        return list(mapping.items())
+    table = 1 << max((len(keys) * 4 + 2) // 3 - 1, 1).bit_length() if keys else 1
+    return [(key, mapping[key]) for key in sorted(keys, key=lambda key: _mixed(_hash(key)) & (table - 1))]
+
+
+def distinct(items: Iterable[Any]) -> list[Any]:
+    """Keep the first of all equal items."""
+    found: dict[Hashable, Any] = {}
+    for item in items:
+        found.setdefault(identity(item), item)
+    return list(found.values())
+
+
+def _hash(key: str | int) -> int:
+    if isinstance(key, str):
+        return java_string_hash(key)
+    if isinstance(key, bool):
+        return 1231 if key else 1237
+    if -_SIGN <= key < _SIGN:
+        return key & _WORD
+    return (key ^ (key >> 32)) & _WORD
+
+
+def _mixed(hashed: int) -> int:
+    return hashed ^ (hashed >> 16)

@@ -1,0 +1,25 @@
+"""How large a value that a function makes may be; sizes come from data, and one record must not end a query."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from engine.functions.library.trees import Tree, call, number, op
+
+LARGEST = 1 << 24
+"""The most characters, bytes or items of one value: sixteen times what a Kafka record holds unless it is told otherwise."""
+
+
+def check_size(size: int) -> None:
+    """Refuse a result of so many characters, bytes or items.
+
+    Raises:
+        ValueError: it would be larger than `LARGEST`.
+    """
+    if size > LARGEST:
+        raise ValueError(f"the result would have {size} characters, bytes or items, at most {LARGEST} are allowed")
+
+
+def too_large(size: Tree) -> Tree:
+    """Whether a result of so many characters, bytes or items is refused; never NULL."""
+    return call("coalesce", op(exp.GT, size, number(LARGEST)), exp.false())
