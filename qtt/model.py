@@ -143,7 +143,7 @@ class FormatInfo:
 class SerdeInfo:
     """What a query writes to a topic or store, as the `schemas` of a stored spec say it: `schema` is a column list.
 
-    A side that is made elsewhere is None. Types of the columns called KSQL_AGG_VARIABLE_n are each engine's own.
+    A side that is made elsewhere is None.
     """
 
     schema: str

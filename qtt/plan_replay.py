@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.functions.bind import bind
+from engine.functions.declaration import Aggregate
 from engine.plan.codec import load_plan
 from engine.plan.commands import CreateStreamV1, CreateTableV1
 from engine.plan.serdes import Serde, SideFormat, plan_serdes
 from engine.registration import register_schemas
 from engine.session import Session, properties_config
+from engine.sql.expressions import Expression
+from engine.types.sql_types import SqlType
 from qtt.model import FormatInfo, SerdeInfo
 from qtt.plans import RESTORED
 
@@ -36,7 +39,17 @@ def last_serdes(session: Session) -> dict[str, SerdeInfo]:
     queries = list(session.queries.values())
     if not queries:
         return {}
-    found = plan_serdes(queries[-1].plan, lambda expression, scope: bind(expression, scope, session.functions).type)
+
+    def type_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        return bind(expression, scope, session.functions).type
+
+    def state_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        bound = bind(expression, scope, session.functions)
+        if not isinstance(bound.function, Aggregate) or bound.function.intermediate is None:
+            return None
+        return bound.function.intermediate(tuple(child.type for child in bound.children))
+
+    found = plan_serdes(queries[-1].plan, type_of, state_of)
     return {name: _info(serde) for name, serde in found.items()}
 
 

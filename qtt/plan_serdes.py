@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from qtt.columns import canonical_columns
 from qtt.model import FormatInfo, SerdeInfo
-
-_AGGREGATE_STATE = re.compile(r"(`KSQL_AGG_VARIABLE_\d+`) .*?(?=, `KSQL_AGG_VARIABLE_|$)")
 
 
 def serde_failures(expected: Mapping[str, SerdeInfo], actual: Mapping[str, SerdeInfo]) -> list[str]:
@@ -20,18 +17,13 @@ def serde_failures(expected: Mapping[str, SerdeInfo], actual: Mapping[str, Serde
 
 
 def _differences(name: str, expected: SerdeInfo, actual: SerdeInfo) -> Iterator[str]:
-    wanted, found = _columns(expected.schema), _columns(actual.schema)
+    wanted, found = canonical_columns(expected.schema), canonical_columns(actual.schema)
     if wanted != found:
         yield f"schemas: {name}: schema is\n    {found}\n  expected\n    {wanted}"
     sides = (("key", expected.key_format, actual.key_format), ("value", expected.value_format, actual.value_format))
     for side, left, right in sides:
         if _whole(left) != _whole(right):
             yield f"schemas: {name}: {side} format is {_whole(right)}, expected {_whole(left)}"
-
-
-def _columns(schema: str) -> str:
-    """The columns in one form; what an aggregate keeps of a group is each engine's own, so its type is left out."""
-    return _AGGREGATE_STATE.sub(r"\1", canonical_columns(schema))
 
 
 def _whole(info: FormatInfo | None) -> object:

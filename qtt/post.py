@@ -104,10 +104,8 @@ def _topic_differences(expected: ExpectedTopic, topic: TopicState) -> Iterator[s
 
 
 def _plain_schema(schema: Json) -> Json:
-    """A schema in one form, without what Kafka Connect adds when it writes one again; an aggregate's state is each engine's own."""
+    """A schema in one form, without what Kafka Connect adds when it writes one again."""
     match schema:
-        case {"name": str(name)} if name.startswith("KSQL_AGG_VARIABLE_"):
-            return name
         case dict():
             plain = {k: _plain_schema(v) for k, v in schema.items() if not _is_added(k, v)}
             return plain["type"] if plain.keys() == {"type"} else plain

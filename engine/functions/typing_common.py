@@ -101,9 +101,10 @@ def _composite(common: SqlType, item: Bound) -> SqlType | None:
         case Map(key, value), MapConstructor():
             return Map(_all(key, item.children[::2]), _all(value, item.children[1::2]))
         case Struct(fields), StructConstructor(given):
-            values = {name: child for (name, _), child in zip(given, item.children, strict=True)}
-            merged = [Field(f.name, _all(f.type, (values.pop(f.name),)) if f.name in values else f.type) for f in fields]
-            return Struct((*merged, *(Field(name, child.type) for name, child in values.items() if child.type is not None)))
+            known = {f.name: f.type for f in fields}
+            named = [(name, child) for (name, _), child in zip(given, item.children, strict=True)]
+            merged = [(name, _all(known.pop(name), (child,)) if name in known else child.type) for name, child in named]
+            return Struct(tuple(Field(name, kind) for name, kind in (*merged, *known.items()) if kind is not None))
         case _:
             return None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from engine.plan.document import QueryPlan
-from engine.plan.schemas import Typer, step_schema
+from engine.plan.schemas import Typer, scope_of, step_schema
 from engine.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1
@@ -17,6 +17,7 @@ from engine.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, Strea
 from engine.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from engine.sql.statements import HoppingWindow, JoinType, SessionWindow, Window
 from engine.types.schema import PSEUDO_COLUMNS, Column, Schema
+from engine.types.sql_types import SqlType
 
 _Source = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
 _Windowed = WindowedStreamSourceV1 | WindowedTableSourceV1
@@ -45,15 +46,17 @@ class Serde:
     value: SideFormat | None
 
 
-def plan_serdes(plan: QueryPlan, typer: Typer) -> dict[str, Serde]:
+def plan_serdes(plan: QueryPlan, typer: Typer, state_typer: Typer) -> dict[str, Serde]:
     """The serdes of a query by name, such as `CTAS_OUT_0.Aggregate.GroupBy`.
+
+    `state_typer` gives the type of what an aggregate function keeps of a group, None where it is the type of its result.
 
     Raises:
         StatementError: an expression of the plan that is not well typed.
     """
-    found: dict[str, Serde] = {}
-    _walk(plan.physical_plan, f"{plan.query_id}.", typer, found)
-    return found
+    walk = _Walk(f"{plan.query_id}.", typer, state_typer)
+    walk.visit(plan.physical_plan)
+    return walk.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,25 @@ class _Flow:
     window: WindowInfo | None
 
 
-def _walk(step: Step, prefix: str, typer: Typer, found: dict[str, Serde]) -> _Flow:
-    inputs = [_walk(source, prefix, typer, found) for source in step.upstream]
-    flow = _Flow(step_schema(step, [each.schema for each in inputs], typer), _window(step, inputs))
-    name = prefix + step.query_context.replace("/", ".")
-    found.update((name + suffix, serde) for suffix, serde in _serdes(step, flow, inputs))
-    return flow
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """Goes through a plan, and notes what its steps write."""
+
+    prefix: str
+    typer: Typer
+    state_typer: Typer
+    found: dict[str, Serde] = field(default_factory=dict)
+
+    def visit(self, step: Step) -> _Flow:
+        """Note what lies upstream of `step`, then the step."""
+        inputs = [self.visit(source) for source in step.upstream]
+        flow = _Flow(step_schema(step, [each.schema for each in inputs], self.typer), _window(step, inputs))
+        name = self.prefix + step.query_context.replace("/", ".")
+        if isinstance(step, _Aggregate):
+            stored = _stored(step, flow.schema, scope_of(inputs[0].schema), self.state_typer)
+            self.found[f"{name}.Materialize"] = _both(stored, step.internal_formats, inputs[0].window)
+        self.found.update((name + suffix, serde) for suffix, serde in _serdes(step, flow, inputs))
+        return flow
 
 
 def _window(step: Step, inputs: list[_Flow]) -> WindowInfo | None:
@@ -99,8 +115,6 @@ def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str,
         yield "", _both(flow.schema, step.formats, flow.window)
     elif isinstance(step, _GroupBy):
         yield "", _both(flow.schema, step.internal_formats, flow.window)
-    elif isinstance(step, _Aggregate):
-        yield ".Materialize", _both(_stored(step, flow.schema), step.internal_formats, inputs[0].window)
     elif isinstance(step, TableSelectKeyV1):
         yield ".Materialize", _both(flow.schema, step.internal_formats, flow.window)
     elif isinstance(step, TableSuppressV1):
@@ -139,10 +153,13 @@ def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
     yield ".Left", Serde(left.schema, None, _value(formats))
 
 
-def _stored(step: _Aggregate, schema: Schema) -> Schema:
-    """What the store holds: the results without the window's bounds."""
-    end = len(schema.key) + len(step.non_aggregate_columns) + len(step.aggregation_functions)
-    return Schema(schema.columns[:end])
+def _stored(step: _Aggregate, schema: Schema, scope: Mapping[str, SqlType], state_typer: Typer) -> Schema:
+    """What the store holds: what the functions keep instead of their results, and no bounds of windows."""
+    first = len(schema.key) + len(step.non_aggregate_columns)
+    columns = list(schema.columns[:first])
+    for column, call in zip(schema.columns[first:], step.aggregation_functions, strict=False):
+        columns.append(replace(column, type=state_typer(call, scope) or column.type))
+    return Schema(tuple(columns))
 
 
 def _both(schema: Schema, formats: Formats, window: WindowInfo | None) -> Serde:

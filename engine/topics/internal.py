@@ -15,7 +15,7 @@ from engine.functions.registry import Registry
 from engine.plan.document import QueryPlan
 from engine.plan.schemas import scope_of, step_schema
 from engine.plan.step import Formats, Step, WindowInfo, WindowType
-from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
+from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
@@ -162,6 +162,9 @@ class _Walk:
                 window = _window(step) if isinstance(step, StreamWindowedAggregateV1) else None
                 self._changelog(f"{name}-Materialize", step.internal_formats, self._states(step, source.schema, schema), window)
                 return _Built(schema, window)
+            case TableSuppressV1():
+                self._changelog(f"{name}-store", step.internal_formats, schema, source.window)
+                return replace(source, schema=schema)
             case TableSelectV1(internal_formats=Formats() as formats) if not source.stored:
                 self._changelog(f"{name}-Last", formats, schema, source.window)
                 return _Built(schema, source.window)

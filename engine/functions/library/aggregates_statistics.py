@@ -85,8 +85,8 @@ def _merged(state: list[Any], other: list[Any], add: Add, mean: Callable[[Any, i
 
 
 def _correlation_sums(arguments: tuple[SqlType | None, ...]) -> SqlType:
-    names = ("SUM_X", "SUM_Y", "SUM_X_SQUARED", "SUM_Y_SQUARED", "SUM_XY")
-    return Struct((Field("COUNT", BIGINT), *(Field(name, DOUBLE) for name in names)))
+    names = ("X_SUM", "Y_SUM", "X_SQUARED_SUM", "Y_SQUARED_SUM", "XY_SUM")
+    return Struct((*(Field(name, DOUBLE) for name in names), Field("COUNT", BIGINT)))
 
 
 @aggregate(
