@@ -17,6 +17,8 @@ from engine.formats.base import SerdeSpec, Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
 from engine.plan.codec import PlanFile, dump_plan
+from engine.planner.rewrite import rewritten_text
+from engine.planner.typed import Types
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.memory import Cut, MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
@@ -185,10 +187,11 @@ def _plan_statements(run: _Run) -> model.Outcome | None:
         try:
             session.execute(parsed)
         except EngineError as error:
-            normal = format_statement(parsed.statement)
+            rewritten = rewritten_text(parsed.statement, session.catalog, Types(session.functions, session.config))
+            spellings = dict.fromkeys((parsed.text, format_statement(parsed.statement), rewritten))
             return model.Rejected(
                 message=str(error),
-                unlogged_message=f"{error}\nStatement: {parsed.text}\nStatement: {normal}",
+                unlogged_message="\n".join(f"{error}\nStatement: {spelling}" for spelling in spellings),
                 statement_index=index,
                 is_last=index == len(statements) - 1,
                 error_code=error.code,
