@@ -32,7 +32,7 @@ from engine.sql.expressions import (
 )
 from engine.topics.records import Record
 from engine.types.schema import Column
-from engine.types.sql_types import BIGINT, STRING
+from engine.types.sql_types import BIGINT, STRING, Struct
 
 Evaluate = Callable[[Sequence[Bound]], list[object]]
 """Gives the values of bound expressions that have no columns."""
@@ -52,11 +52,17 @@ class Constants:
         Raises:
             StatementError: an expression that is not well typed, or that fails.
         """
-        bounds = [bind(expression, {}, self.functions) for expression in expressions]
+        bounds = [self._bound(expression) for expression in expressions]
         self._others = []
         shapes = [self._shape(bound) for bound in bounds]
         found = self.evaluate(self._others) if self._others else []
         return [(bound, shape(found)) for bound, shape in zip(bounds, shapes, strict=True)]
+
+    def _bound(self, expression: Expression) -> Bound:
+        # A query may not have a STRUCT without fields; here it stands for one whose fields are all NULL.
+        if expression == StructConstructor(()):
+            return Bound(expression, Struct(()))
+        return bind(expression, {}, self.functions)
 
     def _shape(self, bound: Bound) -> Callable[[list[object]], object]:
         """How the value of a node is made from the values of the parts that `evaluate` knows."""
@@ -76,7 +82,7 @@ class Constants:
             case MapConstructor():
                 parts = [self._shape(child) for child in bound.children]
                 # The entries of a map are written as key, value, key, value.
-                return lambda found: {key(found): value(found) for key, value in zip(parts[::2], parts[1::2], strict=True)}
+                return lambda found: {_map_key(key(found)): value(found) for key, value in zip(parts[::2], parts[1::2], strict=True)}
             case StructConstructor():
                 fields = [(name, self._shape(child)) for (name, _), child in zip(node.fields, bound.children, strict=True)]
                 return lambda found: {name: part(found) for name, part in fields}
@@ -84,6 +90,11 @@ class Constants:
                 self._others.append(bound)
                 at = len(self._others) - 1
                 return lambda found: found[at]
+
+
+def _map_key(key: object) -> object:
+    """A NULL key is written as its text, as Java's JSON writers do."""
+    return "null" if key is None else key
 
 
 def insert_record(insert: ResolvedInsert, constants: Constants, serde: Callable[[SerdeSpec], SerdeSpec], now: Callable[[], int]) -> Record:

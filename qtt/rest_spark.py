@@ -12,7 +12,7 @@ from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
 from engine.queries.pull import current_rows, plan_pull
-from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.queries.transient import QueryKind, Row, TransientQuery, plan_query
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.constants import evaluate_constants
 from engine.spark.memory import MemoryRunner
@@ -26,10 +26,14 @@ from qtt import model
 from qtt.corpus_functions import corpus_functions
 from qtt.rest import Answer, Answered, RestCase
 from qtt.rest_jobs import Job, run_jobs
+from qtt.rest_proto import proto_elements
 from qtt.rest_records import decoded, encoded
 from qtt.spark_topics import register_topics
 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
+
+_PARTITIONS = 4
+"""Of topics that a case does not declare (spec/qtt-format.md section 4.2)."""
 
 Memory = Callable[[], MemoryRunner]
 
@@ -42,6 +46,7 @@ class _Run:
     session: Session
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     answers: list[Answer] = field(default_factory=list)
+    proto_answers: list[Answer] = field(default_factory=list)
     asked: list[TransientQuery] = field(default_factory=list)
     pending: list[PersistentQuery] = field(default_factory=list)
     inputs: list[Record] = field(default_factory=list)
@@ -155,27 +160,32 @@ def _ask(runs: Sequence[_Run], memory: Memory) -> None:
         if job.error is not None:
             run.outcome = model.Failed(message=str(job.error))
         elif job.output is not None:
-            run.answers.append(_answer(query, job))
+            rows = query.rows(job.output.records, job.window)
+            run.answers.append(_answer(query, rows))
+            if run.case.with_proto:
+                run.proto_answers.append(Answer("queryProto", (*proto_elements(query.columns, rows), *_final(query, rows))))
 
 
 def _feed(run: _Run, query: TransientQuery) -> Sequence[Record]:
     topics = _topics(run, query.plan)
     if query.kind is QueryKind.PULL_TABLE:
-        return current_rows(run.broker.records(topics[0]))
+        partitions = max((topic.partitions for topic in run.case.topics), default=_PARTITIONS)
+        return current_rows(run.broker.records(topics[0]), run.session.catalog.sources[query.source].window, partitions)
     return run.broker.merged(topics)
 
 
-def _answer(query: TransientQuery, job: Job) -> Answer:
-    assert job.output is not None  # noqa: S101
-    rows = query.rows(job.output.records, job.window)
+def _answer(query: TransientQuery, rows: Sequence[Row]) -> Answer:
     schema = ", ".join(map(str, query.columns))
     elements: list[model.Actual] = [{"header": {"schema": schema, "queryId": query.plan.query_id}}]
     for row in rows:
         content: dict[str, Any] = {"columns": list(row.values)}
         elements.append({"row": {**content, "tombstone": True} if row.tombstone else content})
+    return Answer("query", (*elements, *_final(query, rows)))
+
+
+def _final(query: TransientQuery, rows: Sequence[Row]) -> Iterator[model.Actual]:
     if query.kind is not QueryKind.PULL_TABLE:
-        elements.append({"finalMessage": "Limit Reached" if query.is_full(rows) else "Query Completed"})
-    return Answer("query", tuple(elements))
+        yield {"finalMessage": "Limit Reached" if query.is_full(rows) else "Query Completed"}
 
 
 def _answered(run: _Run) -> model.Outcome:
@@ -183,4 +193,4 @@ def _answered(run: _Run) -> model.Outcome:
         records = {topic: decoded(run.session, topic, run.broker.records(topic)) for topic in run.broker.topics}
     except EngineError as error:
         return model.Crashed(message=f"a record cannot be read back: {error}")
-    return Answered(records=records, answers=tuple(run.answers))
+    return Answered(records=records, answers=(*run.answers, *run.proto_answers))

@@ -27,6 +27,11 @@ class _Test:
     directives: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
+    @property
+    def has_statements(self) -> bool:
+        """Whether there is more than comments."""
+        return any(line.strip() and not line.lstrip().startswith("--") for line in self.lines)
+
 
 def script_cases(path: Path, text: str) -> Iterator[ScriptCase]:
     """Cut a script into its tests; tests of one name are told apart by a number.
@@ -47,7 +52,8 @@ def _tests(path: Path, text: str) -> Iterator[_Test]:
         directive = _DIRECTIVE.match(line)
         name = directive[1].lower() if directive else ""
         if directive and name == "test":
-            if current is not None:
+            # Directives without statements between them speak of one test.
+            if current is not None and current.has_statements:
                 yield current
             current = _Test(directive[2], number)
         elif current is not None:

@@ -21,7 +21,8 @@ def coerce_value(value: object, source: SqlType | None, column: Column) -> objec
     """Turn a value of the type `source` (None for an untyped NULL) into a value of the column.
 
     Values are the Python values of `engine.types.sql_types`. Numbers widen, DECIMAL only without rounding; text becomes a date, a time,
-    a timestamp or (base64) bytes, never a number; collections coerce their items; a struct may leave fields out; NULL fits everything.
+    a timestamp or (base64) bytes, never a number; collections coerce their items; a struct may leave fields out, and what the column has no
+    field for is dropped; NULL fits everything.
 
     Raises:
         TypeMismatchError: the value does not fit.
@@ -59,9 +60,6 @@ def _coerce(value: object, source: SqlType | None, target: SqlType) -> object:
 
 
 def _coerce_struct(value: Mapping[str, object], source: Struct, target: Struct) -> dict[str, object]:
-    unknown = [field.name for field in source.fields if target.field(field.name) is None]
-    if unknown:
-        raise _UnfitError(f"the struct has no field {', '.join(unknown)}")
     given = {field.name: field.type for field in source.fields}
     return {field.name: _coerce(value.get(field.name), given.get(field.name), field.type) for field in target.fields}
 

@@ -225,7 +225,7 @@ class MemoryEngine:
     def _feed(self, planned: TransientQuery) -> list[Record]:
         topics = self._topics(planned.plan)
         if planned.kind is QueryKind.PULL_TABLE:
-            return current_rows(self.broker.records(topics[0]))
+            return current_rows(self.broker.records(topics[0]), self.session.catalog.sources[planned.source].window)
         return self._read(topics, 0)
 
     def _read(self, topics: list[str], since: int) -> list[Record]:

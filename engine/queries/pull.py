@@ -12,7 +12,9 @@ from types import MappingProxyType
 
 from engine.catalog.catalog import Catalog, Source
 from engine.errors import StatementError
+from engine.formats.windowed import split
 from engine.functions.registry import Registry
+from engine.plan.step import WindowInfo
 from engine.planner.config import Config
 from engine.planner.scope import unknown_source
 from engine.planner.trees import column_refs
@@ -20,6 +22,7 @@ from engine.queries.pull_keys import KeyRules, check_in_lists, unqualified
 from engine.queries.transient import QueryKind, TransientQuery, plan_query
 from engine.sql.expressions import Expression
 from engine.sql.statements import Query, SelectExpression, SelectStructAll, SourceKind
+from engine.topics.partitioner import partition_of
 from engine.topics.records import Record
 from engine.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
 from engine.types.sql_types import quote
@@ -123,8 +126,11 @@ def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
     return tuple(replace(column, role=Role.KEY) if origin in keys else column for column, origin in pairs)
 
 
-def current_rows(records: Iterable[Record]) -> list[Record]:
-    """The rows that a table holds after a changelog: the last record of every key, tombstones left out, in order of their keys."""
+def current_rows(records: Iterable[Record], window: WindowInfo | None = None, partitions: int = 1) -> list[Record]:
+    """The rows that a table holds after a changelog: the last record of every key, tombstones left out.
+
+    They come in the order in which ksqlDB scans a table of so many `partitions`: by partition, then by the bytes of the key.
+    """
     rows: dict[bytes, Record] = {}
     for record in records:
         if record.key is None:
@@ -133,4 +139,9 @@ def current_rows(records: Iterable[Record]) -> list[Record]:
             rows.pop(record.key, None)
         else:
             rows[record.key] = record
-    return [rows[key] for key in sorted(rows)]
+
+    def place(key: bytes) -> tuple[int, bytes]:
+        bare = key if window is None else split(key, window)[0]
+        return partition_of(bare, partitions), key
+
+    return [rows[key] for key in sorted(rows, key=place)]
