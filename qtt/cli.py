@@ -35,6 +35,8 @@ EXAMPLES = """examples:
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
+  qtt plans explain historic-plans/my-case/1.0.0    a plan as a tree, with its Spark SQL
+  qtt plans diff historic-plans/my-case/1.0.0 historic-plans/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
 
 exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read
@@ -227,9 +229,11 @@ def _fill_in(file: Path, proposals: Sequence[Proposal], out: Console) -> int:
 
 
 def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    """`qtt plans record|check|run`."""
+    """`qtt plans record|check|run|explain|diff`."""
     if arguments.action == "run":
         return run_loaded(plan_commands.stored_cases(arguments.paths), arguments, open_driver)
+    if arguments.action in ("explain", "diff"):
+        return _show_plans(arguments, open_driver)
     loaded = load_all(find_files(arguments.paths))
     cases = select(loaded.cases, arguments.expression, arguments.shard)
     engine = open_driver()
@@ -243,6 +247,26 @@ def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Exi
         out.print(message, markup=False, highlight=False)
     failed = arguments.action == "check" and messages
     return ExitCode.FAILURES if failed else _report_errors(loaded)
+
+
+def _show_plans(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """`qtt plans explain PATH…` and `qtt plans diff A B`; the latter says by its exit code whether the two differ."""
+    from qtt.plan_text import difference_text, explain_text
+
+    out = Console(soft_wrap=True)
+    if arguments.action == "diff":
+        if len(arguments.paths) != 2:
+            raise SelectionError("two plans are compared: qtt plans diff A B")
+        text = difference_text(*arguments.paths)
+        out.print(text or "the plans mean the same", markup=False, highlight=False)
+        return ExitCode.FAILURES if text else ExitCode.OK
+    engine = open_driver()
+    try:
+        for name, text in plan_commands.plan_texts(arguments.paths, arguments.expression, arguments.shard, engine):
+            out.print(f"{name}\n{explain_text(text, name)}\n", markup=False, highlight=False)
+    finally:
+        engine.close()
+    return ExitCode.OK
 
 
 def _report_errors(loaded: Loaded) -> ExitCode:

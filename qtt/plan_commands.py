@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
 from qtt import plans
-from qtt.corpus import Kind
+from qtt.corpus import Kind, find_files
 from qtt.driver import PlanningDriver
 from qtt.load import Loaded, load_all
 from qtt.model import Case
 from qtt.plan_spec import case_document
 from qtt.read_json import parse_json
+from qtt.selection import select
 
 ACTIONS: Mapping[str, str] = MappingProxyType(
     {
         "record": "store a new plan version for each case whose plan has changed",
         "check": "fail where a plan is not stored, has changed since, or was edited",
         "run": "execute stored plans, each against its own spec",
+        "explain": "show plans as trees, with the Spark SQL that they become",
+        "diff": "show what differs between two plans, statement texts aside",
     }
 )
 DISTRIBUTION = "kestrel-sql"
@@ -38,6 +41,17 @@ def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) ->
         if stored is not None:
             messages.append(f"recorded {stored.folder}")
     return messages
+
+
+def plan_texts(paths: Sequence[Path], expression: str | None, shard: str | None, driver: PlanningDriver) -> Iterator[tuple[str, str]]:
+    """Name and text of each plan to explain: plan files are read, cases are planned; raise PlanStoreError."""
+    files = [path for path in paths if path.name == plans.PLAN_FILE or (path / plans.PLAN_FILE).is_file()]
+    for file in files:
+        yield str(file), plans.read_plan(file)
+    others = [path for path in paths if path not in files]
+    cases = select(load_all(find_files(others)).cases, expression, shard) if others else []
+    for case in cases:
+        yield case.id, driver.plan_documents(case)
 
 
 def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> list[str]:

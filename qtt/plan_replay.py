@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.functions.bind import bind
 from engine.functions.declaration import Aggregate
-from engine.plan.codec import load_plan
+from engine.plan.codec import PlanFile, load_plan
 from engine.plan.commands import CreateStreamV1, CreateTableV1
 from engine.plan.serdes import Serde, SideFormat, plan_serdes
 from engine.registration import register_schemas
@@ -24,7 +24,15 @@ def execute_stored(session: Session, file: Path, properties: Mapping[str, object
     Raises:
         EngineError: the file is no plan, or one of its statements is refused.
     """
-    stored = load_plan(file.read_text(encoding="utf-8"))
+    execute_plan_file(session, load_plan(file.read_text(encoding="utf-8")), properties, defaults)
+
+
+def execute_plan_file(session: Session, stored: PlanFile, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+    """Carry out the statements of a plan one by one, as `execute_stored` does.
+
+    Raises:
+        EngineError: a statement is refused.
+    """
     switches = {name: stored.configs.get(name) or "false" for name in RESTORED}
     config = properties_config({**properties, **switches}, defaults)
     for statement in stored.statements:

@@ -98,6 +98,11 @@ def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
     return plan, spec
 
 
+def read_plan(path: Path) -> str:
+    """The text of a plan.json, given by its path or that of its folder; raise PlanStoreError."""
+    return _read(path / PLAN_FILE if path.is_dir() else path)
+
+
 def needs_recording(fresh: Json, newest: Json) -> bool:
     """Whether `fresh` differs from `newest`, both contents of a `plan.json`, `newest` None where there is none.
 

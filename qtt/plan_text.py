@@ -1,0 +1,52 @@
+"""Plans for people: as trees with the Spark SQL that they become, and what differs between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.errors import EngineError
+from engine.plan.codec import PlanFile, load_plan
+from engine.plan.diff import diff_plans
+from engine.plan.explain import explain_plan
+from engine.session import Session
+from engine.spark.pipeline import QueryRun, build_pipeline
+from qtt.corpus_functions import corpus_functions
+from qtt.plan_replay import execute_plan_file
+from qtt.plans import RESTORED, PlanStoreError, read_plan
+
+
+def explain_text(text: str, name: str) -> str:
+    """The statements of a plan.json as trees, each query followed by its Spark SQL; `name` is named in errors.
+
+    Raises:
+        PlanStoreError: the text is no plan, or none that can be run.
+    """
+    plan = _load(text, name)
+    session = Session(functions=corpus_functions())
+    parts = [explain_plan(plan)]
+    try:
+        execute_plan_file(session, plan, {}, {})
+        for query in session.queries.values():
+            run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde())
+            stages = build_pipeline([run], session.functions).texts
+            parts += [f"-- {query.id}, stage {level}\n{sql}" for level, sql in enumerate(stages)]
+    except EngineError as error:
+        raise PlanStoreError(f"{name}: {error.render()}") from error
+    return "\n\n".join(parts)
+
+
+def difference_text(left: Path, right: Path) -> str:
+    """What differs between two plan.json files, one difference after the other; nothing where they mean the same.
+
+    Raises:
+        PlanStoreError: a file that cannot be read, or is no plan.
+    """
+    old, new = (_load(read_plan(file), str(file)) for file in (left, right))
+    return "\n".join(map(str, diff_plans(old, new, RESTORED)))
+
+
+def _load(text: str, name: str) -> PlanFile:
+    try:
+        return load_plan(text)
+    except EngineError as error:
+        raise PlanStoreError(f"{name}: {error.render()}") from error
