@@ -19,6 +19,14 @@ def test_equal_schemas_share_an_id() -> None:
     assert registry.subjects() == ("a", "b", "c")
 
 
+def test_a_subject_keeps_its_own_id_of_a_schema_that_others_have_too() -> None:
+    registry = MemoryRegistry()
+    registry.register("a", SchemaFormat.AVRO, '"int"', schema_id=101)
+    registry.register("b", SchemaFormat.AVRO, '"int"', schema_id=201)
+    assert registry.register("b", SchemaFormat.AVRO, '"int"') == 201
+    assert registry.register("c", SchemaFormat.AVRO, '"int"') == 101
+
+
 def test_an_old_schema_registered_again_stays_old() -> None:
     registry = MemoryRegistry()
     registry.register("a", SchemaFormat.AVRO, '"int"')

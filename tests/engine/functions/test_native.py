@@ -59,6 +59,7 @@ MORE = (
     "LPAD('abc', 5, '') -> NULL",
     "FROM_BYTES(LPAD(TO_BYTES('01', 'hex'), 3, TO_BYTES('ff', 'hex')), 'hex') -> 'FFFF01'",
     "NULLIF(1, CAST(NULL AS INT)) -> 1",
+    "MAP(CAST(NULL AS STRING) := 1) -> MAP('null' := 1)",
     "NULLIF(MAP('a' := 1, 'b' := 2), MAP('b' := 2, 'a' := 1)) -> NULL",
     "NULLIF(ARRAY[MAP('a' := 1)], ARRAY[MAP('a' := 2)]) -> ARRAY[MAP('a' := 1)]",
     "REPLACE('ab', '', '-') -> '-a-b-'",
