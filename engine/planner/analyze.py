@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from engine.catalog.catalog import Catalog
 from engine.errors import StatementError
 from engine.plan.naming import AliasGenerator
+from engine.planner.elements import resolve_type
 from engine.planner.joins import Joined, analyze_joins
 from engine.planner.magic import rewrite_timestamps
 from engine.planner.naming import prefixed
 from engine.planner.scope import BOUND_NAMES, Scope, scope_of_query
+from engine.planner.trees import rewrite, rewrite_within
 from engine.planner.typed import Types
 from engine.planner.validate import check_shape
-from engine.sql.expressions import ColumnRef, Dereference, Expression
+from engine.sql.expressions import Cast, ColumnRef, Dereference, Expression
 from engine.sql.statements import Query, SelectAll, SelectExpression, SelectItem, SelectStructAll
 from engine.types.schema import SYSTEM_NAMES
 from engine.types.sql_types import Struct
@@ -57,6 +59,7 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
     Raises:
         StatementError: a rule of `spec/language.md` 9 is broken.
     """
+    query = _with_custom_types(query, catalog)
     scope = scope_of_query(query, catalog)
     select = _name_items(query, scope, types)
     joins = analyze_joins(query, scope)
@@ -81,6 +84,17 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
     where = None if found.where is None else rewrite_timestamps(found.where)
     having = None if found.having is None else rewrite_timestamps(found.having)
     return replace(found, where=where, having=having)
+
+
+def _with_custom_types(query: Query, catalog: Catalog) -> Query:
+    """Replace the custom types that casts name by what they stand for, because plans hold no names of types."""
+
+    def resolved(node: Expression) -> Expression | None:
+        if not isinstance(node, Cast):
+            return None
+        return replace(node, operand=rewrite(node.operand, resolved), type=resolve_type(node.type, catalog.types))
+
+    return rewrite_within(query, resolved)
 
 
 def _clause(expression: Expression | None, scope: Scope) -> Expression | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.sql.expressions import ColumnRef, Expression, FunctionCall, Node
 
+N = TypeVar("N", bound=Node)
 Rule = Callable[[Expression], Expression | None]
 """Gives the replacement of a node, or None to descend into it."""
 
@@ -15,6 +16,12 @@ Rule = Callable[[Expression], Expression | None]
 def rewrite(expression: Expression, rule: Rule) -> Expression:
     """Replace nodes from the root downwards; what a rule returns is not looked into again."""
     rebuilt: Expression = _rewrite(expression, rule)
+    return rebuilt
+
+
+def rewrite_within(node: N, rule: Rule) -> N:
+    """Replace nodes within something that is no expression itself, such as a query, as `rewrite` does."""
+    rebuilt: N = _rewrite(node, rule)
     return rebuilt
 
 

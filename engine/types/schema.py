@@ -34,8 +34,9 @@ class Column:
                 return f"{text} KEY"
             case Role.HEADERS, None:
                 return f"{text} HEADERS"
-            case Role.HEADERS, key:
-                return f"{text} HEADER('{key}')"
+            case Role.HEADERS, str(key):
+                doubled = key.replace("'", "''")
+                return f"{text} HEADER('{doubled}')"
             case _:
                 return text
 
