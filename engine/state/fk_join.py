@@ -45,14 +45,21 @@ class ForeignKeyJoin:
         named = old[_FOREIGN] if row.value is None and old is not None else self._foreign(row)
         right = rights.get(named)
         after = None if row.value is None else self._result(row.value, right)
-        if after is None and not self._was_subscribed(old):
+        if after is None and not self._was_visible(old, named, row.value is None):
             return []
         timestamp = row.timestamp if right is None else max(row.timestamp, right[1])
         return [Output(key, after, timestamp, old=before)]
 
-    def _was_subscribed(self, old: list[Any] | None) -> bool:
-        """Whether a left row without a result needs a tombstone: INNER only if its old foreign key was not null."""
-        return old is not None and (old[_FOREIGN] is not None or self.join_type is JoinType.LEFT)
+    def _was_visible(self, old: list[Any] | None, named: bytes | None, deleted: bool) -> bool:
+        """Whether a left row without a result needs a tombstone.
+
+        INNER only if its old foreign key was not null, and for an update only if the foreign key is another one now.
+        """
+        if old is None:
+            return False
+        if self.join_type is JoinType.LEFT:
+            return True
+        return old[_FOREIGN] is not None and (deleted or old[_FOREIGN] != named)
 
     def _replace(self, row: Row, key: Key, state: State) -> list[Any] | None:
         """Store the left row and its subscription; give the record it replaces."""

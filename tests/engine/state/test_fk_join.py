@@ -33,7 +33,7 @@ def test_inserts() -> None:
 
 def test_updates_with_the_same_foreign_key() -> None:
     rows = (left(1, "a", "x", 1), left(1, "b", "x", 2), right("x", "r", 5), left(1, "b", "x", 6))
-    assert run(JoinType.INNER, *rows) == [[], [(1, None, 2)], [(1, ("b", "r"), 5)], [(1, ("b", "r"), 6)]]
+    assert run(JoinType.INNER, *rows) == [[], [], [(1, ("b", "r"), 5)], [(1, ("b", "r"), 6)]]
     assert run(JoinType.LEFT, *rows) == [[(1, ("a", None), 1)], [(1, ("b", None), 2)], [(1, ("b", "r"), 5)], [(1, ("b", "r"), 6)]]
 
 
