@@ -110,9 +110,12 @@ class _Walk:
             right = self.visit(step.right_source)
             return [self.visit(step.left_source), right]
         rekeyed = isinstance(step, TableSelectKeyV1)
-        return [self._unstored(source) if rekeyed and isinstance(source, TableSourceV2) else self.visit(source) for source in step.upstream]
+        return [
+            self._unstored(source) if rekeyed and isinstance(source, TableSourceV1 | TableSourceV2) else self.visit(source)
+            for source in step.upstream
+        ]
 
-    def _unstored(self, step: TableSourceV2) -> _Built:
+    def _unstored(self, step: TableSourceV1 | TableSourceV2) -> _Built:
         """Read a table that is re-keyed at once: the re-keyed rows are kept instead of these."""
         self._nodes += 4
         return _Built(step_schema(step, [], self._type_of))
