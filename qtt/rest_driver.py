@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine.spark.memory import MemoryRunner
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from qtt import model
 from qtt.driver import RunOptions
 from qtt.rest import RestCase
@@ -41,5 +41,5 @@ class FullDriver(SparkDriver):
 
     def _runner_in_memory(self) -> MemoryRunner:
         if self._memory_runner is None:
-            self._memory_runner = MemoryRunner(open_session(extra=INTERPRETED))
+            self._memory_runner = MemoryRunner(open_test_session())
         return self._memory_runner

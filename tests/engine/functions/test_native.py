@@ -15,7 +15,7 @@ from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCalls
 from engine.spark.expressions import compile_closed
 from engine.spark.pycalls import register
-from engine.spark.session import INTERPRETED, open_session
+from engine.spark.session import open_test_session
 from engine.spark.sqltree import Tree
 from engine.sql.parser import parse_expression
 
@@ -129,7 +129,7 @@ def outcomes() -> dict[str, list[object]]:
     python = PythonCalls()
     trees = {side: _compiled(side, python) for case in CASES for side in case.rsplit(" -> ", 1)}
     columns = {side: f"{s.to_text(tree)} AS c{i}" for i, (side, tree) in enumerate(trees.items()) if not isinstance(tree, EngineError)}
-    spark = open_session(extra=INTERPRETED)
+    spark = open_test_session()
     register(spark, python)
     values = spark.sql(f"SELECT {', '.join(columns.values())} FROM range(1)").collect()[0]
     found = {**trees, **dict(zip(columns, values, strict=True))}

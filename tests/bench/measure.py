@@ -1,0 +1,31 @@
+"""Timing two or more ways of the same work, interleaved, so that a noisy machine disturbs all of them alike."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+
+def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
+    """Run every way once a round, in turn; give the seconds of each counted round."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(warm_up + rounds):
+        for name, work in ways.items():
+            started = time.perf_counter()
+            work()
+            if turn >= warm_up:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def median_ratio(seconds: Mapping[str, list[float]], way: str, base: str) -> float:
+    """The median over rounds of way / base."""
+    return statistics.median(a / b for a, b in zip(seconds[way], seconds[base], strict=True))
+
+
+def machine() -> str:
+    """One line about where this ran."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

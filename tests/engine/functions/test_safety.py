@@ -1,0 +1,179 @@
+"""No pattern and no size that comes from data keeps a task busy or ends it: each is an error of its record."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from engine.functions.bind import bind
+from engine.functions.evaluate import Values, evaluate, portable
+from engine.functions.library import regex
+from engine.functions.library.budget import BudgetExceededError
+from engine.functions.library.like import like_pattern
+from engine.functions.library.limits import LARGEST
+from engine.spark import sqltree as s
+from engine.spark.context import Context, PythonCalls
+from engine.spark.expressions import compile_expression
+from engine.spark.pycalls import register
+from engine.spark.session import open_test_session
+from engine.sql.parser import parse_expression
+
+BAD = (
+    ("(a+)+$", "a" * 40 + "!"),
+    ("([a-zA-Z]+)*$", "a" * 40 + "!"),
+    ("(a|aa)+$", "a" * 60 + "!"),
+    ("(a|a?)+$", "a" * 40 + "!"),
+    ("(.*a){20}$", "a" * 60 + "!"),
+    ("(a*)*b", "a" * 40),
+    ("(a*)+b", "a" * 40),
+    ("(a+)*b", "a" * 40),
+    ("(a|a)*b", "a" * 40),
+    ("(a|b|ab)*c", "ab" * 30),
+    ("(aa|a)*b", "a" * 60),
+    ("(a?){40}a{40}b", "a" * 40),
+    ("(?:a?){40}a{40}b", "a" * 40),
+    ("(x+x+)+y", "x" * 60),
+    ("(x*x*)*y", "x" * 40),
+    ("(x+)+y", "x" * 40),
+    ("(?:x+)+y", "x" * 40),
+    ("(x+){2,}y", "x" * 40),
+    ("(x{1,}){1,}y", "x" * 40),
+    ("(\\w+\\s?)*$", "word " * 12 + "wordwordword!"),
+    ("^(\\w+\\s?)*$", "word " * 12 + "wordwordword!"),
+    ("(\\d+)*[.]", "1" * 40),
+    ("(\\d+|\\d+x)*[.]", "1" * 40),
+    ("^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 60),
+    ("^([a-zA-Z0-9])(([\\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+$", "a" * 60 + "!"),
+    ("^([0-9a-zA-Z]([-.\\w]*[0-9a-zA-Z])*@([0-9a-zA-Z][-\\w]*[0-9a-zA-Z]\\.)+[a-zA-Z]{2,9})$", "a" * 60),
+    ('^(([^<>()\\[\\]\\\\.,;:\\s@"]+(\\.[^<>()]+)*)+)@$', "a" * 40),
+    ("^(https?://)?([\\da-z.-]+)*\\.([a-z.]{2,6})([/\\w .-]*)*/?$", "http://" + "a" * 40 + "!"),
+    ("<([a-z]+)(.*)*>!", "<a" + "x" * 60),
+    ('("([^"]|"")*)*x', '"' * 60),
+    ("([^=]+=?)*&", "a=" * 30),
+    ("(\\s*\\S+\\s*)*;", "a b " * 20),
+    ("\\s*(\\s*,\\s*)*x", " , " * 40),
+    ("((a{0,5}){0,5})*[c]", "a" * 40),
+    ("((a*)*)*b", "a" * 40),
+    ("(((a+)+)+)+b", "a" * 40),
+    ("(([ab]+)*c?)*d", "ab" * 30),
+    ("(?=(a+))a*b\\1{2}(a+)+c", "a" * 30 + "b" + "a" * 60 + "!"),
+    ("(a+)+(?!b)c", "a" * 40),
+    ("(?<x>a+)+y", "a" * 40),
+    ("(a+)+\\1b", "a" * 40),
+    ("(?i)(A+)+b", "a" * 40),
+    ("(?s)(.+)+\\z!", "a" * 40),
+    ("(?:(?:a|b)+)+c", "ab" * 30),
+    ("(?:[a-z]*)*[0-9]", "a" * 40),
+    ("(a.*)*(b.*)*(c.*)*d", "abc" * 20),
+    ("(.+)+(.+)+(.+)+x", "a" * 40),
+    ("(.*)(.*)(.*)(.*)(.*)(.*)(.*)[^a]", "a" * 120),
+    (".*.*.*.*.*.*=x", "=" * 300),
+    ("(\\(([^()]|\\(.*\\))*)*x", "(" * 60),
+    ("[^,]*(,[^,]*)*(,[^,]*)*(,[^,]*)*;", "," * 300),
+)
+CALLS = {
+    "REGEXP_EXTRACT": lambda pattern, value: regex.regexp_extract.body(pattern, value),
+    "REGEXP_EXTRACT_ALL": lambda pattern, value: regex.regexp_extract_all.body(pattern, value),
+    "REGEXP_REPLACE": lambda pattern, value: regex.regexp_replace.body(value, pattern, ""),
+    "REGEXP_SPLIT_TO_ARRAY": lambda pattern, value: regex.regexp_split_to_array.body(value, pattern),
+}
+
+
+def test_there_are_fifty_patterns_and_four_functions():
+    assert len(set(BAD)) >= 50
+    assert set(CALLS) == {value.name for value in vars(regex).values() if type(value).__name__ == "Scalar"}
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_bad_patterns_end(function):
+    cut = 0
+    for pattern, value in BAD:
+        start = time.process_time()
+        try:
+            CALLS[function](pattern, value)
+        except BudgetExceededError:
+            cut += 1
+        assert time.process_time() - start < 1, pattern
+    assert cut > 30
+
+
+def test_a_thread_has_no_limit_and_no_error():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(regex.regexp_extract.body("b+", "abbc")))
+    thread.start()
+    thread.join()
+    assert found == ["bb"]
+
+
+def test_items_of_a_lambda_share_one_failure():
+    pattern, value = BAD[0]
+    text = f"TRANSFORM(GENERATE_SERIES(1, 50), x => COALESCE(REGEXP_EXTRACT('{pattern}', '{value}'), 'none'))"
+    start = time.process_time()
+    with pytest.raises(BudgetExceededError):
+        evaluate(portable(bind(parse_expression(text), {})), Values({}, nested=True))
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("pattern", ["%a" * 20 + "%b", "%a%a%a%", "_%" * 20 + "b", "%" * 200 + "b", "%ab%ab%ab%c"])
+def test_like_is_linear(pattern):
+    start = time.process_time()
+    assert (like_pattern(pattern, None).fullmatch("a" * 20_000) is not None) == (pattern == "%a%a%a%")
+    assert time.process_time() - start < 1
+
+
+_LONG = "'" + "a" * 10_000 + "'"
+_DOUBLING = ", ".join(["1"] * 40)
+IN_SPARK = {
+    f"REGEXP_EXTRACT('{BAD[0][0]}', '{BAD[0][1]}')": True,
+    f"{_LONG} LIKE '{'%a' * 20}%b'": False,
+    f"{_LONG} LIKE CONCAT('{'%a' * 20}%b')": False,
+    f"LPAD('a', {LARGEST + 1}, 'x')": True,
+    f"RPAD('a', CAST('{LARGEST + 1}' AS INT), 'x')": True,
+    "RPAD(TO_BYTES('61', 'hex'), 2147483647, TO_BYTES('61', 'hex'))": True,
+    "LEN(LPAD('a', 1000, 'x'))": False,
+    "GENERATE_SERIES(1, 2000000000)": True,
+    "GENERATE_SERIES(-9223372036854775807, 9223372036854775807)": True,
+    "GENERATE_SERIES(0, 9223372036854775807, 2147483647)": True,
+    f"LEN(REPLACE(REPLACE({_LONG}, 'a', {_LONG}), 'a', {_LONG}))": True,
+    f"LEN(REPLACE(REPLACE({_LONG}, '', {_LONG}), '', {_LONG}))": True,
+    f"LEN(REPLACE({_LONG}, 'a', 'bb'))": False,
+    f"LEN(REDUCE(ARRAY[{_DOUBLING}], 'a', (s, x) => CONCAT(s, s)))": True,
+    f"ARRAY_LENGTH(REDUCE(ARRAY[{_DOUBLING}], ARRAY[1], (s, x) => ARRAY_CONCAT(s, s)))": True,
+    f"LEN(REDUCE(ARRAY[{_DOUBLING}], 'a', (s, x) => INITCAP(CONCAT(s, s))))": True,
+    "REDUCE(ARRAY['b', 'c'], 'a', (s, x) => CONCAT(s, x, s))": False,
+    f"ARRAY_LENGTH(SPLIT({_LONG}, ''))": False,
+    f"ARRAY_LENGTH(SPLIT({_LONG}, 'a'))": False,
+    "CAST('1e999999999' AS DECIMAL(38, 2))": True,
+    "CAST('1e-999999999' AS DECIMAL(38, 2))": False,
+    "CAST('1e2147483648' AS DECIMAL(38, 2))": True,
+    "CAST('1e999999999' AS DOUBLE)": False,
+    f"CAST('{'9' * 5_000}' AS BIGINT)": True,
+    "ROUND(1.5E0, 2147483647)": False,
+    "ROUND(1.5E0, -2147483647)": True,
+    "ROUND(1.5, -2147483647)": True,
+    f"JSON_ARRAY_LENGTH('{'[' * 20_000}')": True,
+    f"EXTRACTJSONFIELD('{'[' * 900}{']' * 900}', '${'[0]' * 900}')": False,
+    "EXTRACTJSONFIELD('{\"a\": 1e999999999}', '$.a')": False,
+    "JSON_ARRAY_CONTAINS('[1e999999999]', 1)": False,
+    "JSON_ARRAY_CONTAINS('[1e-999999999]', 1.5)": False,
+}
+
+
+@pytest.mark.spark
+def test_sizes_are_errors_of_their_record():
+    python = PythonCalls()
+    texts = list(IN_SPARK)
+    compiled = [compile_expression(bind(parse_expression(text), {}), Context({}, python, nested=False)) for text in texts]
+    spark = open_test_session()
+    register(spark, python)
+    columns = []
+    for i, result in enumerate(compiled):
+        fails = s.coalesce_false(result.fails) if result.fails is not None else s.FALSE
+        # What is too large must not be computed, either: the value is asked for although it failed.
+        columns.append(f"{s.to_text(fails)} AS f{i}, {s.to_text(s.is_null(result.value))} AS n{i}")
+    start = time.monotonic()
+    row = spark.sql(f"SELECT {', '.join(columns)} FROM range(1)").collect()[0]
+    assert {text[:80]: row[2 * i] for i, text in enumerate(texts)} == {text[:80]: fails for text, fails in IN_SPARK.items()}
+    assert time.monotonic() - start < 120
