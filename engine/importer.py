@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from engine.errors import EngineError, PlanError
+from engine.errors import EngineError, StatementError
 from engine.functions.registry import Registry
 from engine.functions.table import FUNCTIONS
 from engine.plan.backup import CommandRecord, read_backup
@@ -78,12 +78,12 @@ def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
     Each plan file is an installation of its own; the commands of a backup build on each other. Nothing is started.
 
     Raises:
-        PlanError: there is nothing to import at `path`.
+        StatementError: there is nothing to import at `path`.
     """
     if path.is_dir():
         files = sorted(path.rglob(PLAN_FILE))
         if not files:
-            raise PlanError(f"there is no {PLAN_FILE} below {path}")
+            raise StatementError(f"there is no {PLAN_FILE} below {path}")
         return Report(tuple(answer for file in files for answer in _of_plan_file(file, str(file.relative_to(path)), functions)))
     text = _read(path)
     if path.name == PLAN_FILE or _is_plan(text):
@@ -95,7 +95,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"{path} cannot be read: {error}") from error
+        raise StatementError(f"{path} cannot be read: {error}") from error
 
 
 def _is_plan(text: str) -> bool:
@@ -122,7 +122,7 @@ def _of_commands(records: Iterator[CommandRecord], functions: Registry) -> Itera
     session = Session(functions=functions)
     for record in records:
         if record.problem is not None:
-            yield _refused(record.key, record.statement, PlanError(record.problem))
+            yield _refused(record.key, record.statement, StatementError(record.problem))
         else:
             yield _try_command(session, record)
 

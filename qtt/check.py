@@ -8,6 +8,7 @@ from typing import assert_never
 from qtt.compare import Difference
 from qtt.diff import record_differences, record_text, topic_report
 from qtt.model import (
+    CLASS_PREFIX,
     Case,
     Crashed,
     ExpectedException,
@@ -44,7 +45,7 @@ def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors
         produced = outcome
         classes = classify(case, produced, lambda relaxed: not _produced(relaxed, produced))
         if classes:
-            return Result(case, Status.PASSED, seconds, f"class: {', '.join(classes)}")
+            return Result(case, Status.PASSED, seconds, f"{CLASS_PREFIX}{', '.join(classes)}")
     return Result(case, Status.FAILED if reason else Status.PASSED, seconds, reason)
 
 

@@ -21,6 +21,9 @@ a fraction or exponent, `str`. AVRO, PROTOBUF, JSON_SR and PROTOBUF_NOSR values 
 scale of its type, `bytes`, dates and times as integers (spec/qtt-format.md sections 6.3 and 6.4).
 """
 
+CLASS_PREFIX = "class: "
+"""What the reason of a case starts with that passed although its spec holds in part only."""
+
 Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 
 
