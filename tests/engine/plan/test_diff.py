@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+from plan_samples_text import aggregate_plan
+
+from engine.plan.codec import decode_plan
+from engine.plan.diff import diff_plans
+
+SWITCH = "ksql.cast.strings.preserve.nulls"
+
+
+def differences(change: Any, restored: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
+    document = aggregate_plan()
+    change(document)
+    found = diff_plans(decode_plan(aggregate_plan()), decode_plan(document), restored)
+    return [(each.path.rpartition(".")[2], each.left, each.right) for each in found]
+
+
+def test_other_spellings_mean_the_same() -> None:
+    def older(document: Any) -> None:
+        document["plan"][0] |= {"statementText": "other", "queryPlan": None}
+        document["plan"][0]["ddlCommand"] |= {"windowInfo": None, "orReplace": False, "keyField": "K"}
+        document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["internalFormats"] = None
+
+    assert differences(older) == []
+
+
+def test_a_changed_field_is_named_with_its_steps() -> None:
+    document = aggregate_plan()
+    document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["selectExpressions"] = ["1 AS S"]
+    (found,) = diff_plans(decode_plan(aggregate_plan()), decode_plan(document))
+    assert found.path == "plan[1]<ksqlPlanV1>.queryPlan.physicalPlan<tableSinkV1>.source<tableSelectV1>.selectExpressions[0]"
+    assert str(found).splitlines()[1:] == ["  - KSQL_AGG_VARIABLE_0 AS S", "  + 1 AS S"]
+
+
+def test_another_step_is_one_difference() -> None:
+    def other(document: Any) -> None:
+        query = document["plan"][1]["queryPlan"]
+        query["physicalPlan"]["source"] = query["physicalPlan"]["source"]["source"]
+
+    assert differences(other) == [("source", "tableSelectV1", "streamAggregateV1")]
+
+
+def test_statements_may_be_missing() -> None:
+    assert differences(lambda document: document["plan"].pop()) == [("plan[1]", "ksqlPlanV1", "(absent)")]
+
+
+def test_restored_configs_count_and_others_do_not() -> None:
+    def configured(document: Any) -> None:
+        document["configs"] = {SWITCH: "true", "state.dir": "/tmp"}  # noqa: S108
+
+    assert differences(configured) == []
+    assert differences(configured, (SWITCH,)) == [("nulls", "false", "true")]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from plan_samples_text import aggregate_plan
+
+from engine.functions.bind import bind
+from engine.plan.codec import decode_plan
+from engine.plan.serdes import Serde, plan_serdes
+from engine.plan.step import WindowInfo, WindowType
+from engine.sql.expressions import Expression
+from engine.types.sql_types import DOUBLE, SqlType
+
+FORMATS = {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}}
+
+
+def type_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+    return bind(expression, scope).type
+
+
+def serdes(document: dict[str, Any], state: SqlType | None = None) -> dict[str, Serde]:
+    query = decode_plan(document).statements[1].query_plan
+    assert query is not None
+    return {name.partition(".")[2]: serde for name, serde in plan_serdes(query, type_of, lambda *_: state).items()}
+
+
+def test_what_an_aggregation_writes() -> None:
+    assert {name: str(serde.schema) for name, serde in serdes(aggregate_plan()).items()} == {
+        "KsqlTopic.Source": "`K` INTEGER KEY, `V` BIGINT",
+        "Aggregate.GroupBy": "`K` INTEGER KEY, `K` INTEGER, `V` BIGINT",
+        "Aggregate.Aggregate.Materialize": "`K` INTEGER KEY, `K` INTEGER, `V` BIGINT, `KSQL_AGG_VARIABLE_0` BIGINT",
+        "OUT": "`K` INTEGER KEY, `S` BIGINT",
+    }
+
+
+def test_a_store_holds_what_the_function_keeps() -> None:
+    assert str(serdes(aggregate_plan(), DOUBLE)["Aggregate.Aggregate.Materialize"].schema).endswith("`KSQL_AGG_VARIABLE_0` DOUBLE")
+
+
+def test_the_store_of_windows_has_no_window_and_its_results_have() -> None:
+    document = aggregate_plan()
+    step = document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["source"]
+    step |= {"@type": "streamWindowedAggregateV1", "windowExpression": " TUMBLING ( SIZE 2 SECONDS ) "}
+    found = serdes(document)
+    store, sink = found["Aggregate.Aggregate.Materialize"], found["OUT"]
+    assert store.key is not None and store.key.window is None
+    assert "WINDOWSTART" not in str(store.schema)
+    assert sink.key is not None and sink.key.window == WindowInfo(WindowType.TUMBLING, 2000)
+
+
+@pytest.mark.parametrize(("join_type", "first"), [("LEFT", "L_K"), ("RIGHT", "R_K")])
+def test_a_right_join_is_a_left_join_of_exchanged_sides(join_type: str, first: str) -> None:
+    document = aggregate_plan()
+    select = document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["source"]["source"]["source"]
+    sides = {}
+    for side, alias in (("leftSource", "L"), ("rightSource", "R")):
+        sides[side] = {**select, "keyColumnNames": [f"{alias}_K"], "selectExpressions": [f"V AS {alias}_V"]}
+    join = {"@type": "streamStreamJoinV1", "properties": {"queryContext": "Join"}, "joinType": join_type, "keyColName": "K", **sides}
+    join |= {"leftInternalFormats": FORMATS, "rightInternalFormats": FORMATS, "beforeMillis": 1, "afterMillis": 1}
+    sink = {"@type": "streamSinkV1", "properties": {"queryContext": "OUT"}, "formats": FORMATS, "topicName": "OUT", "source": join}
+    document["plan"][1]["queryPlan"]["physicalPlan"] = sink
+    found = serdes(document)
+    assert found["Join"].schema.key[0].name == found["Join.Left"].schema.key[0].name == first
+    assert found["Join"].value is None and found["Join.Right"].key is None
