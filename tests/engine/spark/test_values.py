@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from engine.errors import UnsupportedError
+from engine.spark.types import arrow_struct, struct_of, to_arrow, to_spark
+from engine.spark.values import from_arrow_value, row_converter, struct_converter, to_arrow_value
+from engine.types import sql_types as t
+from engine.types.schema import Column
+from engine.types.sql_types import Array, Field, Map, Struct
+
+NESTED = Struct((Field("M", Map(t.STRING, Array(t.INTEGER))), Field("D", t.Decimal(5, 2))))
+
+
+def test_the_spark_type_of_every_sql_type() -> None:
+    assert to_spark(NESTED) == "STRUCT<`M`:MAP<STRING,ARRAY<INT>>,`D`:DECIMAL(5,2)>"
+    assert [to_spark(x) for x in (t.TIME, t.DATE, t.TIMESTAMP, t.BYTES, None)] == ["INT", "INT", "BIGINT", "BINARY", "STRING"]
+    assert struct_of([Column("a`b", t.DOUBLE)]) == "STRUCT<`a``b`:DOUBLE>"
+
+
+def test_a_decimal_that_spark_cannot_hold_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="more digits"):
+        to_spark(t.Decimal(39, 0))
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "value"),
+    [
+        (NESTED, {"M": {"x": [1, None], "y": None}, "D": Decimal("1.50")}),
+        (Map(t.STRING, NESTED), {"k": {"M": {}, "D": None}, "n": None}),
+        (Array(Map(t.STRING, t.BYTES)), [{"a": b"\x00"}, None]),
+        (NESTED, None),
+    ],
+)
+def test_a_value_comes_back_from_arrow_as_it_went_in(sql_type: t.SqlType, value: object) -> None:
+    encode, decode = to_arrow_value(sql_type), from_arrow_value(sql_type)
+    assert encode is not None
+    assert decode is not None
+    array = pa.array([encode(value)], type=to_arrow(sql_type))
+    assert decode(array.to_pylist()[0]) == value
+
+
+def test_plain_types_need_no_conversion() -> None:
+    assert to_arrow_value(Array(t.STRING)) is None
+    assert from_arrow_value(Struct((Field("A", t.INTEGER),))) is None
+
+
+def test_rows_are_tuples_in_column_order() -> None:
+    columns = [Column("A", t.INTEGER), Column("M", Map(t.STRING, t.INTEGER))]
+    assert row_converter(columns, to_arrow_value)((1, {"x": 2})) == (1, [("x", 2)])
+    struct = pa.array([(1, [("x", 2)]), None], type=arrow_struct(columns)).to_pylist()
+    convert = struct_converter(columns)
+    assert [convert(row) for row in struct] == [(1, {"x": 2}), None]

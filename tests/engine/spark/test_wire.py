@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from engine.formats.base import SerdeSpec, Side
+from engine.plan.step import FormatInfo, WindowInfo, WindowType
+from engine.spark.group import SinkWrite, SourceRead
+from engine.spark.handles import Handle, KeyCodec
+from engine.spark.wire import HEADERS, decode_batches, encode_batches
+from engine.types import sql_types as t
+from engine.types.schema import Column, Role, Schema
+
+KEY = (Column("K", t.STRING, Role.KEY),)
+VALUE = (Column("A", t.INTEGER),)
+HEADER = Column("H", t.BYTES, Role.HEADERS, "trace")
+ADDED = (
+    Column("H", t.BYTES),
+    Column("ROWTIME", t.BIGINT),
+    Column("ROWPARTITION", t.INTEGER),
+    Column("ROWOFFSET", t.BIGINT),
+    Column("K", t.STRING),
+)
+
+
+def handle(columns: tuple[Column, ...], window: WindowInfo | None = None) -> Handle:
+    return Handle(
+        relation=5, level=0, schema=Schema((*KEY, *columns)), key_codec=KeyCodec(format=FormatInfo("KAFKA")), window=window, topic="t"
+    )
+
+
+def source() -> SourceRead:
+    return SourceRead(
+        query=0,
+        relation=5,
+        topic="t",
+        key=SerdeSpec(FormatInfo("KAFKA"), KEY, side=Side.KEY, topic="t"),
+        value=SerdeSpec(FormatInfo("JSON"), VALUE, topic="t"),
+        headers=(HEADER,),
+        pseudo_version=1,
+        window=None,
+        logger="processing.Q.Source",
+        handle=handle((*VALUE, *ADDED)),
+    )
+
+
+def record(value: bytes | None, **more: Any) -> dict[str, Any]:
+    return {"q": 0, "feed": 3, "topic": "t", "part": 1, "off": 9, "ts": 77, "key": b"k", "value": value, "headers": None, **more}
+
+
+def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
+    schema = pa.schema(
+        [
+            ("q", pa.int32()),
+            ("feed", pa.int64()),
+            ("topic", pa.string()),
+            ("part", pa.int32()),
+            ("off", pa.int64()),
+            ("ts", pa.int64()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", HEADERS),
+        ]
+    )
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+
+
+def decoded(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for out in decode_batches([source()])(iter([batch(*rows)])) for row in out.to_pylist()]
+
+
+def test_a_record_becomes_a_row_with_everything_a_source_step_adds() -> None:
+    headers = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": b"2"}]
+    (row,) = decoded(record(b'{"a": 4}', headers=headers))
+    assert (row["rel"], row["place"], row["ts"], row["log"]) == (5, [3, 0], 77, [])
+    assert row["r5"] == {
+        "k": {"K": "k"},
+        "v": {"A": 4, "H": b"2", "ROWTIME": 77, "ROWPARTITION": 1, "ROWOFFSET": 9, "K": "k"},
+    }
+
+
+def test_a_tombstone_has_a_key_and_no_value() -> None:
+    (row,) = decoded(record(None))
+    assert row["r5"] == {"k": {"K": "k"}, "v": None}
+
+
+def test_a_bad_record_is_logged_and_the_next_goes_on() -> None:
+    bad, good = decoded(record(b"{"), record(b'{"A": 1}'))
+    assert bad["rel"] == -1
+    assert bad["log"][0]["kind"] == 0
+    assert bad["log"][0]["message"].startswith("value: ")
+    assert good["rel"] == 5
+
+
+def test_records_of_other_topics_and_queries_are_not_for_this_source() -> None:
+    assert decoded(record(b"{}", topic="other"), record(b"{}", q=1)) == []
+
+
+def sink(window: WindowInfo | None = None, *, guarded: bool = False) -> SinkWrite:
+    return SinkWrite(
+        query=0,
+        handle=handle(VALUE, window),
+        topic="out",
+        key=SerdeSpec(FormatInfo("KAFKA"), KEY, side=Side.KEY, topic="out"),
+        value=SerdeSpec(FormatInfo("JSON"), VALUE, topic="out"),
+        window=window,
+        logger="processing.Q.OUT",
+        guarded=guarded,
+    )
+
+
+def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
+    struct = pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int32())]))])
+    log = pa.list_(pa.struct([("kind", pa.int32()), ("logger", pa.string()), ("message", pa.string())]))
+    schema = pa.schema(
+        [
+            ("rel", pa.int32()),
+            ("q", pa.int32()),
+            ("place", pa.list_(pa.int64())),
+            ("ts", pa.int64()),
+            ("headers", HEADERS),
+            ("ws", pa.int64()),
+            ("we", pa.int64()),
+            ("topic", pa.string()),
+            ("part", pa.int32()),
+            ("off", pa.int64()),
+            ("log", log),
+            ("r5", struct),
+        ]
+    )
+    given = {"rel": 5, "q": 0, "place": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": [], **row}
+    rows = pa.RecordBatch.from_pylist([given], schema=schema)
+    return [out for made in encode_batches([target])(iter([rows])) for out in made.to_pylist()]
+
+
+def test_a_row_becomes_a_record() -> None:
+    (out,) = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}})
+    assert (out["topic"], out["key"], out["value"], out["timestamp"], out["kind"]) == ("out", b"x", b'{"A":1}', 8, None)
+
+
+def test_a_windowed_key_carries_its_start() -> None:
+    (out,) = encoded(sink(WindowInfo(WindowType.TUMBLING, 10)), r5={"k": {"K": "x"}, "v": None}, ws=20, we=30)
+    assert out["key"] == b"x" + (20).to_bytes(8, "big")
+    assert out["value"] is None
+
+
+def test_log_entries_come_out_beside_records() -> None:
+    entry = {"kind": 1, "logger": "processing.Q", "message": "no"}
+    log, out = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}}, log=[entry])
+    assert (log["kind"], log["message"], log["src_topic"], log["src_off"]) == (1, "no", "t", 2)
+    assert out["kind"] is None
