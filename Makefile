@@ -6,10 +6,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORPUS ?= ../shared/ksqldb/query-validation-tests
+PLANS ?= ../shared/ksqldb/historic-plans
+PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint nightly bench ledger lock clean
+.PHONY: help demo test lint nightly bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +36,10 @@ nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, res
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench
+
+plans: $(READY) ## run every plan that ksqlDB stored, and write the ledger of those that do not match
+	$(BIN)/qtt plans run $(PLANS) --group-size 150 --json build/plans.json || test $$? -eq 1
+	$(BIN)/python tests/conformance/ledger.py build/plans.json $(PLAN_LEDGER)
 
 ledger: $(READY) ## run ksqlDB's cases and write the ledger of those that do not pass
 	$(BIN)/qtt run $(CORPUS) --tolerant-errors --json build/conformance.json || test $$? -eq 1

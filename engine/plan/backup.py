@@ -68,7 +68,7 @@ def _key(key: Any, place: str) -> str:
         case str():
             return key
         case {"type": str(kind), "entity": str(entity), "action": str(action)}:
-            return f"{kind}/{entity}/{action}".lower().replace(entity.lower(), entity, 1)
+            return f"{kind.lower()}/{entity}/{action.lower()}"
         case _:
             return place
 

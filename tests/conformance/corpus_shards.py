@@ -52,6 +52,7 @@ def complaints(results: Iterable[Result], ledger: Ledger) -> Iterator[str]:
     for result in results:
         listed = result.case.id in ledger
         if result.status is Status.PASSED and listed:
-            yield f"{result.case.id} passes: remove it from {LEDGER.name} (line {ledger[result.case.id].line})"
+            gap = ledger[result.case.id]
+            yield f"{result.case.id} passes: remove it from {gap.file.name} (line {gap.line})"
         elif result.status in (Status.FAILED, Status.ERROR) and not listed:
             yield f"{result.status} {result.case.id}\n  {result.case.file}:{result.case.line}\n  {result.reason}"

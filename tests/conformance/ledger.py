@@ -20,10 +20,12 @@ from typing import Any
 from qtt.gaps import GapKind, Ledger, load_gaps
 
 HEADER = """\
-# The cases of ../shared/ksqldb/query-validation-tests that do not pass yet; `make ledger` writes this file.
+# The cases of ../shared/ksqldb/{corpus} that do not pass yet; `make {target}` writes this file.
 # A listed case that passes and an unlisted one that fails both fail the run, so that the list only shrinks.
 # A reason or kind (notimpl, notyet, never) changed by hand is kept as long as the case fails.
 """
+WRITTEN_BY = {"known-gaps-plans.yaml": ("historic-plans", "plans")}
+"""Corpus and make target of a ledger by its name, where they are not the usual ones."""
 
 SYMPTOMS = (
     (r"(statement \d+.*|the script) was rejected:", "a statement is refused that should be accepted"),
@@ -71,10 +73,11 @@ def updated(old: Ledger, cases: Iterable[Mapping[str, Any]]) -> list[Entry]:
     return sorted(entries.values(), key=lambda entry: entry.case)
 
 
-def written(entries: Iterable[Entry]) -> str:
-    """Write the ledger as YAML, one flat entry per case."""
+def written(entries: Iterable[Entry], name: str) -> str:
+    """Write the ledger called `name` as YAML, one flat entry per case."""
+    corpus, target = WRITTEN_BY.get(name, ("query-validation-tests", "ledger"))
     lines = [f"- case: {_quoted(e.case)}\n  reason: {_quoted(e.reason)}\n  kind: {e.kind}\n" for e in entries]
-    return HEADER + "".join(lines)
+    return HEADER.format(corpus=corpus, target=target) + "".join(lines)
 
 
 def _quoted(text: str) -> str:
@@ -90,7 +93,7 @@ def main(argv: list[str]) -> int:
     cases = json.loads(arguments.report.read_text(encoding="utf-8"))["cases"]
     old = load_gaps(arguments.ledger) if arguments.ledger.is_file() else {}
     entries = updated(old, cases)
-    arguments.ledger.write_text(written(entries), encoding="utf-8")
+    arguments.ledger.write_text(written(entries, arguments.ledger.name), encoding="utf-8")
     new = {entry.case for entry in entries}
     sys.stdout.write(f"{len(entries)} gaps listed: {len(new - set(old))} added, {len(set(old) - new)} removed\n")
     for reason, count in Counter(entry.reason for entry in entries).most_common():

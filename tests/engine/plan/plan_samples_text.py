@@ -13,8 +13,14 @@ def aggregate_plan() -> dict[str, Any]:
         link = {} if source is None else {"source": source}
         return {"@type": tag, "properties": {"queryContext": context}, **fields, **link}
 
+    schema = "`K` INTEGER KEY, `V` BIGINT"
     source = step(
-        "streamSourceV1", "KsqlTopic/Source", topicName="in", formats=formats, sourceSchema="`K` INTEGER KEY, `V` BIGINT", pseudoColumnVersion=1
+        "streamSourceV1",
+        "KsqlTopic/Source",
+        topicName="in",
+        formats=formats,
+        sourceSchema=schema,
+        pseudoColumnVersion=1,
     )
     prepared = step("streamSelectV1", "Aggregate/Prepare", source, keyColumnNames=["K"], selectExpressions=["K AS K", "V AS V"])
     grouped = step("streamGroupByKeyV1", "Aggregate/GroupBy", prepared, internalFormats=formats)
@@ -28,7 +34,7 @@ def aggregate_plan() -> dict[str, Any]:
     )
     projected = step("tableSelectV1", "Aggregate/Project", summed, keyColumnNames=["K"], selectExpressions=["KSQL_AGG_VARIABLE_0 AS S"])
     sink = step("tableSinkV1", "OUT", projected, formats=formats, topicName="OUT")
-    stream = {"@type": "createStreamV1", "sourceName": "IN", "schema": "`K` INTEGER KEY, `V` BIGINT", "topicName": "in", "formats": formats}
+    stream = {"@type": "createStreamV1", "sourceName": "IN", "schema": schema, "topicName": "in", "formats": formats}
     table = {"@type": "createTableV1", "sourceName": "OUT", "schema": "`K` INTEGER KEY, `S` BIGINT", "topicName": "OUT", "formats": formats}
     query = {"sources": ["IN"], "sink": "OUT", "queryId": "CTAS_OUT_0", "physicalPlan": sink}
     return {

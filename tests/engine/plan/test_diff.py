@@ -48,7 +48,7 @@ def test_statements_may_be_missing() -> None:
 
 def test_restored_configs_count_and_others_do_not() -> None:
     def configured(document: Any) -> None:
-        document["configs"] = {SWITCH: "true", "state.dir": "/tmp"}  # noqa: S108
+        document["configs"] = {SWITCH: "true", "state.dir": "/tmp"}
 
     assert differences(configured) == []
     assert differences(configured, (SWITCH,)) == [("nulls", "false", "true")]

@@ -45,9 +45,11 @@ def test_the_store_of_windows_has_no_window_and_its_results_have() -> None:
     step |= {"@type": "streamWindowedAggregateV1", "windowExpression": " TUMBLING ( SIZE 2 SECONDS ) "}
     found = serdes(document)
     store, sink = found["Aggregate.Aggregate.Materialize"], found["OUT"]
-    assert store.key is not None and store.key.window is None
+    assert store.key is not None
+    assert store.key.window is None
     assert "WINDOWSTART" not in str(store.schema)
-    assert sink.key is not None and sink.key.window == WindowInfo(WindowType.TUMBLING, 2000)
+    assert sink.key is not None
+    assert sink.key.window == WindowInfo(WindowType.TUMBLING, 2000)
 
 
 @pytest.mark.parametrize(("join_type", "first"), [("LEFT", "L_K"), ("RIGHT", "R_K")])
@@ -63,4 +65,5 @@ def test_a_right_join_is_a_left_join_of_exchanged_sides(join_type: str, first: s
     document["plan"][1]["queryPlan"]["physicalPlan"] = sink
     found = serdes(document)
     assert found["Join"].schema.key[0].name == found["Join.Left"].schema.key[0].name == first
-    assert found["Join"].value is None and found["Join.Right"].key is None
+    assert found["Join"].value is None
+    assert found["Join.Right"].key is None

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qtt.cli import ExitCode, main
+
+FORMATS = {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}}
+SCHEMA = "`K` INTEGER KEY, `V` BIGINT"
+
+
+def plan() -> dict[str, Any]:
+    source = {
+        "@type": "streamSourceV1",
+        "properties": {"queryContext": "KsqlTopic/Source"},
+        "topicName": "in",
+        "formats": FORMATS,
+        "sourceSchema": SCHEMA,
+    }
+    select = {"@type": "streamSelectV1", "properties": {"queryContext": "Project"}, "source": source, "selectExpressions": ["V AS V"]}
+    sink = {"@type": "streamSinkV1", "properties": {"queryContext": "OUT"}, "source": select, "formats": FORMATS, "topicName": "OUT"}
+    query = {"sources": ["IN"], "sink": "OUT", "queryId": "CSAS_OUT_0", "physicalPlan": sink}
+    command = {
+        "@type": "createStreamV1",
+        "sourceName": "OUT",
+        "schema": "`K` INTEGER KEY, `V` BIGINT",
+        "topicName": "OUT",
+        "formats": FORMATS,
+    }
+    return {"plan": [{"@type": "ksqlPlanV1", "statementText": "CREATE …", "ddlCommand": command, "queryPlan": query}], "configs": {}}
+
+
+def write(folder: Path, document: Any) -> str:
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    return str(folder)
+
+
+def test_explain_shows_the_tree_and_the_sql(tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plans", "explain", write(tmp_path / "a", plan())], lambda: fake) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "└─ streamSelectV1 [Project]" in out
+    assert "-- CSAS_OUT_0, stage 0\nSELECT" in out
+
+
+def changed(**members: Any) -> dict[str, Any]:
+    document = plan()
+    document["plan"][0]["queryPlan"]["physicalPlan"] |= members
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        (changed(sinkMode="FAST"), "sinkMode"),
+        (changed(**{"@type": "streamSinkV2"}), "streamSinkV2"),
+        ({"plan": [{"@type": "ksqlPlanV2"}]}, "ksqlPlanV2"),
+        ({"plan": [], "checksum": 1}, "checksum"),
+    ],
+    ids=["field", "step", "version", "top"],
+)
+def test_a_plan_of_a_newer_engine_is_refused_by_name(
+    tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str], document: Any, named: str
+) -> None:
+    folder = write(tmp_path / "a", document)
+    assert main(["plans", "explain", folder], lambda: fake) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert named in error
+    assert f"{folder}: PLAN" in error
+
+
+def test_diff_says_whether_two_plans_differ(tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = write(tmp_path / "old", plan()), write(tmp_path / "new", changed(topicName="OTHER"))
+    assert main(["plans", "diff", old, old], lambda: fake) == ExitCode.OK
+    assert main(["plans", "diff", old, f"{new}/plan.json"], lambda: fake) == ExitCode.FAILURES
+    assert capsys.readouterr().out.splitlines()[-2:] == ["  - OUT", "  + OTHER"]
+    assert main(["plans", "diff", old], lambda: fake) == ExitCode.USAGE
+    assert main(["plans", "diff", old, str(tmp_path / "none")], lambda: fake) == ExitCode.USAGE
