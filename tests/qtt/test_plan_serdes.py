@@ -31,6 +31,8 @@ def test_differences_are_named() -> None:
 def test_the_schemas_of_a_spec_are_read() -> None:
     entry = {"schema": "`V` STRING", "valueFormat": {"format": "JSON", "features": ["UNWRAP_SINGLES"]}}
     case = case_of_spec(Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": entry}})
-    assert case.serdes == {"Q.OUT": SerdeInfo(schema="`V` STRING", value_format=FormatInfo(format="JSON", features=frozenset({"UNWRAP_SINGLES"})))}
+    assert case.serdes == {
+        "Q.OUT": SerdeInfo(schema="`V` STRING", value_format=FormatInfo(format="JSON", features=frozenset({"UNWRAP_SINGLES"})))
+    }
     with pytest.raises(CaseFileError, match="schema"):
         case_of_spec(Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": {}}})
