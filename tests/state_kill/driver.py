@@ -1,0 +1,77 @@
+"""A process to be killed: runs shapes over a folder of files, one file a micro-batch, and writes what comes out to another folder.
+
+Files of `out`: `started-<batch>` once a batch is about to run; `<batch>.<process>.jsonl` with its output, whose last line is `"end"`;
+`state.json` when all is done.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from shapes import SHAPES
+
+from engine.session import Session
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.session import INTERPRETED, open_session
+from engine.spark.wire import WIRE_INPUT
+from engine.state.codec import load_state
+
+
+def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
+    spark = open_session(extra=INTERPRETED)
+    records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).json(str(given))
+    frame = pipeline(names).frame(spark, records)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        (out / f"started-{batch}").touch()
+        found = rows.toArrow().to_pylist()
+        with (out / f"{batch}.{os.getpid()}.jsonl").open("w") as file:
+            for row in sorted(found, key=lambda row: (row["q"], row["place"])):
+                file.write(json.dumps(row, default=_plain) + "\n")
+                file.flush()
+            file.write('"end"\n')
+
+    writer = frame.writeStream.foreachBatch(write).outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    (out / "state.json").write_text(json.dumps(states(spark, checkpoint), default=_plain, sort_keys=True))
+
+
+def pipeline(names: list[str]) -> Pipeline:
+    runs = []
+    for name in names:
+        session = Session()
+        for statement in session.parse(SHAPES[name].statements):
+            session.execute(statement)
+        (query,) = session.queries.values()
+        runs.append(QueryRun(plan=query.plan, settings=query.config, serde=session.serde()))
+    return build_pipeline(runs)
+
+
+def states(spark: SparkSession, checkpoint: Path) -> dict[str, Any]:
+    """What the pages of each operator hold at the end."""
+    found: dict[str, Any] = {}
+    for operator in sorted(path.name for path in (checkpoint / "state").iterdir() if path.name.isdigit()):
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "page")
+        for row in reader.load(str(checkpoint)).collect():
+            found[f"{operator} {row['key']}"] = _text_keys(load_state(bytes(row["value"]["blob"])))
+    return found
+
+
+def _text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _text_keys(each) for key, each in value.items()}
+    return [_text_keys(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].split(","), *(Path(each) for each in sys.argv[2:5]))

@@ -1,0 +1,132 @@
+"""A driver that is killed in mid micro-batch, and restarted on its checkpoint, gives what an undisturbed one gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shapes import SHAPES, rows_of_batch
+
+HERE = Path(__file__).parent
+PATIENCE_SECONDS = 300
+
+
+@dataclass
+class Run:
+    """Where one pipeline reads, keeps its checkpoint and writes."""
+
+    names: list[str]
+    folder: Path
+    batches: int
+    interrupted: list[int] = field(default_factory=list)
+    kills: int = 0
+
+    def __post_init__(self) -> None:
+        self.given, self.checkpoint, self.out = (self.folder / each for each in ("in", "checkpoint", "out"))
+        for each in (self.given, self.out):
+            each.mkdir(parents=True)
+        for batch in range(self.batches):
+            file = self.given / f"{batch:03}.json"
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows_of_batch(self.names, batch)))
+            # Spark takes files in the order of their times.
+            os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
+
+    def start(self) -> subprocess.Popen[bytes]:
+        arguments = [sys.executable, str(HERE / "driver.py"), ",".join(self.names), *map(str, (self.given, self.checkpoint, self.out))]
+        with (self.folder / "driver.log").open("ab") as log:
+            # A session of its own: the JVM dies together with the driver.
+            return subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
+
+    def finish(self) -> None:
+        process = self.start()
+        try:
+            assert process.wait(PATIENCE_SECONDS) == 0, (self.folder / "driver.log").read_text()[-3000:]
+        finally:
+            _kill(process)
+
+    def kill_in(self, batch: int, delay: float) -> None:
+        """Start the driver, and kill it some seconds after it has begun a batch."""
+        assert batch < self.batches - 1, "after the last batch the driver may end before the signal comes"
+        marker = self.out / f"started-{batch}"
+        marker.unlink(missing_ok=True)
+        process = self.start()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not marker.exists():
+            assert process.poll() is None, (self.folder / "driver.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, f"batch {batch} did not begin"
+            time.sleep(0.005)
+        time.sleep(delay)
+        assert process.poll() is None, "the driver had ended before it was killed"
+        _kill(process)
+        self.kills += 1
+        if self.committed() <= batch:
+            self.interrupted.append(batch)
+
+    def committed(self) -> int:
+        """How many batches Spark holds to be done."""
+        return sum(path.name.isdigit() for path in (self.checkpoint / "commits").glob("*"))
+
+    def attempts(self) -> dict[int, list[list[Any]]]:
+        """The complete outputs of each batch, one for each time it ran to its end."""
+        found: dict[int, list[list[Any]]] = {}
+        for file in sorted(self.out.glob("*.jsonl")):
+            lines = file.read_text().splitlines()
+            if lines and lines[-1] == '"end"':
+                found.setdefault(int(file.name.split(".")[0]), []).append([json.loads(line) for line in lines[:-1]])
+        return found
+
+    def state(self) -> Any:
+        return json.loads((self.out / "state.json").read_text())
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def _proved(names: list[str], folder: Path, seed: int, kills: int, batches: int) -> Run:
+    """Run undisturbed and killed, and compare."""
+    calm, killed = Run(names, folder / "calm", batches), Run(names, folder / "killed", batches)
+    calm.finish()
+    random_ = random.Random(seed)
+    for _ in range(kills):
+        killed.kill_in(killed.committed() + random_.randrange(2), random_.uniform(0, 0.4))
+    killed.finish()
+    expected, actual = calm.attempts(), killed.attempts()
+    assert sorted(expected) == list(range(batches))
+    for batch, (rows,) in expected.items():
+        assert actual.get(batch), f"the output of batch {batch} is lost"
+        for attempt in actual[batch]:
+            assert attempt == rows, f"a replay of batch {batch} differs"
+    assert {row["q"] for (rows,) in expected.values() for row in rows} == set(range(len(names)))
+    assert not [row for (rows,) in expected.values() for row in rows if row["kind"] is not None]
+    assert killed.state() == calm.state()
+    assert calm.state()
+    assert killed.kills == kills
+    return killed
+
+
+@pytest.mark.spark
+def test_two_kills_of_all_shapes_in_one_pipeline(tmp_path: Path) -> None:
+    run = _proved(list(SHAPES), tmp_path, seed=1, kills=2, batches=5)
+    assert run.interrupted, "no kill fell into a batch"
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize("name", SHAPES)
+def test_five_kills_of_each_shape(name: str, tmp_path: Path) -> None:
+    run = _proved([name], tmp_path, seed=sum(name.encode()), kills=5, batches=12)
+    assert len(run.interrupted) >= 4, "too few kills fell into a batch"

@@ -1,0 +1,82 @@
+"""The cut into micro-batches, and a restart in the middle, change no record and no log entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qtt.corpus import find_files
+from qtt.driver import Driver, RunOptions, open_driver
+from qtt.load import load, load_all
+from qtt.model import Case, Outcome, Produced, Status
+from qtt.runner import run_cases, run_group
+
+ROOT = Path(__file__).resolve().parents[1] / "test-cases"
+AREAS = ("tables", "aggregates", "windows", "joins")
+
+CASES = {
+    "tables/filter-select.json": ["a-row-that-stops-to-match-leaves-a-tombstone-one-that-never-matched-leaves-nothing[JSON]"],
+    "aggregates/functions.yaml": ["lists-keep-nulls-and-repetitions-sets-keep-first-sights[AVRO]", "the-first-and-last-two-by-offset"],
+    "aggregates/group-by.json": ["rows-whose-group-is-null-or-cannot-be-computed-are-left-out"],
+    "aggregates/having-and-tables.yaml": ["a-row-of-a-table-that-moves-leaves-its-old-group-before-it-joins-the-new-one[PROTOBUF]"],
+    "windows/time.yaml": ["a-filter-holds-the-stream-time-of-the-window-back", "hopping-windows-give-one-output-each-earliest-first[JSON]"],
+    "windows/sessions-and-final.json": [
+        "every-aggregate-merges[JSON]",
+        "EMIT-FINAL-gives-each-tumbling-window-once-when-it-is-closed[JSON]",
+        "a-jump-in-time-loses-what-has-expired-before-it-could-be-given-out",
+        "EMIT-FINAL-of-sessions-gives-no-tombstones-and-each-session-once-its-gap-is-over[AVRO]",
+    ],
+    "joins/stream-stream.yaml": [
+        "padded-rows-come-before-the-results-of-the-row-that-made-them-due-right-side-first-among-equals",
+        "a-buffered-row-expires-with-the-newest-row-of-its-own-side-only",
+    ],
+    "joins/tables.json": ["a-foreign-key-follows-the-row-it-names[JSON]"],
+    "joins/n-way.yaml": ["three-streams-meet-pairwise-the-results-of-one-row-in-order"],
+}
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    opened = open_driver()
+    yield opened
+    opened.close()
+
+
+def chosen() -> list[Case]:
+    cases = []
+    for file, names in CASES.items():
+        found = {case.id.rpartition("::")[2].lower(): case for case in load(ROOT / file).cases}
+        cases += [found[name.lower()] for name in names]
+    return cases
+
+
+def outcomes(driver: Driver, options: RunOptions) -> dict[str, Outcome]:
+    return {case.id: outcome for case, outcome, _ in run_group(chosen(), driver, options)}
+
+
+@pytest.fixture(scope="module")
+def uncut(driver: Driver) -> dict[str, Outcome]:
+    found = outcomes(driver, RunOptions("one"))
+    assert all(isinstance(outcome, Produced) for outcome in found.values()), found
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("cut", "restart"), [("each", False), ("random:7", False), ("random:7", True)])
+def test_cuts_and_restarts_change_nothing(driver: Driver, uncut: dict[str, Outcome], cut: str, restart: bool) -> None:
+    assert outcomes(driver, RunOptions(cut, restart)) == uncut
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize(("cut", "restart"), [("each", True), *((f"random:{seed}", True) for seed in range(3))])
+@pytest.mark.parametrize("area", AREAS)
+def test_all_stateful_cases_under_every_cut(driver: Driver, area: str, cut: str, restart: bool) -> None:
+    loaded = load_all(find_files([ROOT / area]))
+    results = list(run_cases(loaded.cases, driver, RunOptions(cut, restart)))
+    # Those that a ledger lists fail without a cut as well.
+    assert [r.case.id for r in results if r.status is Status.ERROR] == []
+    whole = {r.case.id for r in run_cases(loaded.cases, driver, RunOptions("one")) if r.status is Status.PASSED}
+    assert whole - {r.case.id for r in results if r.status is Status.PASSED} == set()
