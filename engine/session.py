@@ -23,6 +23,7 @@ from engine.plan.document import QueryPlan, StatementPlan
 from engine.planner.config import Config
 from engine.planner.ddl import SourceUse, may_create, plan_alter, plan_create_source, plan_create_type, plan_drop, plan_drop_type, source_of
 from engine.planner.inserts import ResolvedInsert, plan_insert_values
+from engine.planner.properties import insert_properties
 from engine.planner.query import plan_create_as, plan_insert_into, plan_source_table
 from engine.registration import RegistryLookup, register_schemas
 from engine.sql.parser import ParsedStatement, parse_script
@@ -151,8 +152,7 @@ class Session:
 
     @_run.register
     def _(self, statement: InsertInto, parsed: ParsedStatement) -> Executed:
-        given = dict(statement.properties).get("QUERY_ID")
-        query_id = str(given).upper() if given else self._peek_id("INSERTQUERY_")
+        query_id = insert_properties(statement.properties).query_id or self._peek_id("INSERTQUERY_")
         plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
         self.counter += 1
         return self._commit(parsed, plan, sink=False)

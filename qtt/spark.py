@@ -9,20 +9,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.catalog.catalog import Source
 from engine.errors import EngineError, SqlSyntaxError
 from engine.formats.base import SerdeSpec, Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
+from engine.inserts import Constants, insert_record
 from engine.plan.codec import PlanFile, dump_plan
+from engine.planner.inserts import ResolvedInsert
 from engine.planner.rewrite import rewritten_text
 from engine.planner.typed import Types
 from engine.session import PersistentQuery, Session, properties_config
+from engine.spark.constants import evaluate_constants
 from engine.spark.memory import Cut, MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.session import open_test_session
+from engine.sql.statements import InsertValues
 from engine.sql.text import format_statement
 from engine.topics.records import LogEntry, Record
 from qtt import model
@@ -185,7 +189,7 @@ def _plan_statements(run: _Run) -> model.Outcome | None:
         return model.Rejected(message=str(error), unlogged_message=f"{error}\nStatement: {text}", error_code=error.code)
     for index, parsed in enumerate(statements):
         try:
-            session.execute(parsed)
+            _insert(run, session.execute(parsed).insert)
         except EngineError as error:
             rewritten = rewritten_text(parsed.statement, session.catalog, Types(session.functions, session.config))
             spellings = dict.fromkeys((parsed.text, format_statement(parsed.statement), rewritten))
@@ -199,14 +203,34 @@ def _plan_statements(run: _Run) -> model.Outcome | None:
     return None
 
 
+def _insert(run: _Run, insert: ResolvedInsert | None) -> None:
+    """Append the record of an INSERT VALUES to its topic, at the frozen clock of the test engine, which stands at 0."""
+    if insert is None:
+        return
+    session = run.session
+    constants = Constants(session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config))
+    record = insert_record(insert, constants, session.serde(), lambda: 0)
+    records = run.topics.setdefault(record.topic, [])
+    records.append(replace(record, offset=len(records)))
+
+
 def _plan_stored(run: _Run) -> model.Outcome | None:
     assert run.case.plan is not None  # noqa: S101
     try:
         register_topics(run.session, run.case)
         execute_stored(run.session, run.case.plan, dict(run.case.properties), BASE_PROPERTIES)
+        _insert_again(run)
     except EngineError as error:
         return model.Rejected(message=str(error), error_code=error.code)
     return None
+
+
+def _insert_again(run: _Run) -> None:
+    """Carry out the INSERT VALUES of a stored case: its plan holds queries, not records."""
+    if any(statement.lstrip().upper().startswith("INSERT") for statement in run.case.statements):
+        for parsed in run.session.parse("\n".join(run.case.statements)):
+            if isinstance(parsed.statement, InsertValues):
+                _insert(run, run.session.execute(parsed).insert)
 
 
 def _query_run(run: _Run, query: PersistentQuery) -> QueryRun:

@@ -15,7 +15,7 @@ from engine.planner.naming import prefixed
 from engine.planner.scope import BOUND_NAMES, Scope, scope_of_query
 from engine.planner.trees import rewrite, rewrite_within
 from engine.planner.typed import Types
-from engine.planner.validate import check_shape
+from engine.planner.validate import check_lambdas, check_shape
 from engine.sql.expressions import Cast, ColumnRef, Dereference, Expression
 from engine.sql.statements import Query, SelectAll, SelectExpression, SelectItem, SelectStructAll
 from engine.types.schema import SYSTEM_NAMES
@@ -80,6 +80,7 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
     for expression in (*_expressions(found), found.where, *(found.group_by or ()), *(found.partition_by or ()), found.having):
         if expression is not None:
             types.check_names(expression)
+            check_lambdas(expression, scope, types)
     check_shape(found.query, found.scope, _expressions(found), types, is_persistent=is_persistent)
     where = None if found.where is None else rewrite_timestamps(found.where)
     having = None if found.having is None else rewrite_timestamps(found.having)

@@ -76,6 +76,8 @@ def plan_create_as(
         StatementError: see `spec/language.md` 6 and 9.
         RegistryError: a schema id that the registry does not have.
     """
+    if statement.query.limit is not None:
+        raise StatementError(f"CREATE {statement.kind.value} AS SELECT statements don't support LIMIT clause.", span=statement.span)
     properties = sink_properties(statement.properties)
     types = Types(functions, config)
     if config.flag("ksql.new.query.planner.enabled"):
@@ -111,6 +113,8 @@ def plan_insert_into(
     if target is None:
         raise unknown_source(statement.target, catalog, statement.span)
     check_insert_target(target)
+    if statement.query.limit is not None:
+        raise StatementError("INSERT INTO statements don't support LIMIT clause.", span=statement.span)
     planned = _plan_query(statement.query, catalog, Types(functions, config), sink=target.name, target=target.schema)
     _check_kind(SourceKind.STREAM, planned.relation)
     _check_projection(planned, target.name)

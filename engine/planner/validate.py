@@ -7,9 +7,9 @@ from typing import Any
 
 from engine.errors import StatementError
 from engine.planner.scope import Scope
-from engine.planner.trees import calls, walk
+from engine.planner.trees import calls, rewrite, walk
 from engine.planner.typed import Types
-from engine.sql.expressions import Case, Expression, FunctionCall, NullLiteral
+from engine.sql.expressions import Case, Expression, FunctionCall, Lambda, NullLiteral
 from engine.sql.statements import Query
 from engine.sql.text import format_expression
 
@@ -26,6 +26,37 @@ def check_shape(query: Query, scope: Scope, select: tuple[Expression, ...], type
     _check_keys(query, types)
     _check_table_functions(query, scope, select, types)
     _check_nested_aggregates(select, types)
+
+
+def check_lambdas(expression: Expression, scope: Scope, types: Types) -> None:
+    """Refuse lambdas where they are switched off, and parameters with the name of a column or of an outer parameter.
+
+    Raises:
+        StatementError: `spec/language.md` 2, lambda rules.
+    """
+    first = next((node for node in walk(expression) if isinstance(node, Lambda)), None)
+    if first is None:
+        return
+    if not types.config.flag("ksql.lambdas.enabled"):
+        raise StatementError("Lambdas are not enabled at this time.", span=first.span)
+    _check_parameters(expression, frozenset(column.name for s in scope.sources for column in s.source.schema.columns))
+
+
+def _check_parameters(expression: Expression, taken: frozenset[str]) -> None:
+    outermost: list[Lambda] = []
+
+    def found(node: Expression) -> Expression | None:
+        if not isinstance(node, Lambda):
+            return None
+        outermost.append(node)
+        return node
+
+    rewrite(expression, found)
+    for node in outermost:
+        twice = [name for at, name in enumerate(node.parameters) if name in taken or name in node.parameters[:at]]
+        if twice:
+            raise StatementError(f"Lambda function argument can't be an existing/duplicate name: {twice[0]}", span=node.span)
+        _check_parameters(node.body, taken | frozenset(node.parameters))
 
 
 def _check_value_formats(query: Query, scope: Scope) -> None:
