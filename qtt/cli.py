@@ -21,8 +21,10 @@ from qtt.load import Loaded, load_all
 from qtt.model import Case, CaseFileError, Result, Status
 from qtt.plans import PlanStoreError
 from qtt.report import failure_text, summarise, watched, write_report
+from qtt.rest import RestCase
 from qtt.runner import file_error_result, run_cases, run_group
 from qtt.selection import SelectionError, select
+from qtt.sql_script import ScriptCase
 
 OpenDriver = Callable[[], PlanningDriver]
 
@@ -239,7 +241,8 @@ def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Exi
     engine = open_driver()
     try:
         action = plan_commands.record_plans if arguments.action == "record" else plan_commands.check_plans
-        messages = action([case for case in cases if case.expected_exception is None], engine, arguments.plans)
+        planned = [case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)]
+        messages = action(planned, engine, arguments.plans)
     finally:
         engine.close()
     out = Console(soft_wrap=True)

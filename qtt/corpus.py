@@ -61,6 +61,11 @@ def _kind_of_script(path: Path) -> Kind | None:
         return None
 
 
+def is_foreign(path: Path) -> bool:
+    """Say whether a file belongs to ksqlDB's corpora, whose unknown members are ignored."""
+    return any(folder in _parts(path) for folder in (*_FOREIGN_FOLDERS, *_OTHER_CORPORA))
+
+
 def is_test_file(path: Path) -> bool:
     """Say whether pytest takes the file for one of cases: those of `test-cases`, and the specs of our stored plans."""
     folders = path.parts[:-1]

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qtt.corpus import case_path
+from qtt.corpus import case_path, is_foreign
 from qtt.decode import DecodeError, input_of, listed, outputs_of, topic_of
 from qtt.matrix import Variant, expand
 from qtt.model import Actual, Case, CaseFileError, ExpectedException, Json, Produced
 from qtt.raw import RawItem
+
+_MEMBERS = frozenset(
+    {
+        *("name", "statements", "format", "config", "properties", "enabled"),
+        *("inputs", "outputs", "topics", "responses", "expectedError"),
+        *("inputConditions", "outputConditions", "testPullWithProtoFormat"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,9 @@ def rest_cases(path: Path, item: RawItem) -> Iterator[RestCase]:
         raise CaseFileError(path, item.line, "a case is an object")
     if members.get("enabled") is False:
         return
+    unknown = sorted(set(members) - _MEMBERS)
+    if unknown and not is_foreign(path):
+        raise CaseFileError(path, item.line, f"unknown member {unknown[0]!r}: known are {', '.join(sorted(_MEMBERS))}")
     try:
         for variant in expand(members, path.stem):
             yield _case(path, members, variant, item)

@@ -57,7 +57,8 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
     names = _key_names(grouping, sink)
     # Over windowed rows that are not windowed again the bounds are columns like others.
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
-    required = _required(grouping, bounds)
+    where = () if analysis.where is None else (analysis.scope.plain(analysis.where),)
+    required = _required((*grouping.expressions, *where), bounds)
     arguments = _Arguments(required)
     for expression in grouping.expressions:
         for call in calls(expression, types.is_aggregate):
@@ -109,8 +110,9 @@ def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
     return tuple(aliases[0] if aliases else None for aliases in found)
 
 
-def _required(grouping: Grouping, bounds: frozenset[str]) -> tuple[str, ...]:
-    names = (ref.name for expression in grouping.expressions for ref in column_refs(expression))
+def _required(expressions: Iterable[Expression], bounds: frozenset[str]) -> tuple[str, ...]:
+    """The columns that the grouping keeps; those of WHERE are among them, as ksqlDB's upgrade rules show."""
+    names = (ref.name for expression in expressions for ref in column_refs(expression))
     return tuple(dict.fromkeys(name for name in names if name not in bounds))
 
 

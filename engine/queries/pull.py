@@ -1,7 +1,7 @@
 """Pull queries: what they may say, the plan, and the rows of the source that are fed to it.
 
 A table is materialised from the changelog that its query wrote: the last record of every key. Reading the state that Spark
-checkpointed is the way of production (docs/adr/0008-pull-queries-over-changelogs.md); the answers are the same.
+checkpointed is the way of production (docs/adr/0009-pull-queries-over-changelogs.md); the answers are the same.
 """
 
 from __future__ import annotations

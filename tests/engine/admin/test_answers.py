@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.admin.answer import Answer
+from engine.admin.answers import answer_of
+from engine.admin.view import View
+from engine.errors import EngineError
+from engine.session import Session
+from engine.sql.parser import parse_statement
+from engine.topics.memory import MemoryBroker
+from engine.topics.records import Record
+
+SETUP = """
+CREATE TYPE money AS DECIMAL(10, 2);
+CREATE STREAM s (k INT KEY, b BYTES HEADER('x'), v money) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE t WITH (kafka_topic='tt') AS SELECT k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY k;
+"""
+
+
+@pytest.fixture(scope="module")
+def view() -> View:
+    session, broker = Session(), MemoryBroker()
+    for parsed in session.parse(SETUP):
+        session.execute(parsed)
+    session.variables["x"] = "1"
+    broker.create("tt")
+    broker.produce(Record(topic="s", key=b"\0\0\0\1", value=b'{"V": 1.50}', timestamp=5))
+    broker.produce(Record(topic="s", key=None, value=b"{", timestamp=6))
+    broker.produce(Record(topic="raw", key=b"k", value=b"\xff", timestamp=7))
+    return View(session=session, broker=broker, paused=frozenset({"CTAS_T_0"}))
+
+
+def ask(view: View, text: str) -> Answer:
+    answer = answer_of(parse_statement(text), view)
+    assert answer is not None
+    assert all(len(row) == len(answer.columns) for row in answer.rows)
+    return answer
+
+
+def test_lists(view: View) -> None:
+    assert ask(view, "SHOW STREAMS").rows == (("S", "s", "KAFKA", "JSON", False),)
+    assert ask(view, "LIST TABLES").rows == (("T", "tt", "KAFKA", "JSON", True),)
+    assert ask(view, "SHOW TOPICS").rows == (("raw", 1, 1), ("s", 1, 2), ("tt", 1, 0))
+    assert ask(view, "SHOW TYPES").rows == (("MONEY", "DECIMAL(10, 2)"),)
+    assert ask(view, "SHOW VARIABLES").rows == (("x", "1"),)
+    assert [row[:5] for row in ask(view, "SHOW QUERIES").rows] == [("CTAS_T_0", "PERSISTENT", "PAUSED", "T", "tt")]
+    assert ("LPAD", "SCALAR") in {row[:2] for row in ask(view, "SHOW FUNCTIONS").rows}
+    assert any(row[0] == "ksql.lambdas.enabled" for row in ask(view, "SHOW PROPERTIES").rows)
+    assert ("T", "Type", "TABLE") in ask(view, "SHOW TABLES EXTENDED").rows
+
+
+def test_describe_shows_header_columns_and_no_pseudo_columns(view: View) -> None:
+    assert {row[0]: row[2] for row in ask(view, "DESCRIBE s").rows} == {"K": "(key)", "B": "(header('x'))", "V": ""}
+    assert ask(view, "DESCRIBE t").rows[0] == ("K", "INTEGER", "(primary key) (Window type: TUMBLING)")
+
+
+def test_describe_extended_names_the_queries(view: View) -> None:
+    facts = {row[1]: row[2] for row in ask(view, "DESCRIBE s EXTENDED").rows}
+    assert str(facts["Query that reads it"]).startswith("CTAS_T_0 (PAUSED)")
+    facts = {row[1]: row[2] for row in ask(view, "DESCRIBE t EXTENDED").rows}
+    assert facts["Window"] == "TUMBLING of 1000 ms"
+    assert "Query that writes it" in facts
+
+
+def test_describe_function(view: View) -> None:
+    assert len(ask(view, "DESCRIBE FUNCTION lpad").rows) == 2
+
+
+def test_explain(view: View) -> None:
+    answer = ask(view, "EXPLAIN CTAS_T_0")
+    assert [row[1] for row in answer.rows][:2] == ["tableSinkV1", "tableSelectV1"]
+    assert '"queryId": "CTAS_T_0"' in answer.message
+    before = dict(view.session.queries)
+    assert ask(view, "EXPLAIN CREATE STREAM u AS SELECT * FROM s").rows[0][1] == "streamSinkV1"
+    assert ask(view, "EXPLAIN SELECT * FROM s EMIT CHANGES").rows[0][1] == "streamSelectV1"
+    assert view.session.queries == before
+    assert "U" not in view.session.catalog.sources
+
+
+def test_print(view: View) -> None:
+    answer = ask(view, "PRINT s FROM BEGINNING")
+    assert answer.rows[0][:4] == (5, 0, 0, "1")
+    assert answer.rows[1][3:] == ("<null>", "7b")
+    assert len(ask(view, "PRINT s INTERVAL 2").rows) == 1
+    assert len(ask(view, "PRINT s LIMIT 0").rows) == 0
+    assert ask(view, "PRINT 'raw'").rows[0][3:] == ("k", "\\xff")
+
+
+def test_assertions_that_hold(view: View) -> None:
+    assert ask(view, "ASSERT TOPIC s WITH (PARTITIONS=1)").message == "Topic s exists."
+    assert ask(view, "ASSERT NOT EXISTS TOPIC nothing").message == "Topic nothing does not exist."
+    assert ask(view, "ASSERT NOT EXISTS SCHEMA SUBJECT 's-value'").message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ASSERT TOPIC nothing",
+        "ASSERT NOT EXISTS TOPIC s",
+        "ASSERT TOPIC s WITH (PARTITIONS=3)",
+        "ASSERT TOPIC s WITH (COLOUR=3)",
+        "ASSERT SCHEMA SUBJECT 's-value'",
+        "ASSERT SCHEMA ID 7",
+        "DESCRIBE nothing",
+        "DESCRIBE FUNCTION nothing",
+        "DESCRIBE CONNECTOR c",
+        "SHOW CONNECTORS",
+        "EXPLAIN nothing",
+        "EXPLAIN SHOW STREAMS",
+        "PRINT nothing",
+        "DROP CONNECTOR c",
+    ],
+)
+def test_refused(view: View, text: str) -> None:
+    with pytest.raises(EngineError):
+        ask(view, text)
+
+
+def test_what_does_something_is_not_answered_here(view: View) -> None:
+    assert answer_of(parse_statement("DROP STREAM s"), view) is None

@@ -1,0 +1,59 @@
+"""A whole engine in one process, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.admin.answer import Answer
+from engine.errors import EngineError
+from engine.planner.config import Config
+from engine.queries.engine import MemoryEngine
+from engine.session import Session
+
+pytestmark = pytest.mark.spark
+
+SETUP = """
+CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 0 GROUP BY k;
+"""
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), now=lambda: 1000)
+    tell(made, SETUP)
+    yield made
+    made.close()
+
+
+def tell(engine: MemoryEngine, text: str) -> Answer:
+    answer = Answer()
+    for parsed in engine.parse(text):
+        answer = engine.execute(parsed)
+    return answer
+
+
+def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -> None:
+    tell(engine, "INSERT INTO s VALUES (1, 2); INSERT INTO s VALUES (2, LEN('abc')); INSERT INTO s VALUES (1, -5);")
+    assert tell(engine, "SELECT * FROM t;").rows == ((1, 2), (2, 3))
+    assert engine.progress() == {"CTAS_T_0": (3, 2, 0, "")}
+    # The state stays when the query is replaced, and what came before is not read again.
+    tell(engine, "CREATE OR REPLACE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 10 GROUP BY k; INSERT INTO s VALUES (1, 20);")
+    assert tell(engine, "SELECT total FROM t WHERE k = 1;").rows == ((22,),)
+    tell(engine, "PAUSE CTAS_T_0; INSERT INTO s VALUES (1, 100);")
+    assert tell(engine, "SELECT total FROM t WHERE k = 1;").rows == ((22,),)
+    assert tell(engine, "SHOW QUERIES;").rows[0][2] == "PAUSED"
+    tell(engine, "RESUME ALL;")
+    assert tell(engine, "SELECT total FROM t WHERE k = 1;").rows == ((122,),)
+    pushed = tell(engine, "SELECT k, v FROM s EMIT CHANGES LIMIT 2;")
+    assert (pushed.rows, pushed.limited) == (((1, 2), (2, 3)), True)
+    tell(engine, "TERMINATE CTAS_T_0; DROP TABLE t DELETE TOPIC;")
+    with pytest.raises(EngineError, match="does not exist"):
+        tell(engine, "SELECT * FROM t;")
+
+
+def test_a_value_that_cannot_be_computed_is_refused(engine: MemoryEngine) -> None:
+    with pytest.raises(EngineError, match="Failed to evaluate"):
+        tell(engine, "INSERT INTO s VALUES (1, CAST('x' AS INT));")

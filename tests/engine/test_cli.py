@@ -1,0 +1,150 @@
+"""The command `kestrel`, as far as it needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from rich.console import Console
+
+from engine.cli import ExitCode, main
+from engine.cli_render import shown, to_json
+from engine.cli_shell import SqlCompleter, run_shell
+from engine.cli_topics import Inputs, record_lines
+from engine.errors import EngineError
+from engine.planner.config import Config
+from engine.queries.engine import MemoryEngine
+from engine.session import Session
+
+STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON');"
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})))
+    yield made
+    made.close()
+
+
+def test_functions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["functions", "lpad"]) == ExitCode.OK
+    assert "LPAD" in capsys.readouterr().out
+    assert main(["functions"]) == ExitCode.OK
+    assert main(["functions", "nothing"]) == ExitCode.REFUSED
+    assert capsys.readouterr().err.startswith("FUNCTION")
+
+
+def test_shell_executes_statements_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shell", "--execute", f"{STREAM} SHOW STREAMS;"]) == ExitCode.OK
+    assert "KAFKA" in capsys.readouterr().out
+
+
+def test_errors_show_the_place_and_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shell", "--execute", "DROP STREAM nothing;"]) == ExitCode.REFUSED
+    err = capsys.readouterr().err
+    assert "UNKNOWN_SOURCE" in err
+    assert "^" in err
+    assert "Traceback" not in err
+
+
+def test_a_file_of_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "app.sql"
+    script.write_text(f"{STREAM} DESCRIBE s;", encoding="utf-8")
+    assert main(["shell", "--file", str(script)]) == ExitCode.OK
+    assert "(key)" in capsys.readouterr().out
+    assert main(["shell", "--file", str(tmp_path / "no.sql")]) == ExitCode.REFUSED
+
+
+def test_run_without_a_query_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script, data = tmp_path / "app.sql", tmp_path / "d.jsonl"
+    script.write_text(f"{STREAM} PRINT t;", encoding="utf-8")
+    data.write_text('{"key": 1, "value": {"V": 1.5}}\n', encoding="utf-8")
+    assert main(["run", str(script), "--input", f"t={data}", "--set", "ksql.lambdas.enabled=false"]) == ExitCode.OK
+    capsys.readouterr()
+    assert main(["run", str(script), "--input", f"unread={data}"]) == ExitCode.REFUSED
+    assert "no stream or table reads the topic unread" in capsys.readouterr().err
+    assert main(["run", str(script), "--set", "colour=red"]) == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["run", "x", "--input", "t"], ["shell", "--set", "x"], ["dance"]])
+def test_wrong_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ('[{"key": 1, "value": {"V": 1}}, {"key": 2, "value": null, "headers": [{"KEY": "h", "VALUE": "aGk="}]}]', 2),
+        ('{"inputs": [{"key": 1, "value": {"V": 1}}]}', 1),
+        ('{"key": 1, "value": {"V": 1}}', 1),
+        ('{"key": 1, "value": {"V": 1}}\n\n{"key": 1, "value": {"V": 2}, "timestamp": 7}\n', 2),
+    ],
+)
+def test_inputs(engine: MemoryEngine, tmp_path: Path, text: str, count: int) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text, encoding="utf-8")
+    inputs = Inputs({"t": [file]})
+    assert inputs.feed(engine) == 0
+    for parsed in engine.parse(STREAM):
+        engine.execute(parsed)
+    assert inputs.feed(engine) == count
+    assert inputs.feed(engine) == 0
+    lines = list(record_lines(engine, "t"))
+    assert len(lines) == count
+    assert lines[0].startswith('{"topic": "t", "key": 1, "value": {"V": 1')
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", '[{"key": 1}]', '{"key": "x", "value": {}}', '{"value": {}, "headers": [{"KEY": "h", "VALUE": "!"}]}']
+)
+def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text, encoding="utf-8")
+    for parsed in engine.parse(STREAM):
+        engine.execute(parsed)
+    with pytest.raises(EngineError, match=r"x\.json"):
+        Inputs({"t": [file]}).feed(engine)
+
+
+def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None:
+    lines: list[str | type[BaseException]] = ["", "help", "nonsense;", KeyboardInterrupt, STREAM, "SHOW STREAMS;", "exit"]
+    asked = iter(lines)
+
+    def ask() -> str:
+        line = next(asked, EOFError)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    out, errors = StringIO(), StringIO()
+    run_shell(engine, Console(file=out), Console(file=errors), None, Inputs({}), ask)
+    assert "KAFKA" in out.getvalue()
+    assert "SYNTAX" in errors.getvalue()
+    assert next(asked, None) is None
+
+
+def test_completion_offers_names_before_keywords(engine: MemoryEngine) -> None:
+    for parsed in engine.parse(STREAM.replace("STREAM s", "STREAM `Sel`")):
+        engine.execute(parsed)
+    found = [c.text for c in SqlCompleter(engine).get_completions(Document("sel"), CompleteEvent())]
+    assert found == ["SELECT"] or found[-1] == "SELECT"
+    assert [c.text for c in SqlCompleter(engine).get_completions(Document(""), CompleteEvent())] == []
+
+
+def test_values_as_text() -> None:
+    assert [shown(v) for v in (None, "a", b"hi", 1, [1, None], {"x": "y"}, True)] == [
+        "NULL",
+        "a",
+        "aGk=",
+        "1",
+        "[1, null]",
+        '{"x": "y"}',
+        "true",
+    ]
+    assert to_json({"d": 1.5, "b": b"hi"}) == '{"d": 1.5, "b": "aGk="}'

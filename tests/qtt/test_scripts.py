@@ -1,0 +1,98 @@
+"""SQL scripts of tests and the form of three files, as far as they need no engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qtt.corpus import Kind, find_files, kind_of
+from qtt.load import load, load_all
+from qtt.model import Case
+from qtt.sql_script import ScriptCase
+
+SCRIPT = """\
+-- a comment
+--@test: first one
+CREATE STREAM a;
+--@Test: second
+--@expected.error: java.Error
+--@expected.message: no way
+CREATE STREAM b;
+
+--@test: only a title
+--@test: second
+DROP STREAM b;
+"""
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "x.sql"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_cuts_a_script_into_tests(tmp_path: Path) -> None:
+    loaded = load(script(tmp_path, SCRIPT))
+    assert loaded.errors == ()
+    assert [case.id.rpartition("::")[2] for case in loaded.cases] == ["first-one", "second", "second~2"]
+    first, second, third = loaded.cases
+    assert isinstance(first, ScriptCase)
+    assert (first.line, first.expected_exception) == (2, None)
+    assert first.statements[0].splitlines()[2] == "CREATE STREAM a;"
+    assert second.expected_exception is not None
+    assert (second.expected_exception.type, second.expected_exception.message) == ("java.Error", "no way")
+    assert "DROP STREAM b;" in third.statements[0]
+    assert third.statements[0].splitlines().index("DROP STREAM b;") == SCRIPT.splitlines().index("DROP STREAM b;")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("CREATE STREAM a;\n--@test: late\n", 1),
+        ("--@test: x\n--@expected.error: y\nDROP STREAM a;\n", 1),
+    ],
+)
+def test_scripts_that_cannot_be_read(tmp_path: Path, text: str, line: int) -> None:
+    loaded = load(script(tmp_path, text), Kind.SCRIPT)
+    assert [error.line for error in loaded.errors] == [line]
+
+
+def test_a_script_without_tests_is_run_by_others(tmp_path: Path) -> None:
+    assert kind_of(script(tmp_path, "CREATE STREAM a;")) is None
+    assert kind_of(tmp_path / "nothing.sql") is None
+
+
+def three(folder: Path, **files: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.{'sql' if name == 'statements' else 'json'}").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_three_files_are_one_case(tmp_path: Path) -> None:
+    outputs = '{"outputs": [{"topic": "o", "value": 1.50}]}'
+    folder = three(tmp_path / "peaks", statements="CREATE STREAM a;", input='{"inputs": [{"topic": "i", "value": 1}]}', output=outputs)
+    assert [(path.name, kind) for path, kind in find_files([folder])] == [("statements.sql", Kind.THREE_FILE)]
+    (case,) = load_all(find_files([folder])).cases
+    assert type(case) is Case
+    assert (case.name, case.statements) == ("peaks", ("CREATE STREAM a;",))
+    assert [record.topic for record in case.inputs] == ["i"]
+    assert str((case.outputs or ())[0].value) == "1.50"
+
+
+@pytest.mark.parametrize(
+    ("files", "at"),
+    [
+        ({"output": "{}"}, "output.json"),
+        ({"output": "{"}, "output.json"),
+        ({"output": '{"outputs": [{"topic": "o"}]}'}, "statements.sql"),
+        ({"output": '{"outputs": [{"topic": "o", "value": 1}]}', "input": '{"inputs": []}'}, "input.json"),
+        ({"output": '{"outputs": 3}'}, "output.json"),
+        ({"input": "{}"}, "output.json"),
+    ],
+)
+def test_three_files_that_cannot_be_read(tmp_path: Path, files: dict[str, str], at: str) -> None:
+    folder = three(tmp_path / "x", statements="CREATE STREAM a;", **files)
+    loaded = load(folder / "statements.sql")
+    assert [error.file.name for error in loaded.errors] == [at]
