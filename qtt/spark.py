@@ -149,6 +149,7 @@ class SparkDriver:
 def plan_text(case: model.Case) -> str:
     """The plan file of a case's statements."""
     session = _session(case)
+    register_topics(session, case)
     statements = []
     for parsed in session.parse("\n".join(case.statements)):
         executed = session.execute(parsed)
