@@ -19,6 +19,7 @@ from engine.functions.evaluate_collections import TWINS as COLLECTION_TWINS
 from engine.functions.evaluate_functions import TWINS as VALUE_TWINS
 from engine.functions.evaluate_functions import Twin
 from engine.functions.evaluate_operators import combine, compare
+from engine.functions.library.budget import BudgetExceededError
 from engine.functions.library.like import like_pattern
 from engine.sql import expressions as e
 from engine.sql.expressions import ComparisonOp
@@ -141,6 +142,9 @@ def _scoped(bound: Bound, values: Values) -> Any:
         return evaluate(bound, values)
     try:
         return evaluate(bound, values)
+    except BudgetExceededError:
+        # As many items as a lambda has would each take all the time there is.
+        raise
     except Exception:  # noqa: BLE001 - whatever a function throws is the failure of this scope
         return None
 
@@ -284,8 +288,8 @@ def _(node: e.Cast, bound: Bound, values: Values) -> Any:
         return _cast(bound, values)
     try:
         value = _cast(bound, values)
-    except Exception:
-        if values.nested:
+    except Exception as error:
+        if values.nested and not isinstance(error, BudgetExceededError):
             return None
         raise
     return "null" if value is None and bound.type == t.STRING and not values.preserve_nulls else value

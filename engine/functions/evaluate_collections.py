@@ -12,7 +12,7 @@ from engine.functions.declaration import CallTypes
 from engine.functions.evaluate_casts import java_text
 from engine.functions.evaluate_functions import Twin
 from engine.functions.evaluate_order import distinct, identity, java_ordered, rank
-from engine.functions.library.limits import check_size
+from engine.functions.library.limits import MOST_ITEMS, check_size
 from engine.types import sql_types as t
 from engine.types.sql_types import Array, Decimal, Primitive, SqlType
 
@@ -102,7 +102,7 @@ def _series(types: CallTypes, start: int, end: int, step: int | None = None) -> 
     by = step if step is not None else 1 if end > start else -1
     if by == 0 or (end > start and by < 0) or (end < start and by > 0):
         raise ValueError("the step of GENERATE_SERIES leads away from the end")
-    check_size(abs(end - start) // abs(by) + 1)
+    check_size(abs(end - start) // abs(by), MOST_ITEMS - 1)
     return list(range(start, end + (1 if by > 0 else -1), by))
 
 
@@ -158,7 +158,9 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Callabl
     if initial is None or items is None:
         return state
     for item in items:
-        if isinstance(state, str | bytes | list):
+        if isinstance(state, list):
+            check_size(len(state), MOST_ITEMS)
+        elif isinstance(state, str | bytes):
             check_size(len(state))
         state = step(state, *item)
     return state

@@ -50,11 +50,42 @@ def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | Sp
     result = made if isinstance(made, Checked) else Checked(made)
     if function.nulls is Nulls.BODY:
         return result
-    null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not isinstance(a, exp.Literal | exp.Boolean))
+    null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not _is_constant(a))
     if null_argument is None:
+        return result
+    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not _is_constant(a)):
         return result
     fails = None if result.fails is None else s.all_of(s.not_(null_argument), result.fails)
     return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails)
+
+
+def _is_constant(tree: Tree) -> bool:
+    return isinstance(tree, exp.Literal | exp.Boolean)
+
+
+def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
+    """Whether Spark by itself gives NULL for `tree` where `argument`, a part of it, is NULL; false if that is not known."""
+    if tree is argument:
+        return True
+    match tree:
+        case exp.Anonymous():
+            return tree.name in _NULL_IN_NULL_OUT and any(gives_null(part, argument) for part in tree.expressions)
+        case exp.Cast() | exp.Paren() | exp.Neg():
+            return isinstance(tree.this, exp.Expr) and gives_null(tree.this, argument)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.IntDiv():
+            return any(gives_null(side, argument) for side in (tree.left, tree.right))
+        case _:
+            return False
+
+
+_NULL_IN_NULL_OUT = frozenset(
+    {
+        *("abs", "acos", "asin", "atan", "atan2", "cbrt", "ceil", "cos", "cosh", "cot", "degrees", "encode", "floor", "length", "lower"),
+        *("lpad", "md5", "octet_length", "radians", "regexp_replace", "replace", "rpad", "signum", "sin", "sinh", "split", "sqrt"),
+        *("substring", "tan", "tanh", "upper"),
+    }
+)
+"""Spark functions that a guard against NULL arguments would only make longer."""
 
 
 def python_result(function: Scalar | Tabular, types: CallTypes, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:

@@ -24,7 +24,8 @@ _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
 _SPECIAL = r"([\\.\[\]{}()*+?^$|])"
 _ESCAPED = (("%", "\u0001"), ("_", "\u0002"))
 _LAST = "\u0003"
-"""Marks inside of a pattern; no text has them."""
+_MARKS = ("\u0001", "\u0002", _LAST)
+"""Marks inside of a pattern; where the pattern itself has one, it is written as an escape."""
 
 
 def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None, right_type: SqlType | None) -> Tree:
@@ -73,6 +74,8 @@ def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
 def _pattern_of(pattern: Tree, escape: str | None) -> Tree:
     """Translate a LIKE pattern that is known only to a row, as `like_regex` does."""
     marked = s.call("regexp_replace", pattern, s.text(_SPECIAL), s.text(r"\\$1"))
+    for mark in _MARKS:
+        marked = _replaced(marked, mark, f"\\x{ord(mark):02x}")
     if escape is not None:
         for wild, mark in _ESCAPED:
             marked = _replaced(marked, quote(escape) + wild, mark)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,10 +36,15 @@ class QueryRun:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A built group; `texts` is its SQL, stage by stage."""
+    """A built group; `templates` is its SQL, stage by stage, with a mark where its input stands."""
 
     group: Group
-    texts: tuple[str, ...]
+    templates: tuple[str, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The SQL to read, over an input called `kestrel_input`."""
+        return tuple(text.replace(_SOURCE, "kestrel_input") for text in self.templates)
 
     def source_topics(self, query: int) -> frozenset[str]:
         """The topics that a query reads."""
@@ -51,7 +57,7 @@ class Pipeline:
         sources = [(struct_column(x.relation), x.handle.struct_type()) for x in group.sources]
         columns = [(name(c), t) for c, t in (*ENVELOPE.items(), *sources)]
         rows = records.mapInArrow(decode_batches(group.sources), ", ".join(f"{c} {t}" for c, t in columns))
-        for level, text in enumerate(self.texts):
+        for level, text in enumerate(self.templates):
             if level > 0:
                 rows = apply_level(rows, group.levels[level - 1], self._alive(level))
             view = f"kestrel_stage_{next(_views)}"
@@ -64,7 +70,8 @@ class Pipeline:
         return [handle for (at, _), handle in sorted(self.group.entries.items()) if at == level]
 
 
-_SOURCE = "kestrel_input"
+_SOURCE = f"kestrel_{uuid4().hex}"
+"""Stands for the input of a stage; no literal of a user can hold it, for it would be replaced there, too."""
 
 
 def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) -> Pipeline:
@@ -75,9 +82,7 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
     """
     group = Group(functions)
     for number, run in enumerate(runs):
-        build = QueryBuild(
-            group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde
-        )
+        build = QueryBuild(group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde)
         handle = build_step(run.plan.physical_plan, build)
         group.ends[number] = handle
     return finish(group)

@@ -30,7 +30,8 @@ def projection(build: QueryBuild, handle: Handle, items: Sequence[SelectItem], p
     for index, item in enumerate(items):
         bound = build.bind(item.expression, scope)
         message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
-        fields.append((item.alias, s.cast(compile_closed(bound, context, message), bound.type)))
+        tree = compile_closed(bound, context, message)
+        fields.append((item.alias, tree if isinstance(bound.node, ColumnRef) else s.cast(tree, bound.type)))
     return s.if_(s.is_null(handle.part(part)), s.NULL, s.named_struct(fields)), present(context.faults, handle.part(part))
 
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Checked, Nulls, scalar
 from engine.functions.library.arrays_trees import ITEM, alike, any_item, comparable, contains, has_map, keep, lambda_, name, same
-from engine.functions.library.limits import LARGEST
+from engine.functions.library.limits import MOST_ITEMS
 from engine.functions.library.trees import Tree, all_of, any_of, call, case, cast, if_, is_in, is_null, let, not_, null, number, op, text
 from engine.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
@@ -212,7 +212,7 @@ def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
 def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked:
     """Return the numbers from `start` to `end`, both included, `step` apart; by default 1, or -1 if `end` is not greater.
 
-    A step of 0 or of the wrong sign is an error, as are more than 16777216 numbers.
+    A step of 0 or of the wrong sign is an error, as are more than 1048576 numbers.
 
     Example: GENERATE_SERIES(1, 7, 3) -> ARRAY[1, 4, 7]
     """
@@ -224,7 +224,7 @@ def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked
         steps = op(exp.IntDiv, span, call("nullif", cast(by, "BIGINT"), zero))
         rising = all_of(op(exp.LT, first, last), op(exp.LT, by, zero))
         falling = all_of(op(exp.GT, first, last), op(exp.GT, by, zero))
-        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(LARGEST)), exp.true()))
+        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(MOST_ITEMS)), exp.true()))
 
     def listed(first: Tree, last: Tree, by: Tree) -> Tree:
         return if_(call("coalesce", broken(first, last, by), exp.true()), null(), call("sequence", first, last, by))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Checked, Nulls, SparkLambda, scalar
 from engine.functions.library.arrays_trees import ENTRY, ITEM, STATE, any_item, bind, lambda_, name, part
-from engine.functions.library.limits import too_large
+from engine.functions.library.limits import MOST_ITEMS, too_large
 from engine.functions.library.maps import key_type
 from engine.functions.library.maps_order import java_entries
 from engine.functions.library.trees import Tree, any_of, call, if_, is_null, let, null, op, text
@@ -88,7 +88,7 @@ def filter_map(given: Tree, keep: SparkLambda) -> Checked:
 def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda) -> Checked:
     """Go through the items with a state: the lambda makes the next one of a state and an item; return the last.
 
-    The result is `initial` for an array that is NULL, and NULL if `initial` is. More than 16777216 bytes or items are an error.
+    The result is `initial` for an array that is NULL, and NULL if `initial` is. More than 16777216 bytes or 1048576 items are an error.
 
     Example: REDUCE(ARRAY[1, 2, 3], 10, (s, x) => s + x) -> 16
     """
@@ -117,7 +117,10 @@ def _bounded(step: SparkLambda, state_type: SqlType) -> SparkLambda:
     uses = sum(found.name == state for found in step.body.find_all(exp.Identifier))
     if uses < 2 or not (isinstance(state_type, Array) or state_type in (STRING, BYTES)):
         return step
-    large = too_large(call("array_size" if isinstance(state_type, Array) else "octet_length", name(state)))
+    if isinstance(state_type, Array):
+        large = too_large(call("array_size", name(state)), MOST_ITEMS)
+    else:
+        large = too_large(call("octet_length", name(state)))
     fails = large if step.fails is None else any_of(large, step.fails)
     return SparkLambda(step.parameters, if_(large, name(state), step.body), fails)
 

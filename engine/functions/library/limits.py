@@ -7,19 +7,21 @@ from sqlglot import exp
 from engine.functions.library.trees import Tree, call, number, op
 
 LARGEST = 1 << 24
-"""The most characters, bytes or items of one value: sixteen times what a Kafka record holds unless it is told otherwise."""
+"""The most characters or bytes of one value: sixteen times what a Kafka record holds unless it is told otherwise."""
+MOST_ITEMS = 1 << 20
+"""The most items of one array."""
 
 
-def check_size(size: int) -> None:
+def check_size(size: int, most: int = LARGEST) -> None:
     """Refuse a result of so many characters, bytes or items.
 
     Raises:
-        ValueError: it would be larger than `LARGEST`.
+        ValueError: it would be larger than `most`.
     """
-    if size > LARGEST:
-        raise ValueError(f"the result would have {size} characters, bytes or items, at most {LARGEST} are allowed")
+    if size > most:
+        raise ValueError(f"the result would have {size} characters, bytes or items, at most {most} are allowed")
 
 
-def too_large(size: Tree) -> Tree:
+def too_large(size: Tree, most: int = LARGEST) -> Tree:
     """Whether a result of so many characters, bytes or items is refused; never NULL."""
-    return call("coalesce", op(exp.GT, size, number(LARGEST)), exp.false())
+    return call("coalesce", op(exp.GT, size, number(most)), exp.false())

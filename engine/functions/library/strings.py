@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from engine.functions.declaration import Checked, Nulls, python_scalar, scalar
 from engine.functions.library.limits import LARGEST, too_large
-from engine.functions.library.trees import Tree, any_of, call, case, cast, if_, null, number, op, text
+from engine.functions.library.trees import Tree, any_of, call, case, cast, if_, let, null, number, op, text
 
 
 def _empty_bytes() -> Tree:
@@ -218,17 +218,17 @@ def replace(value: Tree, old: Tree, new: Tree) -> Checked:
 
     Example: REPLACE('banana', 'an', 'o') -> 'booa'
     """
-    spread = call("concat", new, call("array_join", call("split", value, text("")), new), new)
-    result = case(
-        [
-            (op(exp.NEQ, old, text("")), call("replace", value, old, new)),
-            (op(exp.EQ, value, text("")), new),
-        ],
-        spread,
-    )
+    given = [value, old, new]
     if isinstance(new, exp.Literal) and len(new.name) <= 1:
-        return Checked(result)
-    return Checked(if_(_grows_too_large(value, old, new), null(), result), _grows_too_large(value, old, new))
+        return Checked(let(given, _replaced))
+    fails = let(given, _grows_too_large)
+    return Checked(let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails)
+
+
+def _replaced(value: Tree, old: Tree, new: Tree) -> Tree:
+    spread = call("concat", new, call("array_join", call("split", value, text("")), new), new)
+    replaced = (op(exp.NEQ, old, text("")), call("replace", value, old, new))
+    return replaced[1] if isinstance(old, exp.Literal) and old.name else case([replaced, (op(exp.EQ, value, text("")), new)], spread)
 
 
 def _grows_too_large(value: Tree, old: Tree, new: Tree) -> Tree:

@@ -90,12 +90,21 @@ def is_in(tree: Tree, *values: str) -> Tree:
     return any_of(*(op(exp.EQ, tree, text(value)) for value in values))
 
 
+def _is_simple(tree: Tree) -> bool:
+    """Whether it costs nothing to evaluate twice: a literal, a column, or a field of one."""
+    if isinstance(tree, exp.Dot):
+        return isinstance(tree.this, exp.Expression) and not isinstance(tree.this, exp.Identifier) and _is_simple(tree.this)
+    return isinstance(tree, exp.Column | exp.Literal | exp.Boolean)
+
+
 def let(values: Sequence[Tree], body: Callable[..., Tree]) -> Tree:
     """Evaluate `values` once and use them many times in `body`, which gets a name for each.
 
     Without it the text of a nested call would grow by the power of its depth. The values stay outside of the lambda that
     this makes, so no name of theirs can be captured.
     """
+    if all(map(_is_simple, values)):
+        return body(*values)
     fields = [part for i, value in enumerate(values) for part in (text(f"v{i}"), value)]
     row = exp.to_identifier("let_row")
     names = [exp.Dot(this=exp.column("let_row"), expression=exp.to_identifier(f"v{i}")) for i in range(len(values))]

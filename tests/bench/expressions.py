@@ -1,0 +1,169 @@
+"""What our expressions cost beside the same work written by hand in PySpark.
+
+    python tests/bench/expressions.py [--rows 1000000] [--rounds 5]
+
+Both run in one session with code generation, in turns; the medians count. Then the time to plan a statement of 20
+expressions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, StringType
+
+from engine.functions.bind import bind
+from engine.session import Session
+from engine.spark import sqltree as s
+from engine.spark.context import Context, PythonCalls
+from engine.spark.expressions import compile_closed
+from engine.spark.pycalls import register
+from engine.spark.session import open_session
+from engine.sql.parser import parse_expression
+from engine.types import sql_types as t
+
+COLUMNS = {"ID": t.BIGINT, "N": t.INTEGER, "X": t.DOUBLE, "NAME": t.STRING, "TAGS": t.Array(t.STRING), "SEEN": t.TIMESTAMP}
+
+
+@F.pandas_udf(StringType())  # type: ignore[call-overload, untyped-decorator]
+def _initcap(values: pd.Series) -> pd.Series:
+    return values.map(lambda v: None if v is None else v.title())
+
+
+@F.pandas_udf(StringType())  # type: ignore[call-overload, untyped-decorator]
+def _digits(values: pd.Series) -> pd.Series:
+    return values.str.replace(r"[0-9]+", "#", regex=True)
+
+
+@F.pandas_udf(DoubleType())  # type: ignore[call-overload, untyped-decorator]
+def _log(values: pd.Series) -> pd.Series:
+    return np.log(values)
+
+
+NATIVE: dict[str, Callable[[], Column]] = {
+    "UCASE(NAME)": lambda: F.upper("NAME"),
+    "LCASE(TRIM(NAME))": lambda: F.lower(F.trim("NAME")),
+    "LEN(NAME)": lambda: F.length("NAME"),
+    "SUBSTRING(NAME, 2, 3)": lambda: F.substring("NAME", 2, 3),
+    "CONCAT(NAME, '-', CAST(N AS STRING))": lambda: F.concat_ws("", "NAME", F.lit("-"), F.col("N").cast("string")),
+    "REPLACE(NAME, 'a', 'bb')": lambda: F.replace(F.col("NAME"), F.lit("a"), F.lit("bb")),
+    "LPAD(NAME, 12, '*')": lambda: F.lpad("NAME", 12, "*"),
+    "SPLIT(NAME, '-')": lambda: F.split("NAME", "-"),
+    "INSTR(NAME, '5')": lambda: F.instr("NAME", "5"),
+    "N + 1": lambda: F.col("N") + 1,
+    "N * 3 - ID": lambda: F.col("N") * 3 - F.col("ID"),
+    "ABS(X)": lambda: F.abs("X"),
+    "SQRT(X) * 2": lambda: F.sqrt("X") * 2,
+    "ROUND(X)": lambda: F.floor(F.col("X") + 0.5),
+    "CASE WHEN N > 500 THEN 'high' WHEN N > 100 THEN 'mid' ELSE 'low' END": lambda: (
+        F.when(F.col("N") > 500, "high").when(F.col("N") > 100, "mid").otherwise("low")
+    ),
+    "COALESCE(NAME, 'none')": lambda: F.coalesce("NAME", F.lit("none")),
+    "TAGS[1]": lambda: F.try_element_at("TAGS", F.lit(1)),
+    "ARRAY_CONTAINS(TAGS, 'b')": lambda: F.array_contains("TAGS", "b"),
+    "TIMESTAMPADD(DAYS, 1, SEEN)": lambda: F.col("SEEN") + 86_400_000,
+    "NAME LIKE '%5%'": lambda: F.col("NAME").like("%5%"),
+}
+ARROW: dict[str, Callable[[], Column]] = {
+    "INITCAP(NAME)": lambda: _initcap("NAME"),
+    "REGEXP_REPLACE(NAME, '[0-9]+', '#')": lambda: _digits("NAME"),
+    "LN(X)": lambda: _log("X"),
+}
+
+
+def _rows(spark: SparkSession, count: int) -> DataFrame:
+    frame = spark.range(count).selectExpr(
+        "id AS ID",
+        "CAST(id % 1000 AS INT) AS N",
+        "CAST(id AS DOUBLE) / 7 + 1 AS X",
+        "concat('name-', id % 100000) AS NAME",
+        "array('a', 'b', CAST(id AS STRING)) AS TAGS",
+        "id * 1000 AS SEEN",
+    )
+    frame.cache().count()
+    frame.createOrReplaceTempView("bench_rows")
+    return frame
+
+
+def _ours(spark: SparkSession, texts: dict[str, Callable[[], Column]]) -> DataFrame:
+    python = PythonCalls()
+    context = Context({name: s.column(name) for name in COLUMNS}, python, nested=True)
+    trees = [compile_closed(bind(parse_expression(text), COLUMNS), context, text) for text in texts]
+    register(spark, python)
+    return spark.sql(f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM bench_rows")
+
+
+def _seconds(frame: DataFrame) -> float:
+    start = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - start
+
+
+def _compare(spark: SparkSession, name: str, texts: dict[str, Callable[[], Column]], rows: DataFrame, rounds: int) -> None:
+    ours = _ours(spark, texts)
+    by_hand = rows.select(*(make().alias(f"c{i}") for i, make in enumerate(texts.values())))
+    _seconds(ours), _seconds(by_hand)
+    times = [(_seconds(ours), _seconds(by_hand)) for _ in range(rounds)]
+    a, b = (statistics.median(side) for side in zip(*times, strict=True))
+    sys.stdout.write(f"{name}: {len(texts)} expressions, ours {a:.2f} s, by hand {b:.2f} s, ratio {a / b:.2f}\n")
+
+
+def _each(spark: SparkSession, texts: dict[str, Callable[[], Column]], rows: DataFrame) -> None:
+    for text, make in texts.items():
+        _compare(spark, text, {text: make}, rows, 3)
+
+
+def _planning() -> None:
+    session = Session()
+    columns = "ID BIGINT KEY, N INT, X DOUBLE, NAME STRING, TAGS ARRAY<STRING>, SEEN TIMESTAMP"
+    create = f"CREATE STREAM S ({columns}) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"
+    session.execute(session.parse(create)[0])
+    columns = ", ".join(f"{text} AS C{i}" for i, text in enumerate(NATIVE))
+    times = []
+    for i in range(20):
+        text = f"CREATE STREAM O{i} AS SELECT ID, {columns} FROM S EMIT CHANGES;"
+        start = time.perf_counter()
+        parsed = session.parse(text)[0]
+        between = time.perf_counter()
+        session.execute(parsed)
+        end = time.perf_counter()
+        python = PythonCalls()
+        context = Context({name: s.column(name) for name in COLUMNS}, python, nested=True)
+        for expression in NATIVE:
+            bound = bind(parse_expression(expression), COLUMNS)
+            begin = time.perf_counter()
+            s.to_text(compile_closed(bound, context, expression))
+            end += time.perf_counter() - begin
+        times.append((between - start, end - between))
+    parse, plan = (statistics.median(side) * 1000 for side in zip(*times, strict=True))
+    sys.stdout.write(f"a statement of {len(NATIVE)} expressions: parse {parse:.1f} ms, plan and compile {plan:.1f} ms\n")
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="Expressions against hand-written PySpark.")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--each", action="store_true", help="one expression at a time, too")
+    chosen = parser.parse_args()
+    _planning()
+    spark = open_session(extra={"spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"})
+    rows = _rows(spark, chosen.rows)
+    _compare(spark, "native", NATIVE, rows, chosen.rounds)
+    _compare(spark, "Arrow", ARROW, rows, chosen.rounds)
+    _compare(spark, "mixed", {**dict(list(NATIVE.items())[:17]), **ARROW}, rows, chosen.rounds)
+    if chosen.each:
+        _each(spark, {**NATIVE, **ARROW}, rows)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Error scopes and their switches, lazy branches and evaluation exactly once: one Spark projection over the compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from engine.functions.bind import bind
+from engine.functions.declaration import Nulls, python_scalar
+from engine.functions.table import FUNCTIONS
+from engine.spark import sqltree as s
+from engine.spark.context import Context, PythonCalls
+from engine.spark.expressions import compile_closed
+from engine.spark.pycalls import register
+from engine.spark.session import INTERPRETED, open_session
+from engine.sql.parser import parse_expression
+from engine.types.sql_types import BIGINT
+
+_calls = 0
+
+
+@python_scalar("(value INT) -> INT", nulls=Nulls.BODY, deterministic=False)
+def counted(value: Any) -> int:
+    """Give how often it was called."""
+    global _calls
+    _calls += 1
+    return _calls
+
+
+@python_scalar("(value STRING) -> STRING", nulls=Nulls.BODY)
+def boom(value: Any) -> str:
+    """Fail for `x`."""
+    if value == "x":
+        raise ValueError("boom")
+    return str(value)
+
+
+REGISTRY = FUNCTIONS.with_functions(counted, boom)
+WHOLE = "whole"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The value, and the messages of the log, innermost first."""
+
+    value: Any
+    log: tuple[str, ...] = ()
+
+
+def failed(*inner: str) -> Expected:
+    return Expected(None, (*inner, WHOLE))
+
+
+def inside(text: str) -> str:
+    return f"Error processing {text}"
+
+
+NESTED = {
+    # Each item of a constructor, each argument that is a call and each explicit CAST catches its own failure.
+    "1 / 0": failed(),
+    "ARRAY[1, 1 / 0]": Expected([1, None], (inside("(1 / 0)"),)),
+    "STRUCT(A := 1 / 0)->A": Expected(None, (inside("(1 / 0)"),)),
+    "MAP('a' := 1 / 0)['a']": Expected(None, (inside("(1 / 0)"),)),
+    "COALESCE(BOOM('x'), 'y')": Expected("y", (inside("BOOM('x')"),)),
+    "COALESCE(CAST('x' AS INT), 7)": Expected(7, (inside("CAST('x' AS INTEGER)"),)),
+    "CAST('x' AS INT) IS NULL": Expected(True, (inside("CAST('x' AS INTEGER)"),)),
+    "COALESCE(1 / 0, 7)": failed(),
+    "ABS(1 / 0)": failed(),
+    # Comparisons and arithmetic have no scope of their own, and neither has an implicit conversion.
+    "1 / 0 = 1": failed(),
+    "CAST('2020-01-01' AS DATE) = 'never'": failed(),
+    "CAST('2020-01-01' AS DATE) = CAST('never' AS DATE)": Expected(False, (inside("CAST('never' AS DATE)"),)),
+    # NULL in arithmetic and logic is a failure, in a comparison it is false.
+    "CAST(NULL AS INT) + 1": failed(),
+    "CAST(NULL AS INT) = 1": Expected(False),
+    "NOT (CAST(NULL AS INT) = 1)": Expected(True),
+    "CAST(NULL AS BOOLEAN) AND TRUE": failed(),
+    "FALSE AND CAST(NULL AS BOOLEAN)": Expected(False),
+    # What Java does not evaluate cannot fail.
+    "FALSE AND 1 / 0 = 1": Expected(False),
+    "TRUE OR 1 / 0 = 1": Expected(True),
+    "CASE WHEN TRUE THEN 1 ELSE 1 / 0 END": Expected(1),
+    "CASE WHEN TRUE THEN 1 WHEN 1 / 0 = 1 THEN 2 END": Expected(1),
+    "CASE WHEN FALSE THEN 1 / 0 ELSE 2 END": Expected(2),
+    "CASE WHEN TRUE THEN 'a' ELSE BOOM('x') END": Expected("a"),
+    "CASE WHEN BOOM('x') = 'x' THEN 'a' ELSE 'b' END": failed(),
+    "CAST(CAST(NULL AS INT) AS STRING)": Expected(None),
+}
+FLAT = {
+    "ARRAY[1, 1 / 0]": failed(),
+    "STRUCT(A := 1 / 0)->A": failed(),
+    "COALESCE(BOOM('x'), 'y')": failed(),
+    "COALESCE(CAST('x' AS INT), 7)": failed(),
+    "CASE WHEN TRUE THEN 'a' ELSE BOOM('x') END": Expected("a"),
+    "TRANSFORM(ARRAY[1], x => ARRAY[x / 0])": failed(),
+}
+NULL_TEXTS = {
+    "CAST(CAST(NULL AS INT) AS STRING)": Expected("null"),
+    "COALESCE(CAST(CAST(NULL AS INT) AS STRING), 'x')": Expected("null"),
+    "CAST(1 AS STRING)": Expected("1"),
+}
+CASES = [
+    *((text, True, True, expected) for text, expected in NESTED.items()),
+    *((text, False, True, expected) for text, expected in FLAT.items()),
+    *((text, True, False, expected) for text, expected in NULL_TEXTS.items()),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Expected]:
+    python = PythonCalls()
+    columns = []
+    for i, (text, nested, preserve, _) in enumerate(CASES):
+        context = Context({}, python, nested=nested, preserve_nulls=preserve)
+        value = compile_closed(bind(parse_expression(text), {}, REGISTRY), context, WHOLE)
+        messages = [s.if_(s.coalesce_false(fault.condition), s.text(fault.message)) for fault in context.faults]
+        log = s.call("array_compact", s.call("array", *messages)) if messages else s.call("array")
+        columns.append(f"{s.to_text(value)} AS v{i}, {s.to_text(log)} AS l{i}")
+    spark = open_session(extra=INTERPRETED)
+    register(spark, python)
+    row = spark.sql(f"SELECT {', '.join(columns)} FROM range(1)").collect()[0]
+    return [Expected(row[2 * i], tuple(row[2 * i + 1])) for i in range(len(CASES))]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("index", range(len(CASES)), ids=[f"{text} nested={nested}" for text, nested, *_ in CASES])
+def test_scope(outcomes, index):
+    assert outcomes[index] == CASES[index][3]
+
+
+@pytest.mark.spark
+def test_a_function_is_called_once_a_row():
+    """However often the compiled text names it: its value, its failure and a guard around it are one call."""
+    python = PythonCalls()
+    context = Context({"ID": s.column("id")}, python, nested=True)
+    text = "CASE WHEN COUNTED(CAST(ID AS INT)) > 0 THEN 'more' ELSE 'none' END"
+    trees = [
+        compile_closed(bind(parse_expression(x), {"ID": BIGINT}, REGISTRY), context, WHOLE) for x in (text, "ABS(COUNTED(CAST(ID AS INT)))")
+    ]
+    spark = open_session(extra=INTERPRETED)
+    register(spark, python)
+    rows = spark.sql(f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM range(0, 20, 1, 1)").collect()
+    assert {row.c0 for row in rows} == {"more"}
+    assert sorted(row.c1 for row in rows) == list(range(1, 21))
