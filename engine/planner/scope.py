@@ -11,12 +11,13 @@ from engine.plan.naming import AliasGenerator
 from engine.plan.schemas import source_columns
 from engine.planner.naming import SYNTHETIC_KEY, prefixed
 from engine.planner.trees import column_refs, rewrite
-from engine.sql.expressions import ColumnRef, Comparison, ComparisonOp, Expression, Not
+from engine.sql.expressions import ColumnRef, Comparison, ComparisonOp, Expression, FunctionCall, IntervalUnit, Not
 from engine.sql.statements import AliasedSource, Query, SourceKind
 from engine.types.schema import PSEUDO_COLUMNS, SYSTEM_NAMES, WINDOW_BOUNDS, Schema
 from engine.types.sql_types import SqlType
 
 BOUND_NAMES = frozenset(column.name for column in WINDOW_BOUNDS)
+_SINGULAR_UNITS = frozenset({"DAY", "HOUR", "MINUTE", "SECOND"})
 PSEUDO_VERSION = max(PSEUDO_COLUMNS)
 
 
@@ -86,6 +87,8 @@ class Scope:
         return rewrite(expression, self._qualified)
 
     def _qualified(self, node: Expression) -> Expression | None:
+        if isinstance(node, FunctionCall) and any(self._is_unit(argument) for argument in node.arguments):
+            return replace(node, arguments=tuple(self._argument(argument) for argument in node.arguments))
         if not isinstance(node, ColumnRef) or node.qualifier is not None:
             return None
         owners = [source.alias for source in self.sources if source.has(node.name)]
@@ -96,6 +99,20 @@ class Scope:
                 f"Exception while preparing statement: {place}Column '{node.name}' is ambiguous. Could be {candidates}.", span=node.span
             )
         return replace(node, qualifier=owners[0]) if owners else node
+
+    def _is_unit(self, argument: Expression) -> bool:
+        """Whether an argument is DAY, HOUR, MINUTE or SECOND, words that may also be columns, and are none here."""
+        return (
+            isinstance(argument, ColumnRef)
+            and argument.qualifier is None
+            and argument.name in _SINGULAR_UNITS
+            and not any(source.has(argument.name) for source in self.sources)
+        )
+
+    def _argument(self, argument: Expression) -> Expression:
+        if isinstance(argument, ColumnRef) and self._is_unit(argument):
+            return IntervalUnit(f"{argument.name}S", span=argument.span)
+        return rewrite(argument, self._qualified)
 
     def check(self, expression: Expression, clause: str, *, extra: frozenset[str] = frozenset()) -> None:
         """Refuse column references that no source defines; `extra` names are known besides.
