@@ -182,6 +182,7 @@ def test_find_files(folder: Path, tmp_path: Path) -> None:
     found = [(file.relative_to(tmp_path).as_posix(), kind) for file, kind in find_files([tmp_path, folder])]
     assert found == [
         ("historic-plans/c/1_1/spec.json", Kind.STORED),
+        ("rest-query-validation-tests/r.json", Kind.REST),
         ("test-cases/a/a.yaml", Kind.OWN),
         ("test-cases/b.json", Kind.OWN),
     ]
