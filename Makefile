@@ -11,7 +11,7 @@ PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint nightly bench plans ledger lock clean
+.PHONY: help demo test lint nightly cuts bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, res
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
 	$(BIN)/qtt run test-cases --cut each
 	$(BIN)/qtt run test-cases --cut random:1 --restart
+
+cuts: $(READY) ## run every stateful case under several cuts and restarts
+	$(BIN)/python -m pytest tests/test_cuts.py -m "spark or nightly"
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench
