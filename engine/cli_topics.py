@@ -13,19 +13,13 @@ from typing import Any
 
 from engine.catalog.catalog import Source
 from engine.cli_render import to_json
-from engine.errors import EngineError, SerdeError, StatementError
+from engine.errors import InputError, SerdeError, StatementError
 from engine.formats.base import Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
 from engine.inserts import source_spec
 from engine.queries.engine import MemoryEngine
 from engine.topics.records import Headers, Record
-
-
-class InputError(EngineError):
-    """A file of records that cannot be read."""
-
-    code = "INPUT"
 
 
 @dataclass(slots=True)

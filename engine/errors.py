@@ -132,3 +132,9 @@ class QueryError(EngineError):
     """A running query that failed; names query, operator, topic, partition and offset."""
 
     code = "QUERY"
+
+
+class InputError(EngineError):
+    """A file of records that cannot be read."""
+
+    code = "INPUT"

@@ -196,7 +196,7 @@ def test_constructors():
 
 def test_structs_merge():
     other = e.StructConstructor((("F", num(1)), ("H", num(2))))
-    merged = Struct((Field("F", BIGINT), Field("G", STRING), Field("H", INTEGER)))
+    merged = Struct((Field("F", BIGINT), Field("H", INTEGER), Field("G", STRING)))
     assert types_in(col("R"), other) == [merged, merged]
 
 
