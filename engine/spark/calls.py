@@ -80,7 +80,24 @@ def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
 
 _NULL_IN_NULL_OUT = frozenset(
     {
-        *("abs", "acos", "asin", "atan", "atan2", "cbrt", "ceil", "cos", "cosh", "cot", "degrees", "encode", "floor", "length", "lower"),
+        *(
+            "abs",
+            "acos",
+            "asin",
+            "atan",
+            "atan2",
+            "btrim",
+            "cbrt",
+            "ceil",
+            "cos",
+            "cosh",
+            "cot",
+            "degrees",
+            "encode",
+            "floor",
+            "length",
+            "lower",
+        ),
         *("lpad", "md5", "octet_length", "radians", "regexp_replace", "replace", "rpad", "signum", "sin", "sinh", "split", "sqrt"),
         *("substring", "tan", "tanh", "upper"),
     }

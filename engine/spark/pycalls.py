@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
-from engine.functions.declaration import CallTypes, Nulls, Scalar
+from engine.functions.declaration import Nulls, Scalar
 from engine.spark.context import PythonCall, PythonCalls
 from engine.spark.types import to_arrow, to_spark
 from engine.spark.values import from_arrow_value, to_arrow_value
 from engine.types.sql_types import SqlType
-
-Evaluate = Callable[[tuple[Any, ...]], dict[str, Any]]
 
 
 def register(spark: SparkSession, calls: PythonCalls) -> None:
@@ -27,34 +27,43 @@ def register(spark: SparkSession, calls: PythonCalls) -> None:
 
 def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     function, types = call.function, call.types
-    out_type = pa.struct([pa.field("v", to_arrow(types.returns)), pa.field("e", pa.string())])
-    evaluate = _evaluator(function.body, types, isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE, function.with_types)
-
-    encode = to_arrow_value(types.returns)
+    body = partial(function.body, types) if function.with_types else function.body
+    propagate = isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE
+    value_type, encode = to_arrow(types.returns), to_arrow_value(types.returns)
 
     def run(active: pa.Array, *columns: pa.Array) -> pa.Array:
         decoded = [_values(column, sql_type) for column, sql_type in zip(columns, types.arguments, strict=True)]
-        rows = zip(*decoded, strict=True) if decoded else ((),) * len(active)
-        outcomes = [evaluate(row) if on else None for on, row in zip(active.to_pylist(), rows, strict=True)]
+        rows = zip(*decoded, strict=True) if decoded else repeat((), len(active))
+        values: list[Any] = [None] * len(active)
+        errors: dict[int, str] = {}
+        for at, (on, row) in enumerate(zip(active.to_pylist(), rows, strict=True)):
+            if not on or (propagate and None in row):
+                continue
+            try:
+                values[at] = body(*row)
+            except Exception as error:  # noqa: BLE001 - whatever a function throws is the error of this row
+                errors[at] = str(error) or type(error).__name__
         if encode is not None:
-            outcomes = [None if o is None else {"v": encode(o["v"]), "e": o["e"]} for o in outcomes]
-        return pa.array(outcomes, type=out_type)
+            values = [None if value is None else encode(value) for value in values]
+        given = _arrow(values, value_type, errors)
+        messages = pa.array([errors.get(at) for at in range(len(active))], pa.string()) if errors else pa.nulls(len(active), pa.string())
+        return pa.StructArray.from_arrays([given, messages], ["v", "e"])
 
     return run
 
 
-def _evaluator(body: Callable[..., Any], types: CallTypes, propagate: bool, with_types: bool) -> Evaluate:
-    first = (types,) if with_types else ()
-
-    def evaluate(row: tuple[Any, ...]) -> dict[str, Any]:
-        if propagate and None in row:
-            return {"v": None, "e": None}
-        try:
-            return {"v": body(*first, *row), "e": None}
-        except Exception as error:  # noqa: BLE001 - whatever a function throws is the error of this row
-            return {"v": None, "e": str(error) or type(error).__name__}
-
-    return evaluate
+def _arrow(values: list[Any], value_type: pa.DataType, errors: dict[int, str]) -> pa.Array:
+    """Give the values as a column; one that is none of the type is an error of its row."""
+    try:
+        return pa.array(values, value_type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        for at, value in enumerate(values):
+            try:
+                pa.array([value], value_type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                values[at] = None
+                errors[at] = f"the function returned what is no {value_type}: {error}"
+        return pa.array(values, value_type)
 
 
 def _values(column: pa.Array, sql_type: SqlType | None) -> list[Any]:

@@ -115,6 +115,8 @@ def binary(kind: type[exp.Binary], left: Tree, right: Tree) -> Tree:
 
 def coalesce_false(tree: Tree) -> Tree:
     """The condition, with NULL read as false."""
+    if isinstance(tree, exp.Boolean) or (isinstance(tree, exp.Anonymous) and tree.name == "coalesce" and tree.expressions[-1] is FALSE):
+        return tree
     return call("coalesce", tree, FALSE)
 
 

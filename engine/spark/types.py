@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import assert_never
 
 import pyarrow as pa
@@ -77,8 +78,9 @@ def struct_of(columns: Iterable[Column]) -> str:
     return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
 
 
+@lru_cache(maxsize=4096)
 def to_data_type(sql_type: SqlType | None) -> exp.DataType:
-    """A type as sqlglot's node."""
+    """A type as sqlglot's node; equal types share one, which nobody may change."""
     return exp.DataType.build(to_spark(sql_type), dialect="spark", udt=False)
 
 

@@ -1,42 +1,76 @@
-"""A limit on the time that one value may take: patterns come from data, and some take for ever (docs/adr/0008)."""
+"""A limit on the time that one value may take: patterns come from data, and some take for ever (docs/adr/0010)."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from types import FrameType
 from typing import Any
 
-SECONDS = 0.1
-"""Seconds of processor time that a call may take; waiting for a busy machine does not count."""
+TICK = 0.1
+"""Seconds of processor time that a call may take at least, and half of what it may at most; waiting for a busy machine does not count."""
 
 
 class BudgetExceededError(ValueError):
     """A call took too long."""
 
 
+@dataclass(slots=True)
+class _Watch:
+    """What the timer knows: the number of calls, whether one is running, and the number at the last tick."""
+
+    calls: int = 0
+    running: bool = False
+    seen: int = 0
+    armed: bool = False
+
+
+_watch = _Watch()
+
+
 def bounded(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Let calls of `body` fail with BudgetExceededError when they take longer than `SECONDS`.
+    """Let calls of `body` fail with BudgetExceededError when they take longer than a `TICK` or two.
 
     Only the main thread can be interrupted, which is where Spark's workers run functions; elsewhere there is no limit.
     """
 
     @wraps(body)
     def call(*arguments: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            return body(*arguments)
-        if signal.getsignal(signal.SIGVTALRM) is not _interrupt:
-            signal.signal(signal.SIGVTALRM, _interrupt)
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-        try:
-            return body(*arguments)
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return watched(body, arguments)
 
     return call
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise BudgetExceededError(f"the pattern takes more than {SECONDS} seconds for this value")
+def watched(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call `body` under the timer; a function of the module, so that a worker has one watch whatever was sent to it."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return body(*arguments)
+    if not _watch.armed:
+        _arm()
+    _watch.calls += 1
+    _watch.running = True
+    try:
+        return body(*arguments)
+    finally:
+        _watch.running = False
+
+
+def _arm() -> None:
+    """Start to tick: a timer per value would cost more than most matches do."""
+    signal.signal(signal.SIGVTALRM, _tick)
+    signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
+    _watch.armed = True
+
+
+def _tick(_signal: int, _frame: FrameType | None) -> None:
+    stuck = _watch.running and _watch.seen == _watch.calls
+    if _watch.seen == _watch.calls and not _watch.running:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        _watch.armed = False
+    _watch.seen = _watch.calls
+    if stuck:
+        _watch.running = False
+        raise BudgetExceededError(f"the pattern takes more than {TICK} seconds for this value")

@@ -81,6 +81,8 @@ def replace_all(pattern: re.Pattern[str], value: str, replacement: str) -> str:
     Raises:
         BadPatternError: the replacement is malformed or names a group that does not exist.
     """
+    if "$" not in replacement and "\\" not in replacement:
+        return pattern.sub(replacement, value)
     parts = []
     end = 0
     for found in matches(pattern, value):

@@ -11,6 +11,7 @@ import re
 from sqlglot import exp
 
 from engine.functions.declaration import Checked, Nulls, python_scalar, scalar
+from engine.functions.library.like import quote
 from engine.functions.library.limits import LARGEST, too_large
 from engine.functions.library.trees import Tree, any_of, call, case, cast, if_, let, null, number, op, text
 
@@ -76,6 +77,7 @@ def field(wanted: Tree, *texts: Tree) -> Tree:
     return case([(op(exp.EQ, wanted, given), number(i)) for i, given in enumerate(texts, start=1)], number(0)) if texts else number(0)
 
 
+_RARE_BLANK = re.compile(r"[\t\n\x0b\f\r]")
 _WORD = re.compile(r"(^|[ \t\n\x0b\f\r])([^ \t\n\x0b\f\r])")
 
 
@@ -85,7 +87,10 @@ def initcap(value: str) -> str:
 
     Example: INITCAP(' the END') -> 'The End'
     """
-    return _WORD.sub(lambda found: found.group(1) + found.group(2).upper(), value.lower().lstrip(" \t\n\x0b\f\r"))
+    text = value.lower().lstrip(" \t\n\x0b\f\r")
+    if _RARE_BLANK.search(text):
+        return _WORD.sub(lambda found: found.group(1) + found.group(2).upper(), text)
+    return " ".join([word[:1].upper() + word[1:] for word in text.split(" ")])
 
 
 @scalar("(input STRING, part STRING) -> INT", nulls=Nulls.BODY, printed="instr")
@@ -162,7 +167,12 @@ def len_text(value: Tree) -> Tree:
 
     Example: LEN('häß') -> 3
     """
-    return cast(op(exp.IntDiv, call("octet_length", call("encode", value, text("UTF-16BE"))), number(2)), "INT")
+
+    def units(v: Tree) -> Tree:
+        wide = cast(op(exp.IntDiv, call("octet_length", call("encode", v, text("UTF-16BE"))), number(2)), "INT")
+        return if_(op(exp.EQ, call("octet_length", v), call("length", v)), call("length", v), wide)
+
+    return let([value], units)
 
 
 @scalar("(input BYTES) -> INT", name="LEN", printed="len")
@@ -177,6 +187,8 @@ def len_bytes(value: Tree) -> Tree:
 def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Checked:
     nothing = any_of(op(exp.LT, length, number(0)), op(exp.EQ, call("octet_length", padding), number(0)))
     if isinstance(length, exp.Literal) and int(length.name) <= LARGEST:
+        if isinstance(padding, exp.Literal) and padding.name:
+            return Checked(call(function, value, length, padding))
         return Checked(if_(nothing, null(), call(function, value, length, padding)))
     large = too_large(length)
     return Checked(if_(any_of(nothing, large), null(), call(function, value, length, padding)), large)
@@ -219,10 +231,19 @@ def replace(value: Tree, old: Tree, new: Tree) -> Checked:
     Example: REPLACE('banana', 'an', 'o') -> 'booa'
     """
     given = [value, old, new]
-    if isinstance(new, exp.Literal) and len(new.name) <= 1:
-        return Checked(let(given, _replaced))
+    if isinstance(old, exp.Literal) and isinstance(new, exp.Literal) and old.name:
+        growth = -(-len(new.name.encode()) // len(old.name.encode()))
+        if growth <= 1:
+            return Checked(_replaced(value, old, new))
+        if growth <= _SMALL_GROWTH:
+            large = too_large(call("octet_length", value), LARGEST // growth)
+            return Checked(if_(large, null(), _replaced(value, old, new)), large)
     fails = let(given, _grows_too_large)
     return Checked(let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails)
+
+
+_SMALL_GROWTH = 16
+"""Up to here no text that a Kafka record can hold becomes too large, so that its size alone decides."""
 
 
 def _replaced(value: Tree, old: Tree, new: Tree) -> Tree:
@@ -247,6 +268,8 @@ def split(value: Tree, delimiter: Tree) -> Tree:
 
     Example: SPLIT('a.b.', '.') -> ARRAY['a', 'b', '']
     """
+    if isinstance(delimiter, exp.Literal) and delimiter.name:
+        return call("split", value, text("".join(map(quote, delimiter.name))))
     # A quoted pattern ends at \E, so one in the delimiter is quoted by itself.
     safe = call("replace", delimiter, text(r"\E"), text(r"\E\\E\Q"))
     pattern = call("concat", text(r"\Q"), safe, text(r"\E"))
@@ -300,13 +323,16 @@ def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
     return call("substring", value, start, length if isinstance(length, exp.Literal) else call("greatest", length, number(0)))
 
 
+_CONTROL = "".join(map(chr, range(33)))
+
+
 @scalar("(input STRING) -> STRING", printed="trim")
 def trim(value: Tree) -> Tree:
     r"""Drop spaces and control characters at both ends.
 
     Example: TRIM('  a b ') -> 'a b'
     """
-    return call("regexp_replace", value, text(r"^[\x00-\x20]+|[\x00-\x20]+\z"), text(""))
+    return call("btrim", value, text(_CONTROL))
 
 
 @scalar("(input STRING) -> STRING", printed="md5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from sqlglot import exp
 
@@ -38,7 +39,12 @@ def null() -> Tree:
 
 def cast(tree: Tree, spark_type: str) -> Tree:
     """Spark's CAST to a type of ours given as text; never a user's text."""
-    return exp.Cast(this=tree, to=exp.DataType.build(spark_type, dialect="spark"))
+    return exp.Cast(this=tree, to=_data_type(spark_type))
+
+
+@cache
+def _data_type(spark_type: str) -> exp.DataType:
+    return exp.DataType.build(spark_type, dialect="spark")
 
 
 def cast_decimal(tree: Tree, sql_type: Decimal) -> Tree:

@@ -37,7 +37,19 @@ def boom(value: Any) -> str:
     return str(value)
 
 
-REGISTRY = FUNCTIONS.with_functions(counted, boom)
+@python_scalar("(kind STRING) -> INT")
+def wrong(kind: str) -> Any:
+    """Return what is no INT."""
+    return {"text": "x", "large": 2**40, "fine": 7}[kind]
+
+
+@python_scalar("() -> STRING")
+def half() -> str:
+    """Return half a character."""
+    return "\ud83d"
+
+
+REGISTRY = FUNCTIONS.with_functions(counted, boom, wrong, half)
 WHOLE = "whole"
 
 
@@ -87,6 +99,12 @@ NESTED = {
     "CASE WHEN TRUE THEN 'a' ELSE BOOM('x') END": Expected("a"),
     "CASE WHEN BOOM('x') = 'x' THEN 'a' ELSE 'b' END": failed(),
     "CAST(CAST(NULL AS INT) AS STRING)": Expected(None),
+    # A function that returns what it did not promise fails for its row only.
+    "WRONG('fine')": Expected(7),
+    "WRONG('text')": failed(),
+    "WRONG('large')": failed(),
+    "WRONG('missing')": failed(),
+    "HALF()": failed(),
 }
 FLAT = {
     "ARRAY[1, 1 / 0]": failed(),
