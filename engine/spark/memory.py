@@ -115,34 +115,43 @@ class MemoryRunner:
         batches = list(chosen.batches(rows))
         if len(batches) <= 1 and not chosen.restart:
             self._feed(stream, rows)
-            self._once(frame, table, checkpoint)
+            out = self._once(frame, table, checkpoint)
         else:
-            self._step_by_step(frame, table, checkpoint, stream, batches, chosen)
-        out = self._spark.table(table).toArrow().to_pylist()
-        self._spark.catalog.dropTempView(table)
+            out = self._step_by_step(frame, checkpoint, stream, batches, chosen)
         shutil.rmtree(checkpoint, ignore_errors=True)
         return _outputs(out, pipeline, len(feeds))
 
-    def _once(self, frame: DataFrame, table: str, checkpoint: str) -> None:
-        query = self._writer(frame, table, checkpoint).trigger(availableNow=True).start()
-        query.awaitTermination()
+    def _once(self, frame: DataFrame, table: str, checkpoint: str) -> list[dict[str, Any]]:
+        writer = frame.writeStream.format("memory").queryName(table).outputMode("update").option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+        out: list[dict[str, Any]] = self._spark.table(table).toArrow().to_pylist()
+        self._spark.catalog.dropTempView(table)
+        return out
 
     def _step_by_step(
-        self, frame: DataFrame, table: str, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut
-    ) -> None:
-        query = self._writer(frame, table, checkpoint).start()
+        self, frame: DataFrame, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        writer = self._collecting(frame, found, checkpoint)
+        query = writer.start()
         stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart else -1
         for at, batch in enumerate(batches):
             self._feed(stream, batch)
             query.processAllAvailable()
             if at == stop_after:
                 query.stop()
-                query = self._writer(frame, table, checkpoint).start()
+                query = writer.start()
         query.processAllAvailable()
         query.stop()
+        return found
 
-    def _writer(self, frame: DataFrame, table: str, checkpoint: str) -> Any:
-        return frame.writeStream.format("memory").queryName(table).outputMode("update").option("checkpointLocation", checkpoint)
+    def _collecting(self, frame: DataFrame, found: list[dict[str, Any]], checkpoint: str) -> Any:
+        """A writer into a list; unlike Spark's memory sink it can go on from a checkpoint."""
+
+        def collect(batch: DataFrame, number: int) -> None:
+            found.extend(batch.toArrow().to_pylist())
+
+        return frame.writeStream.foreachBatch(collect).outputMode("update").option("checkpointLocation", checkpoint)
 
     def _feed(self, stream: Any, rows: Sequence[dict[str, Any]]) -> None:
         """Hand a batch to the stream in one call: Arrow to the JVM, from there as a list of rows."""

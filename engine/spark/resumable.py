@@ -34,9 +34,7 @@ class ResumableRunner(MemoryRunner):
         """Run a pipeline over further rows, from the checkpoint called `name` on."""
         found: list[dict[str, Any]] = []
         self._feed(stream, rows)
-        # Spark's memory sink cannot go on from a checkpoint.
-        writer = self.frame(pipeline, stream).writeStream.foreachBatch(lambda batch, _: found.extend(batch.toArrow().to_pylist()))
-        query = writer.outputMode("update").option("checkpointLocation", f"{self._root}/{name}").trigger(availableNow=True).start()
+        query = self._collecting(self.frame(pipeline, stream), found, f"{self._root}/{name}").trigger(availableNow=True).start()
         query.awaitTermination()
         return _outputs(found, pipeline, 1)[0]
 
