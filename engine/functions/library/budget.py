@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 from collections.abc import Callable
@@ -63,13 +64,20 @@ def _arm() -> None:
     signal.signal(signal.SIGVTALRM, _tick)
     signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
     _watch.armed = True
+    # When Python ends, it takes its handlers back before the process does: a tick would then kill it.
+    atexit.register(_disarm)
+
+
+def _disarm() -> None:
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    _watch.armed = False
+    atexit.unregister(_disarm)
 
 
 def _tick(_signal: int, _frame: FrameType | None) -> None:
     stuck = _watch.running and _watch.seen == _watch.calls
     if _watch.seen == _watch.calls and not _watch.running:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        _watch.armed = False
+        _disarm()
     _watch.seen = _watch.calls
     if stuck:
         _watch.running = False
