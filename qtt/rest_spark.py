@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.admin.answer import Answer as Told
+from engine.admin.answers import answer_of
+from engine.admin.view import View
 from engine.errors import EngineError, SqlSyntaxError
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
@@ -49,7 +52,7 @@ class _Run:
     proto_answers: list[Answer] = field(default_factory=list)
     asked: list[TransientQuery] = field(default_factory=list)
     pending: list[PersistentQuery] = field(default_factory=list)
-    inputs: list[Record] = field(default_factory=list)
+    before_inputs: int = 0
     outcome: model.Outcome | None = None
     seconds: float = 0.0
 
@@ -76,8 +79,9 @@ def _prepared(case: RestCase) -> _Run:
     try:
         run.outcome = _execute(run)
         if run.outcome is None:
+            run.before_inputs = run.broker.arrivals
             for record in encoded(session, case.inputs):
-                run.inputs.append(run.broker.produce(record))
+                run.broker.produce(record)
             run.pending = list(session.queries.values())
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
         run.outcome = model.Crashed(message=f"{type(error).__name__}: {error}")
@@ -105,13 +109,25 @@ def _statement(run: _Run, parsed: ParsedStatement) -> None:
     if isinstance(parsed.statement, Query):
         run.asked.append(_planned(run, parsed.statement))
         return
+    told = answer_of(parsed.statement, View(session=session, broker=run.broker))
+    if told is not None:
+        run.answers.append(Answer("admin", (_entity(told),)))
+        return
     done = session.execute(parsed)
+    for source in session.catalog.sources.values():
+        run.broker.create(source.topic)
     if done.insert is None:
         run.answers.append(Answer("admin", ({"@type": "currentStatus", "statementText": parsed.text},)))
         return
     spark = open_test_session()
     constants = Constants(session.functions, lambda bounds: evaluate_constants(spark, bounds, session.config))
     run.broker.produce(insert_record(done.insert, constants, session.serde(), lambda: int(time.time() * 1000)))
+
+
+def _entity(told: Told) -> dict[str, Any]:
+    """The answer of a statement that asks, as an object: columns by name, rows, and the sentence."""
+    rows = [list(row) for row in told.rows]
+    return {"@type": "rows", "columns": [column.name for column in told.columns], "rows": rows, "message": told.message}
 
 
 def _planned(run: _Run, query: Query) -> TransientQuery:
@@ -171,7 +187,9 @@ def _feed(run: _Run, query: TransientQuery) -> Sequence[Record]:
     if query.kind is QueryKind.PULL_TABLE:
         partitions = max((topic.partitions for topic in run.case.topics), default=_PARTITIONS)
         return current_rows(run.broker.records(topics[0]), run.session.catalog.sources[query.source].window, partitions)
-    return run.broker.merged(topics)
+    # A query that runs before the inputs come, and reads from the end, sees nothing older.
+    late = run.case.late_inputs and run.session.config.get("auto.offset.reset") == "latest"
+    return run.broker.merged(topics, run.before_inputs if late else 0)
 
 
 def _answer(query: TransientQuery, rows: Sequence[Row]) -> Answer:

@@ -120,7 +120,12 @@ def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
     """
     if left.type == right.type == STRING and node.op is ArithmeticOp.ADD:
         return Bound(node, STRING, (left, right))
-    if left.type is None or right.type is None or not (is_numeric(left.type) and is_numeric(right.type)):
+    if left.type is None or right.type is None:
+        types = " and ".join("null" if side.type is None else str(side.type) for side in (left, right))
+        raise TypeMismatchError(
+            f"Error processing expression: {format_expression(node)}. Arithmetic on types {types} are not supported.", span=node.span
+        )
+    if not (is_numeric(left.type) and is_numeric(right.type)):
         raise TypeMismatchError(
             f"Error processing expression: {format_expression(node)}. "
             f"Unsupported arithmetic types. {base_name(left.type)} {base_name(right.type)}",

@@ -123,10 +123,17 @@ class MemoryRunner:
 
     def _once(self, frame: DataFrame, table: str, checkpoint: str) -> list[dict[str, Any]]:
         writer = frame.writeStream.format("memory").queryName(table).outputMode("update").option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        self._finish(writer.trigger(availableNow=True).start())
         out: list[dict[str, Any]] = self._spark.table(table).toArrow().to_pylist()
         self._spark.catalog.dropTempView(table)
         return out
+
+    def _finish(self, query: Any) -> None:
+        """Wait for a query to end; an interrupt ends it too."""
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
 
     def _step_by_step(
         self, frame: DataFrame, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut

@@ -34,8 +34,8 @@ class ResumableRunner(MemoryRunner):
         """Run a pipeline over further rows, from the checkpoint called `name` on."""
         found: list[dict[str, Any]] = []
         self._feed(stream, rows)
-        query = self._collecting(self.frame(pipeline, stream), found, f"{self._root}/{name}").trigger(availableNow=True).start()
-        query.awaitTermination()
+        writer = self._collecting(self.frame(pipeline, stream), found, f"{self._root}/{name}")
+        self._finish(writer.trigger(availableNow=True).start())
         return _outputs(found, pipeline, 1)[0]
 
 
