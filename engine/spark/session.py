@@ -28,6 +28,10 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
+    # Looking for equal parts of the expressions of a fused group takes longer than computing them twice.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    # The tables of Spark's parser grow with every text that it sees.
+    "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
     "spark.driver.memory": "1300m",
