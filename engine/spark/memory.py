@@ -138,10 +138,10 @@ class MemoryRunner:
     def _step_by_step(
         self, frame: DataFrame, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut
     ) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        found: dict[int, list[dict[str, Any]]] = {}
         writer = self._collecting(frame, found, checkpoint)
         query = writer.start()
-        stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart else -1
+        stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart and batches else -1
         for at, batch in enumerate(batches):
             self._feed(stream, batch)
             query.processAllAvailable()
@@ -150,13 +150,13 @@ class MemoryRunner:
                 query = writer.start()
         query.processAllAvailable()
         query.stop()
-        return found
+        return [row for batch in found.values() for row in batch]
 
-    def _collecting(self, frame: DataFrame, found: list[dict[str, Any]], checkpoint: str) -> Any:
-        """A writer into a list; unlike Spark's memory sink it can go on from a checkpoint."""
+    def _collecting(self, frame: DataFrame, found: dict[int, list[dict[str, Any]]], checkpoint: str) -> Any:
+        """A writer that collects rows by batch, so that a replayed batch counts once; unlike Spark's memory sink it can resume."""
 
         def collect(batch: DataFrame, number: int) -> None:
-            found.extend(batch.toArrow().to_pylist())
+            found[number] = batch.toArrow().to_pylist()
 
         return frame.writeStream.foreachBatch(collect).outputMode("update").option("checkpointLocation", checkpoint)
 
