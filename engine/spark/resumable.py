@@ -32,11 +32,11 @@ class ResumableRunner(MemoryRunner):
 
     def step(self, pipeline: Pipeline, stream: Any, name: str, rows: list[dict[str, Any]]) -> Output:
         """Run a pipeline over further rows, from the checkpoint called `name` on."""
-        found: list[dict[str, Any]] = []
+        found: dict[int, list[dict[str, Any]]] = {}
         self._feed(stream, rows)
         writer = self._collecting(self.frame(pipeline, stream), found, f"{self._root}/{name}")
         self._finish(writer.trigger(availableNow=True).start())
-        return _outputs(found, pipeline, 1)[0]
+        return _outputs([row for batch in found.values() for row in batch], pipeline, 1)[0]
 
 
 class ResumableQuery:
