@@ -41,7 +41,7 @@ bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench
 
 plans: $(READY) ## run every plan that ksqlDB stored, and write the ledger of those that do not match
-	$(BIN)/qtt plans run $(PLANS) --group-size 150 --json build/plans.json || test $$? -eq 1
+	$(BIN)/qtt plans run $(PLANS) --group-size 80 --json build/plans.json || test $$? -eq 1
 	$(BIN)/python tests/conformance/ledger.py build/plans.json $(PLAN_LEDGER)
 
 ledger: $(READY) ## run ksqlDB's cases and write the ledger of those that do not pass

@@ -31,6 +31,7 @@ INTERPRETED: Mapping[str, str] = {
     # Looking for equal parts of the expressions of a fused group takes longer than computing them twice.
     "spark.sql.subexpressionElimination.enabled": "false",
     # The tables of Spark's parser grow with every text that it sees.
+    "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
