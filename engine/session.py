@@ -5,14 +5,14 @@ Every statement is planned, written to JSON, read back and only then executed, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from engine.catalog.apply import apply_command
 from engine.catalog.catalog import Catalog, Source
 from engine.catalog.upgrade import check_plan_upgrade, check_source_upgrade
-from engine.errors import StatementError, UnsupportedError
+from engine.errors import UnsupportedError
 from engine.formats.base import SerdeSpec
 from engine.formats.registry import MemoryRegistry
 from engine.functions.registry import Registry
@@ -246,16 +246,3 @@ class Session:
 def properties_config(properties: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> Config:
     """The configuration of a session with these properties over these defaults."""
     return Config.of({**(defaults or {}), **properties})
-
-
-def run_script(session: Session, text: str) -> Iterable[Executed]:
-    """Execute the statements of a script one by one.
-
-    Raises:
-        StatementError: the first statement that is refused; those before it stay in force.
-    """
-    for parsed in session.parse(text):
-        yield session.execute(parsed)
-
-
-__all__ = ["Executed", "PersistentQuery", "Session", "StatementError", "properties_config", "run_script"]
