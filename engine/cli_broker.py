@@ -1,0 +1,1 @@
+"""`kestrel broker`: a Kafka broker to try things out."""
