@@ -11,6 +11,10 @@ from qtt.model import Case, Outcome
 DEFAULT_GROUP_SIZE = 60
 
 
+class PlanningError(Exception):
+    """A case whose statements cannot be planned; says which one, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How to run: `cut` says how the input is cut into micro-batches (`one`, `each`, `random:SEED` or None for the driver's choice).
@@ -41,7 +45,7 @@ class PlanningDriver(Driver, Protocol):
         """The plan of the case as a readable text, with the Spark SQL that it compiles to."""
 
     def plan_documents(self, case: Case) -> str:
-        """The plan of the case as the JSON text of a plan.json."""
+        """The plan of the case as the JSON text of a plan.json; raise PlanningError."""
 
 
 def open_driver() -> PlanningDriver:

@@ -1,31 +1,30 @@
-"""What `qtt plans` does: record plans that changed, check that none is missing, find the stored ones."""
+"""What `qtt plans` does with the store: record plans that changed, check that none is missing, find the stored ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 
 from qtt import plans
 from qtt.corpus import Kind, find_files
-from qtt.driver import PlanningDriver
+from qtt.driver import PlanningDriver, PlanningError
 from qtt.load import Loaded, load_all
-from qtt.model import Case
+from qtt.model import Case, Json
 from qtt.plan_spec import case_document
 from qtt.read_json import parse_json
 from qtt.selection import select
 
-ACTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "record": "store a new plan version for each case whose plan has changed",
-        "check": "fail where a plan is not stored, has changed since, or was edited",
-        "run": "execute stored plans, each against its own spec",
-        "explain": "show plans as trees, with the Spark SQL that they become",
-        "diff": "show what differs between two plans, statement texts aside",
-    }
-)
 DISTRIBUTION = "kestrel-sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a command has to tell: what it did, and what is wrong, one sentence each."""
+
+    done: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def stored_cases(paths: Sequence[Path]) -> Loaded:
@@ -33,14 +32,36 @@ def stored_cases(paths: Sequence[Path]) -> Loaded:
     return load_all((stored.spec_file, Kind.STORED) for path in paths for stored in plans.find_plans(path))
 
 
-def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> list[str]:
-    """Record below `folder` what needs recording; one message for each plan written; raise PlanStoreError."""
-    messages = []
+def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
+    """Record below `folder` what needs recording; a case that cannot be planned or stored is a problem and stops no other."""
+    done, problems = [], []
     for case in cases:
-        stored = plans.record(folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case))
-        if stored is not None:
-            messages.append(f"recorded {stored.folder}")
-    return messages
+        try:
+            stored = plans.record(folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case))
+        except PlanningError as error:
+            problems.append(_unplanned(case, error))
+        except plans.PlanStoreError as error:
+            problems.append(str(error))
+        else:
+            if stored is not None:
+                done.append(f"recorded {stored.folder}")
+    return Findings(tuple(done), tuple(problems))
+
+
+def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
+    """Say what is wrong with the plans below `folder`, given the cases of today; one that cannot be planned is wrong too."""
+    fresh: dict[str, Json] = {}
+    problems = []
+    for case in cases:
+        try:
+            fresh[case.id] = parse_json(driver.plan_documents(case))
+        except PlanningError as error:
+            problems.append(_unplanned(case, error))
+    return Findings(problems=(*problems, *plans.check(folder, fresh)))
+
+
+def _unplanned(case: Case, error: PlanningError) -> str:
+    return f"{case.id}: cannot be planned ({case.file}:{case.line})\n  {error}"
 
 
 def plan_texts(paths: Sequence[Path], expression: str | None, shard: str | None, driver: PlanningDriver) -> Iterator[tuple[str, str]]:
@@ -51,9 +72,7 @@ def plan_texts(paths: Sequence[Path], expression: str | None, shard: str | None,
     others = [path for path in paths if path not in files]
     cases = select(load_all(find_files(others)).cases, expression, shard) if others else []
     for case in cases:
-        yield case.id, driver.plan_documents(case)
-
-
-def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> list[str]:
-    """Say what is wrong with the plans below `folder`, given the cases of today."""
-    return plans.check(folder, {case.id: parse_json(driver.plan_documents(case)) for case in cases})
+        try:
+            yield case.id, driver.plan_documents(case)
+        except PlanningError as error:
+            raise plans.PlanStoreError(_unplanned(case, error)) from error

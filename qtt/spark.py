@@ -31,7 +31,7 @@ from engine.sql.text import format_statement
 from engine.topics.records import LogEntry, Record
 from qtt import model
 from qtt.corpus_functions import corpus_functions
-from qtt.driver import RunOptions
+from qtt.driver import PlanningError, RunOptions
 from qtt.plan_replay import execute_stored, last_serdes
 from qtt.plans import RESTORED
 from qtt.spark_topics import register_topics, topic_states
@@ -147,14 +147,20 @@ class SparkDriver:
 
 
 def plan_text(case: model.Case) -> str:
-    """The plan file of a case's statements."""
+    """The plan file of a case's statements.
+
+    Raises:
+        PlanningError: a statement is refused, or planning it breaks.
+    """
     session = _session(case)
-    register_topics(session, case)
-    statements = []
-    for parsed in session.parse("\n".join(case.statements)):
-        executed = session.execute(parsed)
-        if executed.plan is not None:
-            statements.append(executed.plan)
+    text = "\n".join(case.statements)
+    try:
+        register_topics(session, case)
+        statements = [executed.plan for parsed in session.parse(text) if (executed := session.execute(parsed)).plan is not None]
+    except EngineError as error:
+        raise PlanningError(error.render(text)) from error
+    except Exception as error:
+        raise PlanningError(f"planning broke: {type(error).__name__}: {_short(error)}") from error
     configs = {name: session.config[name] for name in RESTORED}
     return dump_plan(PlanFile(tuple(statements), dict(configs)))
 

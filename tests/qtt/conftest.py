@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from qtt.driver import RunOptions
+from qtt.driver import PlanningError, RunOptions
 from qtt.model import ActualRecord, Case, Failed, InputRecord, LogEntry, Outcome, Produced, Rejected
 
 
@@ -33,6 +33,8 @@ class FakeDriver:
         return f"plan of {case.name}"
 
     def plan_documents(self, case: Case) -> str:
+        if case.statements[0].startswith("UNPLANNED"):
+            raise PlanningError(f"STATEMENT: {case.statements[0]} means nothing")
         return json.dumps({"plan": [{"@type": "x", "ddlCommand": case.statements[0]}], "configs": {}})
 
     def close(self) -> None:

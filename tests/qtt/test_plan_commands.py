@@ -79,3 +79,19 @@ def test_diff_says_whether_two_plans_differ(tmp_path: Path, fake: Any, capsys: p
     assert capsys.readouterr().out.splitlines()[-2:] == ["  - OUT", "  + OTHER"]
     assert main(["plans", "diff", old], lambda: fake) == ExitCode.USAGE
     assert main(["plans", "diff", old, str(tmp_path / "none")], lambda: fake) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("action", ["record", "check"])
+def test_a_case_that_cannot_be_planned_is_told_and_stops_no_other(
+    action: str, tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cases = [{"name": name, "statements": [text], "outputs": []} for name, text in (("bad", "UNPLANNED"), ("good", "COPY"))]
+    (tmp_path / "test-cases").mkdir()
+    (tmp_path / "test-cases" / "x.json").write_text(json.dumps({"tests": cases}), encoding="utf-8")
+    assert main(["plans", action, "test-cases"], lambda: fake) == ExitCode.FAILURES
+    out = capsys.readouterr().out
+    told = "test-cases/x.json::bad: cannot be planned (test-cases/x.json:1)\n  STATEMENT: UNPLANNED means nothing"
+    assert told in out
+    assert ("recorded historic-plans/x-good" if action == "record" else "test-cases/x.json::good: no plan is stored") in out
+    assert out.count("::bad") == 1

@@ -1,0 +1,111 @@
+"""The commands `qtt plans …`: the arguments of each, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from rich.console import Console
+
+from qtt import plan_commands
+from qtt.cli_run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded
+from qtt.corpus import find_files
+from qtt.driver import PlanningDriver
+from qtt.load import load_all
+from qtt.model import Case
+from qtt.plan_commands import Findings
+from qtt.rest import RestCase
+from qtt.selection import SelectionError, select
+from qtt.sql_script import ScriptCase
+
+ACTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "record": "store a new plan version for each case whose plan has changed",
+        "check": "fail where a plan is not stored, has changed since, or was edited",
+        "run": "execute stored plans, each against its own spec",
+        "explain": "show plans as trees, with the Spark SQL that they become",
+        "diff": "show what differs between two plans, statement texts aside",
+    }
+)
+
+
+def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt plans` and its actions."""
+    plans = commands.add_parser("plans", help="keep historic plans: record, check, run")
+    actions = plans.add_subparsers(dest="action", required=True, metavar="ACTION")
+    layout = argparse.RawDescriptionHelpFormatter
+    for name, text in ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text, epilog=examples, formatter_class=layout)
+        add_selection(action)
+        action.add_argument("--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept")
+        if name == "run":
+            add_run_options(action)
+
+
+def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """Carry out the action of `qtt plans` that was asked for."""
+    return _ACTIONS[arguments.action](arguments, open_driver)
+
+
+def _run(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    return run_loaded(plan_commands.stored_cases(arguments.paths), arguments, open_driver)
+
+
+def _record(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    return _over_cases(arguments, open_driver, plan_commands.record_plans)
+
+
+def _check(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    return _over_cases(arguments, open_driver, plan_commands.check_plans)
+
+
+def _over_cases(
+    arguments: argparse.Namespace, open_driver: OpenDriver, action: Callable[[list[Case], PlanningDriver, Path], Findings]
+) -> ExitCode:
+    loaded = load_all(find_files(arguments.paths))
+    cases = select(loaded.cases, arguments.expression, arguments.shard)
+    engine = open_driver()
+    try:
+        planned = [case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)]
+        findings = action(planned, engine, arguments.plans)
+    finally:
+        engine.close()
+    return max(_told(findings), report_errors(loaded))
+
+
+def _told(findings: Findings) -> ExitCode:
+    """Print what a command has to tell, and say by an exit code whether something is wrong."""
+    out = Console(soft_wrap=True)
+    for message in (*findings.done, *findings.problems):
+        out.print(message, markup=False, highlight=False)
+    return ExitCode.FAILURES if findings.problems else ExitCode.OK
+
+
+def _explain(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    from qtt.plan_text import explain_text
+
+    out = Console(soft_wrap=True)
+    engine = open_driver()
+    try:
+        for name, text in plan_commands.plan_texts(arguments.paths, arguments.expression, arguments.shard, engine):
+            out.print(f"{name}\n{explain_text(text, name)}\n", markup=False, highlight=False)
+    finally:
+        engine.close()
+    return ExitCode.OK
+
+
+def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    from qtt.plan_text import difference_text
+
+    if len(arguments.paths) != 2:
+        raise SelectionError("two plans are compared: qtt plans diff A B")
+    text = difference_text(*arguments.paths)
+    Console(soft_wrap=True).print(text or "the plans mean the same", markup=False, highlight=False)
+    return ExitCode.FAILURES if text else ExitCode.OK
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = MappingProxyType(
+    {"record": _record, "check": _check, "run": _run, "explain": _explain, "diff": _diff}
+)
