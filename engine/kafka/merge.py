@@ -1,0 +1,147 @@
+"""Several topics read in the order of their timestamps: where a batch may end, and the merge of what it holds (ADR 17).
+
+Kafka Streams takes the next record always from the partition whose head is the oldest. A batch that ends, in every partition, before the
+first record of some time T on holds exactly what that merge gives first, so that the cut into batches cannot be seen.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Position = tuple[str, int]
+"""A topic and one of its partitions."""
+
+Offsets = Mapping[Position, int]
+"""The offset of the next record in each partition."""
+
+FirstFrom = Callable[[int], Offsets]
+"""Gives each partition's first offset whose record has at least that timestamp (ms); partitions without one are left out."""
+
+LAST_TIME = (1 << 62) - 1
+"""Later (ms) than any timestamp."""
+
+_TIME_BITS, _MAX_TIME = 20, (1 << 42) - 1
+
+Item = TypeVar("Item")
+
+
+def cut(start: Offsets, ends: Offsets, limit: int, first_from: FirstFrom, guess: int = LAST_TIME) -> dict[Position, int]:
+    """Where a batch of about `limit` records ends that starts at `start`, if the partitions end at `ends` now.
+
+    The batch ends at a time T: in every partition before its first record from T on. It is larger than `limit` only where no such time
+    gives less: with very many equal timestamps, or records that came much too late. `guess` is a time (ms) to try first.
+    """
+    behind = [position for position, end in ends.items() if end > start[position]]
+    if sum(ends[position] - start[position] for position in behind) <= limit:
+        return dict(ends)
+    search = _Search(start, ends, behind, first_from)
+    at = search.last_within(limit, guess)
+    return search.at(at if search.is_cut(at) else search.first_cut(at))
+
+
+@dataclass(slots=True)
+class _Search:
+    start: Offsets
+    ends: Offsets
+    behind: Sequence[Position]
+    first_from: FirstFrom
+    found: dict[int, Offsets] = field(default_factory=dict)
+
+    def first(self, time: int) -> Offsets:
+        if time not in self.found:
+            self.found[time] = {} if time >= LAST_TIME else self.first_from(time)
+        return self.found[time]
+
+    def at(self, time: int) -> dict[Position, int]:
+        first = self.first(time)
+        return {p: min(end, max(self.start[p], first.get(p, end))) for p, end in self.ends.items()}
+
+    def size(self, time: int) -> int:
+        return sum(end - self.start[position] for position, end in self.at(time).items())
+
+    def is_cut(self, time: int) -> bool:
+        """Whether the merge, done whole, gives exactly the batch first: in no partition were later records already read."""
+        first = self.first(time)
+        return self.size(time) > 0 and all(first.get(p, self.ends[p]) >= self.start[p] for p in self.behind)
+
+    def last_within(self, limit: int, guess: int) -> int:
+        """A time whose batch has at most `limit` records, but half as many unless there is none such."""
+        low, high, middle = 0, LAST_TIME, guess
+        while high - low > 1:
+            if not low < middle < high:
+                middle = (low + high) // 2
+            size = self.size(middle)
+            if limit // 2 <= size <= limit:
+                return middle
+            low, high = (middle, high) if size <= limit else (low, middle)
+            middle = (low + high) // 2
+        return low
+
+    def first_cut(self, low: int) -> int:
+        """The first time after `low` at which the batch may end."""
+        high = LAST_TIME
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.is_cut(middle) else (middle, high)
+        return high
+
+
+class HeadMerge(Generic[Item]):
+    """Merges inputs that arrive in pieces: always takes from the input whose head is the oldest, the first of equals.
+
+    While an input that has not ended is empty nothing is taken, for its next record might be older than all heads.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        """Begin with that many empty inputs."""
+        self._queues: list[deque[tuple[int, Item]]] = [deque() for _ in range(inputs)]
+        self._waiting = set(range(inputs))
+        self._ended: set[int] = set()
+        self._heads: list[tuple[int, int]] = []
+
+    def offer(self, number: int, time: int, item: Item) -> None:
+        """Append an item with its timestamp (ms) to an input."""
+        self._queues[number].append((time, item))
+        if number in self._waiting:
+            self._waiting.discard(number)
+            heapq.heappush(self._heads, (time, number))
+
+    def end(self, number: int) -> None:
+        """Say that an input has nothing more to give."""
+        self._ended.add(number)
+        self._waiting.discard(number)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every input has ended and was taken."""
+        return len(self._ended) == len(self._queues) and not self._heads
+
+    def take(self) -> Iterator[tuple[int, Item]]:
+        """Take what can be taken by now, with timestamps (ms)."""
+        while self._heads and not self._waiting:
+            _, number = heapq.heappop(self._heads)
+            queue = self._queues[number]
+            yield queue.popleft()
+            if queue:
+                heapq.heappush(self._heads, (queue[0][0], number))
+            elif number not in self._ended:
+                self._waiting.add(number)
+
+
+@dataclass(slots=True)
+class FeedOrder:
+    """Numbers the merged records of one task so that rows of all tasks are ordered by time, and no two are equal."""
+
+    task: int
+    tasks: int
+    _last: int = -1
+
+    def next(self, time: int) -> int:
+        """The number of the next record, whose timestamp (ms) may be older than its predecessor's."""
+        least = max(self._last + 1, min(max(time, 0), _MAX_TIME) << _TIME_BITS)
+        self._last = least + (self.task - least) % self.tasks
+        return self._last
