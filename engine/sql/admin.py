@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.sql.expressions import Expression, Node
+from engine.sql.kafka import CreateGeneratedSource, CreateKafkaSource
 from engine.sql.statements import (
     AlterSource,
     AlterSystem,
@@ -146,6 +147,8 @@ Statement = (
     Query
     | CreateSource
     | CreateAs
+    | CreateKafkaSource
+    | CreateGeneratedSource
     | InsertInto
     | InsertValues
     | DropSource

@@ -5,11 +5,11 @@ from __future__ import annotations
 from lark import Token
 
 from engine.sql import statements as s
-from engine.sql.build_admin import AdminRules
+from engine.sql.build_kafka import KafkaRules
 from engine.sql.places import Children, Part, cover, kinds, names, nodes, parts, place
 
 
-class StatementRules(AdminRules):
+class StatementRules(KafkaRules):
     """Statements that define, fill, change and drop things; with the inherited rules, the whole grammar."""
 
     def create_source(self, c: Children) -> s.CreateSource:

@@ -18,7 +18,7 @@ from engine.sql.build_statements import StatementRules
 from engine.sql.expressions import Expression
 from engine.sql.statements import DefineVariable, Element, ElementRole, SelectExpression, UndefineVariable, Window
 from engine.sql.syntax_errors import Failure, syntax_error
-from engine.sql.tokens import StatementTokens, span_of, split_statements, substitute, tokenize
+from engine.sql.tokens import StatementTokens, span_of, specialised, split_statements, substitute, tokenize
 from engine.sql.variables import Variables
 from engine.types.schema import Column, Role, Schema
 from engine.types.sql_types import SqlType
@@ -161,6 +161,7 @@ def _parse(start: str, text: str) -> Any:
 def _statement(piece: StatementTokens, variables: Variables | None, test_statements: bool) -> Statement:
     if variables is not None:
         piece = StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end)
+    piece = StatementTokens(specialised(piece.tokens), piece.text, piece.end)
     statement: Statement = _run("test_statement" if test_statements else "statement", piece)
     return statement
 

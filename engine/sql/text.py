@@ -19,6 +19,8 @@ from engine.sql.expression_text import (
     format_type,
 )
 from engine.sql.expressions import Expression
+from engine.sql.kafka import CreateGeneratedSource, CreateKafkaSource
+from engine.sql.kafka_text import format_generated_source, format_kafka_source
 
 __all__ = ["format_expression", "format_identifier", "format_statement", "format_type", "format_window"]
 
@@ -67,6 +69,16 @@ def _(statement: s.CreateSource) -> str:
 def _(statement: s.CreateAs) -> str:
     head = _words("CREATE", _or_replace(statement.or_replace), statement.kind.value, _if_not_exists(statement.if_not_exists))
     return _words(head, format_identifier(statement.name), _with(statement.properties), "AS", format_statement(statement.query))
+
+
+@format_statement.register
+def _(statement: CreateKafkaSource) -> str:
+    return format_kafka_source(statement)
+
+
+@format_statement.register
+def _(statement: CreateGeneratedSource) -> str:
+    return format_generated_source(statement)
 
 
 @format_statement.register

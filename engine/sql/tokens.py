@@ -10,7 +10,7 @@ from lark.exceptions import UnexpectedCharacters
 
 from engine.errors import Span, SqlSyntaxError
 from engine.sql.variables import Variables
-from engine.sql.words import KEYWORDS
+from engine.sql.words import KAFKA_WORDS, KEYWORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,22 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
         current = []
     if current:
         yield StatementTokens(tuple(current), text[current[0].start_pos : current[-1].end_pos], None)
+
+
+def specialised(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """Make the words of CREATE SOURCE … FROM keywords, if that is what the tokens begin, maybe behind EXPLAIN."""
+    first = 1 if tokens and tokens[0].type == "EXPLAIN" else 0
+    kinds = [token.type for token in tokens[first : first + 3]]
+    if kinds[:2] != ["CREATE", "SOURCE"] or kinds[2:] in (["STREAM"], ["TABLE"], ["CONNECTOR"], []):
+        return tokens
+    # What follows these two words is the name of the source.
+    names = [False, *(token.type in ("SOURCE", "EXISTS") for token in tokens)]
+    words = zip(tokens, names, strict=False)
+    return tuple(token.update(token.upper()) if not is_name and _is_kafka_word(token) else token for token, is_name in words)
+
+
+def _is_kafka_word(token: Token) -> bool:
+    return token.type == "IDENTIFIER" and token.upper() in KAFKA_WORDS
 
 
 def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, ...]:
