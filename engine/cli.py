@@ -14,6 +14,7 @@ from rich.text import Text
 from engine.admin.describe import describe
 from engine.admin.lists import list_things
 from engine.admin.view import View
+from engine.cli_broker import add_broker_parser, broker_command
 from engine.cli_render import show, show_error, show_progress
 from engine.cli_shell import run_shell, run_text
 from engine.cli_topics import Inputs, record_lines, sink_topics
@@ -32,6 +33,7 @@ EXAMPLES = """examples:
   kestrel run app.sql --input orders=orders.jsonl       a script over records of a file; sinks go to standard output
   kestrel run app.sql --input a=a.json --output out     one out/TOPIC.jsonl for each topic that a query writes
   kestrel functions SUBSTRING                           what a function takes and gives
+  kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
   kestrel import plans/                                 which statements of a ksqlDB installation would run
 
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]}, in a JSON list or one a line.
@@ -89,6 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_engine_options(run)
     functions = commands.add_parser("functions", help="list the functions, or describe one")
     functions.add_argument("name", nargs="?", help="a function to describe")
+    add_broker_parser(commands, EXAMPLES)
     importing = commands.add_parser("import", help="say which statements of a ksqlDB installation would run")
     importing.add_argument("--json", action="store_true", help="print the report as JSON")
     importing.add_argument("path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup")
@@ -201,10 +204,11 @@ def import_command(arguments: argparse.Namespace, out: Console, errors: Console)
     return ExitCode.OK if report.is_complete else ExitCode.REFUSED
 
 
-_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Console, Console], ExitCode]] = {
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Console, Console], int]] = {
     "shell": shell_command,
     "run": run_command,
     "functions": functions_command,
+    "broker": broker_command,
     "import": import_command,
 }
 

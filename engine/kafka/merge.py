@@ -120,6 +120,11 @@ class HeadMerge(Generic[Item]):
         """Whether every input has ended and was taken."""
         return len(self._ended) == len(self._queues) and not self._heads
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an input has to give something before more can be taken."""
+        return bool(self._waiting)
+
     def take(self) -> Iterator[tuple[int, Item]]:
         """Take what can be taken by now, with timestamps (ms)."""
         while self._heads and not self._waiting:

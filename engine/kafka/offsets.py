@@ -1,0 +1,111 @@
+"""Where the partitions of a broker begin and end, which topics there are, and the JSON in which Spark writes offsets."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from engine.errors import QueryError
+from engine.kafka.config import KafkaConfig
+from engine.kafka.merge import Offsets, Position
+
+_TIMEOUT = 20.0
+_NONE = -1
+_UNKNOWN_TOPIC = 3
+_SPEC: Any = OffsetSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the broker has it: `id` tells it from one of the same name that was there before."""
+
+    name: str
+    id: str
+    partitions: int
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        """Its partitions."""
+        return tuple((self.name, partition) for partition in range(self.partitions))
+
+
+class BrokerOffsets:
+    """Asks a broker for topics and offsets.
+
+    Every method raises QueryError, which names the broker or the topic, when there is no answer.
+    """
+
+    def __init__(self, config: KafkaConfig, timeout: float = _TIMEOUT) -> None:
+        """Connect when first asked; `timeout` is in seconds."""
+        self._servers = config.servers
+        self._timeout = timeout
+        self._admin: Any = AdminClient(config.client(logger_name="kestrel.kafka"))
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names; those that do not exist are left out."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        found = {}
+        for name, future in self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout).items():
+            try:
+                described = future.result()
+            except KafkaException as error:
+                if error.args[0].code() == _UNKNOWN_TOPIC:
+                    continue
+                raise self._failed(error, f"the topic {name}") from error
+            found[name] = Topic(name, str(described.topic_id), len(described.partitions))
+        return found
+
+    def first(self, positions: Iterable[Position]) -> dict[Position, int]:
+        """The offset of the oldest record that is kept."""
+        return self._ask(positions, _SPEC.earliest())
+
+    def ends(self, positions: Iterable[Position]) -> dict[Position, int]:
+        """The offset behind the last committed record."""
+        return self._ask(positions, _SPEC.latest())
+
+    def from_time(self, positions: Iterable[Position], time: int) -> dict[Position, int]:
+        """The first offset whose record has at least this timestamp (ms); partitions without one are left out."""
+        found = self._ask(positions, _SPEC.for_timestamp(time))
+        return {position: offset for position, offset in found.items() if offset != _NONE}
+
+    def _ask(self, positions: Iterable[Position], spec: Any) -> dict[Position, int]:
+        request = {TopicPartition(topic, partition): spec for topic, partition in positions}
+        if not request:
+            return {}
+        options: dict[str, Any] = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": self._timeout}
+        found = {}
+        for asked, future in self._admin.list_offsets(request, **options).items():
+            try:
+                found[asked.topic, asked.partition] = future.result().offset
+            except KafkaException as error:
+                raise self._failed(error, f"partition {asked.partition} of the topic {asked.topic}") from error
+        return found
+
+    def _failed(self, error: KafkaException, what: str) -> QueryError:
+        return QueryError(f"the broker {self._servers} gave no offsets of {what}: {error.args[0].str()}")
+
+
+def to_json(offsets: Offsets) -> str:
+    """Write offsets as Spark's Kafka source does."""
+    return json.dumps(to_members(offsets), sort_keys=True)
+
+
+def to_members(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Offsets as an object of topics, each an object of partitions."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for (topic, partition), offset in sorted(offsets.items()):
+        found[topic][str(partition)] = offset
+    return dict(found)
+
+
+def from_members(members: Mapping[str, Mapping[str, int]]) -> dict[Position, int]:
+    """Read offsets that are an object of topics, each an object of partitions."""
+    return {(topic, int(partition)): offset for topic, partitions in members.items() for partition, offset in partitions.items()}
