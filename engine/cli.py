@@ -16,6 +16,7 @@ from engine.admin.lists import list_things
 from engine.admin.view import View
 from engine.cli_broker import add_broker_parser, broker_command
 from engine.cli_render import show, show_error, show_progress
+from engine.cli_run import add_kafka_options, run_on_broker, wants_broker
 from engine.cli_shell import run_shell, run_text
 from engine.cli_topics import Inputs, record_lines, sink_topics
 from engine.errors import EngineError
@@ -32,6 +33,8 @@ EXAMPLES = """examples:
   kestrel shell --file app.sql                          statements from a file, then leave
   kestrel run app.sql --input orders=orders.jsonl       a script over records of a file; sinks go to standard output
   kestrel run app.sql --input a=a.json --output out     one out/TOPIC.jsonl for each topic that a query writes
+  kestrel run app.sql --bootstrap-servers H:P --checkpoint DIR
+                                                        a script against a Kafka broker, until Ctrl-C
   kestrel functions SUBSTRING                           what a function takes and gives
   kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
   kestrel import plans/                                 which statements of a ksqlDB installation would run
@@ -85,10 +88,12 @@ def build_parser() -> argparse.ArgumentParser:
     history = Path.home() / ".kestrel_history"
     shell.add_argument("--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history")
     _add_engine_options(shell)
-    run = commands.add_parser("run", help="run a script over records of files", epilog=EXAMPLES, formatter_class=raw)
+    help_ = "run a script over records of files, or against a Kafka broker"
+    run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
     run.add_argument("script", type=Path, metavar="SCRIPT", help="a file of statements")
     run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
     _add_engine_options(run)
+    add_kafka_options(run)
     functions = commands.add_parser("functions", help="list the functions, or describe one")
     functions.add_argument("name", nargs="?", help="a function to describe")
     add_broker_parser(commands, EXAMPLES)
@@ -101,7 +106,8 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     inputs = "records of a topic; may be repeated"
     parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
-    parser.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a property; may be repeated")
+    setting = "a property; may be repeated"
+    parser.add_argument("--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting)
 
 
 def _input(text: str) -> tuple[str, Path]:
@@ -146,8 +152,10 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
 
 def run_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel run`: statements, inputs as soon as a source says how they are written, then what the sinks hold."""
-    engine, inputs = _engine(arguments)
     text = _file(arguments.script) or ""
+    if wants_broker(arguments):
+        return ExitCode.OK if run_on_broker(text, arguments, out, errors) else ExitCode.REFUSED
+    engine, inputs = _engine(arguments)
     try:
         for parsed in engine.parse(text):
             answer = engine.execute(parsed)

@@ -136,15 +136,15 @@ class CheckpointFolder:
             os.fsync(file.fileno())
         fresh.replace(self.folder / "manifest.json")
 
-    def last_offsets(self, query_id: str) -> dict[Position, int] | None:
-        """Where the query's last planned batch ends, from Spark's offset log; None before the first."""
-        folder = self.folder / "queries" / query_id / "offsets"
-        numbers = sorted((int(entry.name) for entry in folder.glob("[0-9]*")), reverse=True) if folder.is_dir() else []
-        for number in numbers:
-            lines = (folder / str(number)).read_text(encoding="utf-8").splitlines()
-            if len(lines) > 2 and lines[2].startswith("{"):
-                return from_members(json.loads(lines[2]))
-        return None
+    def next_offsets(self, query_id: str) -> dict[Position, int] | None:
+        """Where the query reads on, from Spark's logs of batches; None before the first batch is done."""
+        folder = self.folder / "queries" / query_id
+        done = [int(entry.name) for entry in folder.glob("commits/[0-9]*") if entry.name.isdigit()]
+        if not done:
+            return None
+        lines = (folder / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()
+        members = next((line for line in lines[2:] if line.startswith("{")), None)
+        return None if members is None else from_members(json.loads(members))
 
 
 def _written(query: StoredQuery) -> dict[str, Any]:

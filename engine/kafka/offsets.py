@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from engine.errors import QueryError
@@ -19,6 +19,7 @@ _TIMEOUT = 20.0
 _NONE = -1
 _UNKNOWN_TOPIC = 3
 _SPEC: Any = OffsetSpec
+_REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,15 @@ class Topic:
         return tuple((self.name, partition) for partition in range(self.partitions))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a broker does not answer; a final one does not pass by waiting."""
+
+    message: str
+    hint: str
+    is_final: bool
+
+
 class BrokerOffsets:
     """Asks a broker for topics and offsets.
 
@@ -45,7 +55,32 @@ class BrokerOffsets:
         """Connect when first asked; `timeout` is in seconds."""
         self._servers = config.servers
         self._timeout = timeout
-        self._admin: Any = AdminClient(config.client(logger_name="kestrel.kafka"))
+        self._last_error: Any = None
+        client: dict[str, Any] = {**config.client(log_level=0), "error_cb": self._note}
+        self._admin: Any = AdminClient(client)
+
+    def problem(self) -> Problem | None:
+        """Ask whether the broker answers, and what is wrong if it does not."""
+        self._last_error = None
+        try:
+            self._admin.list_topics(timeout=5)
+        except KafkaException as error:
+            self._admin.poll(0)
+            said = self._last_error or error.args[0]
+            if said.code() in _REFUSALS:
+                hint = "check user, password, mechanism and certificates in the Kafka configuration"
+                return Problem(message=f"the broker {self._servers} refuses us: {said.str()}", hint=hint, is_final=True)
+            hint = "is it running, and is the address right?"
+            return Problem(message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False)
+        return None
+
+    def names(self) -> list[str]:
+        """The names of all topics that are not the broker's own."""
+        try:
+            found = self._admin.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise self._failed(error, "its topics") from error
+        return sorted(name for name in found if not name.startswith("__"))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """The topics of these names; those that do not exist are left out."""
@@ -75,6 +110,9 @@ class BrokerOffsets:
         """The first offset whose record has at least this timestamp (ms); partitions without one are left out."""
         found = self._ask(positions, _SPEC.for_timestamp(time))
         return {position: offset for position, offset in found.items() if offset != _NONE}
+
+    def _note(self, error: Any) -> None:
+        self._last_error = error
 
     def _ask(self, positions: Iterable[Position], spec: Any) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}

@@ -1,0 +1,175 @@
+"""`kestrel run` against a broker: its options, and what it shows while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import IO, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from engine.cli_render import show
+from engine.errors import EngineError
+from engine.kafka.application import Application
+from engine.kafka.config import KafkaConfig
+from engine.kafka.progress import QueryState
+from engine.kafka.run import RunSettings
+from engine.kafka.sink import Delivery
+from engine.planner.config import Config
+from engine.session import Session
+
+_QUIET_S = 10.0
+
+
+def add_kafka_options(parser: Any) -> None:
+    """Add the options of a run against a broker."""
+    group = parser.add_argument_group("against a Kafka broker (docs/production.md)")
+    group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")
+    group.add_argument(
+        "--checkpoint", type=Path, metavar="DIR", help="where the run keeps how far it is, and goes on from when started again"
+    )
+    group.add_argument("--until-caught-up", action="store_true", help="read all that the topics hold now, from their beginning, then leave")
+    group.add_argument("--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like")
+    group.add_argument("--delivery", type=Delivery, choices=list(Delivery), default=Delivery.EXACTLY_ONCE, help="default: exactly-once")
+    group.add_argument("--batch-records", type=_count, default=100_000, metavar="N", help="about how many records a query takes at once")
+    group.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; default: local[*]")
+    group.add_argument("--spark-conf", action="append", default=[], type=_pair, metavar="K=V", help="a setting of Spark; may be repeated")
+    group.add_argument("--patience", type=_count, default=60, metavar="SECONDS", help="how long to wait for a broker that is away")
+    group.add_argument("--json-progress", type=Path, metavar="FILE", help="append one JSON object for each query's progress")
+    group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
+
+
+def wants_broker(arguments: argparse.Namespace) -> bool:
+    """Whether the options name a broker."""
+    return arguments.bootstrap_servers is not None or arguments.kafka_config is not None
+
+
+def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
+    """Run a script against a broker until SIGTERM, Ctrl-C, or until it has caught up; say whether all went well.
+
+    Raises:
+        EngineError: an option, the broker, a statement or the checkpoint forbids it.
+    """
+    if arguments.input or arguments.output:
+        raise EngineError("--input and --output are for topics in memory", hint="leave them out, or --bootstrap-servers")
+    if arguments.checkpoint is None:
+        raise EngineError("--checkpoint is missing", hint="--checkpoint DIR says where the run keeps how far it is")
+    config = Config.of({})
+    for name, value in arguments.set:
+        config = config.with_property(name, value)
+    settings = RunSettings(
+        config=KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config),
+        checkpoint=arguments.checkpoint,
+        until_caught_up=arguments.until_caught_up,
+        delivery=arguments.delivery,
+        batch_records=arguments.batch_records,
+        master=arguments.master,
+        spark=dict(arguments.spark_conf),
+        patience=float(arguments.patience),
+    )
+    stop = _stop_on_signals()
+    with ExitStack() as stack:
+        lines = stack.enter_context(arguments.json_progress.open("a", encoding="utf-8")) if arguments.json_progress else None
+        board = Board(errors, lines)
+        stack.enter_context(board.live())
+        application = Application(
+            settings=settings,
+            session=Session(config=config),
+            log_topic=arguments.processing_log_topic,
+            say=lambda sentence: errors.print(Text(sentence, "yellow"), soft_wrap=True),
+            show=board.show,
+            answer=lambda answer: show(out, answer),
+            stop=stop,
+        )
+        return application.run(text)
+
+
+@dataclass(slots=True)
+class Board:
+    """Shows the state of all queries: in place on a terminal, as lines now and then elsewhere, and in a file."""
+
+    console: Console
+    file: IO[str] | None
+    states: Sequence[QueryState] = ()
+    _written: dict[str, QueryState] = field(default_factory=dict)
+    _printed: float = field(default_factory=time.monotonic)
+
+    def live(self) -> Live:
+        """What redraws the table on a terminal."""
+        return Live(console=self.console, get_renderable=self.table, refresh_per_second=2, transient=not self.console.is_terminal)
+
+    def show(self, states: Sequence[QueryState]) -> None:
+        """Take new states in."""
+        self.states = states
+        for state in states:
+            if self.file is not None and self._written.get(state.query) != state:
+                self.file.write(state.to_json(time.time()) + "\n")
+                self.file.flush()
+            self._written[state.query] = state
+        if not self.console.is_terminal and time.monotonic() - self._printed > _QUIET_S:
+            self._printed = time.monotonic()
+            for state in states:
+                self.console.print(Text(line(state)), soft_wrap=True)
+
+    def table(self) -> Table | Text:
+        """The states as a table."""
+        if not self.states:
+            return Text("starting", "dim")
+        table = Table("Query", "Rows in", "Rows out", "Rows/s", "Lag", "State rows", "Error")
+        for state in self.states:
+            lag = "" if state.lag is None else " ".join(f"{topic} {records}" for topic, records in state.lag.items())
+            table.add_row(
+                Text(state.query),
+                str(state.rows_in),
+                str(state.rows_out),
+                f"{state.rows_per_second:.0f}",
+                Text(lag),
+                str(state.state_rows),
+                Text(state.error, "red"),
+            )
+        return table
+
+
+def line(state: QueryState) -> str:
+    """A state as a line of text."""
+    lag = "unknown" if state.lag is None else ", ".join(f"{topic} {records}" for topic, records in state.lag.items())
+    text = (
+        f"{state.query}: {state.rows_in} in, {state.rows_out} out, {state.rows_per_second:.0f}/s, lag {lag}, {state.state_rows} state rows"
+    )
+    return f"{text}, error: {state.error}" if state.error else text
+
+
+def _stop_on_signals() -> Event:
+    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process as usual."""
+    stop = Event()
+
+    def end(number: int, _: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return stop
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a number above 0, not {text!r}")
+    return int(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"K=V, not {text!r}")
+    return name, value

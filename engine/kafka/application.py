@@ -1,0 +1,139 @@
+"""An application from its text to its end: connect, lock the checkpoint, carry the statements out, run the queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from engine.admin.answer import Answer, said
+from engine.admin.answers import answer_of
+from engine.admin.view import View
+from engine.errors import QueryError, StatementError
+from engine.inserts import Constants, insert_record
+from engine.kafka.config import SPARK_REDACTION, KafkaConfig
+from engine.kafka.jars import connector_jars
+from engine.kafka.log import LogWriter
+from engine.kafka.manifest import CheckpointFolder
+from engine.kafka.offsets import BrokerOffsets
+from engine.kafka.progress import QueryState
+from engine.kafka.run import ProductionRun, RunSettings, connect
+from engine.kafka.script import Script
+from engine.session import Session
+from engine.spark.constants import evaluate_constants
+from engine.spark.session import open_session
+from engine.sql.parser import ParsedStatement
+from engine.topics.memory import MemoryBroker
+from engine.topics.records import Record
+
+
+@dataclass(slots=True, kw_only=True)
+class Application:
+    """A script with everything around it; `say` tells the user what happens, `answer` shows what a statement answers."""
+
+    settings: RunSettings
+    session: Session
+    log_topic: str | None
+    say: Callable[[str], None]
+    show: Callable[[Sequence[QueryState]], None]
+    answer: Callable[[Answer], None]
+    stop: Event = field(default_factory=Event)
+    _spark: SparkSession | None = None
+
+    def run(self, text: str) -> bool:
+        """Run a script; say whether all went well.
+
+        Raises:
+            EngineError: the broker or a statement refuses, or the application does not fit its checkpoint.
+        """
+        settings = self.settings
+        folder = CheckpointFolder(settings.checkpoint)
+        statements = self.session.parse(text)
+        with folder.locked():
+            offsets = connect(settings.config, self.say, settings.patience, self.stop)
+            script = Script(
+                session=self.session,
+                folder=folder,
+                manifest=folder.load().next_run(),
+                define=lambda parsed: self._define(parsed),
+                ask=lambda parsed: answer_of(parsed.statement, self._view(offsets)),
+                insert=lambda parsed: self._insert(parsed),
+            )
+            for parsed in statements:
+                answer = script.execute(parsed)
+                if answer is not None:
+                    self.answer(answer)
+            try:
+                return self._queries(statements).run(folder, script.manifest, offsets)
+            finally:
+                if self._spark is not None:
+                    self._spark.stop()
+
+    def _queries(self, statements: Sequence[ParsedStatement]) -> ProductionRun:
+        log = LogWriter(self.settings.config, self.log_topic)
+        return ProductionRun(
+            settings=self.settings,
+            session=self.session,
+            statements=statements,
+            open_spark=self._open_spark,
+            say=self.say,
+            show=self.show,
+            log=log.write,
+            stop=self.stop,
+        )
+
+    def _open_spark(self) -> SparkSession:
+        if self._spark is None:
+            extra = {
+                "spark.jars": ",".join(str(jar) for jar in connector_jars()),
+                "spark.redaction.regex": SPARK_REDACTION,
+                "spark.sql.redaction.options.regex": SPARK_REDACTION,
+                "spark.sql.streaming.numRecentProgressUpdates": "20",
+                "spark.ui.showConsoleProgress": "false",
+                **self.settings.spark,
+            }
+            self._spark = open_session(self.settings.master, extra)
+        return self._spark
+
+    def _define(self, parsed: ParsedStatement) -> Answer | None:
+        done = self.session.execute(parsed)
+        return said(done.message) if done.message else None
+
+    def _insert(self, parsed: ParsedStatement) -> Answer | None:
+        done = self.session.execute(parsed)
+        if done.insert is None:
+            raise StatementError("nothing to insert", span=parsed.span)
+        constants = Constants(self.session.functions, lambda bounds: evaluate_constants(self._open_spark(), bounds, self.session.config))
+        record = insert_record(done.insert, constants, self.session.serde(), lambda: int(time.time() * 1000))
+        produce(self.settings.config, record)
+        return None
+
+    def _view(self, offsets: BrokerOffsets) -> View:
+        broker = MemoryBroker()
+        for topic in offsets.names():
+            broker.create(topic)
+        return View(session=self.session, broker=broker)
+
+
+def produce(config: KafkaConfig, record: Record) -> None:
+    """Write one record and wait for the broker's word.
+
+    Raises:
+        QueryError: the broker did not take it.
+    """
+    failures: list[str] = []
+    producer = Producer(config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000, log_level=0))
+    producer.produce(
+        record.topic,
+        key=record.key,
+        value=record.value,
+        timestamp=record.timestamp,
+        headers=list(record.headers),
+        on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
+    )
+    if producer.flush(40) or failures:
+        raise QueryError(f"the record for the topic {record.topic} was not written: {''.join(failures) or 'the broker does not answer'}")

@@ -1,0 +1,51 @@
+"""The processing log on a topic: what could not be read, computed or written, with the record that it was about (`spec/errors.md` 8)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import Producer
+
+from engine.kafka.config import KafkaConfig
+from engine.topics.records import LogEntry
+
+_PARTS = ("deserializationError", "recordProcessingError", "productionError", "serializationError", "kafkaStreamsThreadError")
+
+
+class LogWriter:
+    """Writes entries to a topic, or nowhere; an entry of a batch that is done again may be there twice."""
+
+    def __init__(self, config: KafkaConfig, topic: str | None) -> None:
+        """Write to `topic`; connected when there is something to write."""
+        self._config = config
+        self._topic = topic
+        self._producer: Any = None
+
+    def write(self, entries: Sequence[LogEntry]) -> None:
+        """Hand entries to the broker, and wait until it has them."""
+        if self._topic is None or not entries:
+            return
+        if self._producer is None:
+            self._producer = Producer(self._config.client(enable_idempotence=True, message_timeout_ms=30_000, log_level=0))
+        for entry in entries:
+            self._producer.produce(self._topic, value=json.dumps(shape(entry), ensure_ascii=False).encode())
+        self._producer.flush(30)
+
+
+def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:
+    """An entry as ksqlDB writes it; `source` says in addition which record it is about."""
+    part: dict[str, Any] = {"errorMessage": entry.message, "cause": []}
+    if entry.kind in (0, 3):
+        target, _, message = entry.message.partition(": ")
+        known = target in ("key", "value")
+        part = {"target": target if known else None, "errorMessage": message if known else entry.message, "cause": [], "topic": entry.topic}
+    return {
+        "level": "ERROR",
+        "logger": entry.logger,
+        "time": int(now() * 1000),
+        "message": {"type": entry.kind, _PARTS[entry.kind]: part},
+        "source": {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset},
+    }

@@ -1,0 +1,94 @@
+"""How far each query is: rows in and out, rows a second, lag behind the broker, rows of state."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from engine.kafka.merge import Position
+from engine.kafka.offsets import from_members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryState:
+    """What is said of a query; `lag` is in records, by topic, and None before the first batch."""
+
+    query: str
+    batch: int
+    rows_in: int
+    rows_out: int
+    rows_per_second: float
+    lag: Mapping[str, int] | None
+    state_rows: int
+    error: str = ""
+
+    def to_json(self, moment: float) -> str:
+        """One line of `--json-progress`."""
+        return json.dumps({"time": int(moment * 1000), **asdict(self)})
+
+
+@dataclass(slots=True)
+class QueryProgress:
+    """Collects what Spark and the sink say of a query since this process started."""
+
+    query: str
+    rows_in: int = 0
+    rows_out: int = 0
+    batch: int = -1
+    state_rows: int = 0
+    offsets: dict[Position, int] = field(default_factory=dict)
+    lag: dict[str, int] | None = None
+    error: str = ""
+    _rates: list[tuple[float, int]] = field(default_factory=list)
+
+    def wrote(self, records: int) -> None:
+        """Count what the sink wrote."""
+        self.rows_out += records
+
+    def note(self, reports: Sequence[Mapping[str, Any]], now: Callable[[], float] = time.monotonic) -> bool:
+        """Take in Spark's progress reports, of which some may be known; say whether a batch was new."""
+        fresh = [report for report in reports if int(report["batchId"]) > self.batch]
+        for report in fresh:
+            rows = int(report.get("numInputRows") or 0)
+            self.batch = int(report["batchId"])
+            self.rows_in += rows
+            self._rates.append((now(), rows))
+            for source in report.get("sources", ()):
+                self.offsets.update(_offsets(source.get("endOffset")))
+            self.state_rows = sum(int(operator.get("numRowsTotal") or 0) for operator in report.get("stateOperators", ()))
+        return bool(fresh)
+
+    def behind(self, ends: Mapping[Position, int]) -> None:
+        """Compute the lag from the broker's end offsets."""
+        lag: dict[str, int] = {}
+        for position, offset in self.offsets.items():
+            if position in ends:
+                lag[position[0]] = lag.get(position[0], 0) + max(0, ends[position] - offset)
+        self.lag = lag or None
+
+    def state(self, now: Callable[[], float] = time.monotonic) -> QueryState:
+        """What can be said now."""
+        moment = now()
+        self._rates = [(at, rows) for at, rows in self._rates if at > moment - _SECONDS]
+        return QueryState(
+            query=self.query,
+            batch=self.batch,
+            rows_in=self.rows_in,
+            rows_out=self.rows_out,
+            rows_per_second=round(sum(rows for _, rows in self._rates) / _SECONDS, 1),
+            lag=self.lag,
+            state_rows=self.state_rows,
+            error=self.error,
+        )
+
+
+_SECONDS = 10.0
+"""What the rate is taken over."""
+
+
+def _offsets(found: Any) -> dict[Position, int]:
+    members = json.loads(found) if isinstance(found, str) else found
+    return from_members(members) if isinstance(members, Mapping) else {}

@@ -1,0 +1,70 @@
+"""The statements of an application carried out against a broker: topics made, records inserted, queries planned; none is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.admin.answer import Answer
+from engine.errors import StatementError
+from engine.kafka.manifest import CheckpointFolder, Manifest
+from engine.session import Session
+from engine.sql.admin import SteerQuery
+from engine.sql.parser import ParsedStatement
+from engine.sql.statements import DropSource, InsertValues, Query
+
+Effect = Callable[[ParsedStatement], Answer | None]
+"""Carries out a statement; gives what it answers, if it asks."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Script:
+    """Statements in order; `define` plans, `ask` answers what asks, `insert` writes records.
+
+    A start from a checkpoint executes the same statements again, so that the session is the same; what they did to the broker
+    itself (records inserted, topics deleted) is done once and noted in the manifest.
+    """
+
+    session: Session
+    folder: CheckpointFolder
+    manifest: Manifest
+    define: Effect
+    ask: Effect
+    insert: Effect
+    _seen: dict[str, int] = field(default_factory=dict)
+
+    def execute(self, parsed: ParsedStatement) -> Answer | None:
+        """Carry out a statement.
+
+        Raises:
+            EngineError: it is refused.
+        """
+        match parsed.statement:
+            case Query():
+                raise StatementError(
+                    "a SELECT has nobody to answer to here", span=parsed.span, hint="CREATE STREAM … AS SELECT writes to a topic"
+                )
+            case SteerQuery():
+                raise StatementError(
+                    "queries of a script run as long as the script does", span=parsed.span, hint="take the statement out of the script"
+                )
+            case InsertValues():
+                return self._once(parsed, self.insert)
+            case DropSource(delete_topic=True):
+                return self._once(parsed, self.define, self.session.execute)
+            case _:
+                answer = self.ask(parsed)
+                return self.define(parsed) if answer is None else answer
+
+    def _once(
+        self, parsed: ParsedStatement, effect: Effect, otherwise: Callable[[ParsedStatement], object] = lambda _: None
+    ) -> Answer | None:
+        """Have an effect unless an earlier start had it; the n-th of equal statements is the n-th of the manifest."""
+        self._seen[parsed.text] = self._seen.get(parsed.text, 0) + 1
+        if self.manifest.done.count(parsed.text) >= self._seen[parsed.text]:
+            otherwise(parsed)
+            return None
+        answer = effect(parsed)
+        self.manifest = self.manifest.with_done(parsed.text)
+        self.folder.save(self.manifest)
+        return answer
