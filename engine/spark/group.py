@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.formats.base import SerdeSpec
 from engine.functions.bind import bind
@@ -14,7 +14,7 @@ from engine.spark.context import Context, PythonCalls
 from engine.spark.handles import Handle
 from engine.spark.stage import Operation, Stage, is_relation
 from engine.sql.expressions import Expression
-from engine.state.operator import Operator
+from engine.state.operator import Operator, Scope
 from engine.types.schema import Column
 from engine.types.sql_types import SqlType
 
@@ -154,4 +154,6 @@ class QueryBuild:
         lifted = tuple(self.group.lift(handle, level) for handle in inputs)
         relation = self.group.new_relation()
         operator, output = make(relation, level + 1)
+        # A query-wide operator has no tasks: what comes out belongs to the task of its key again.
+        output = replace(output, rekeyed=operator.scope is Scope.QUERY)
         return self.group.add_stateful(Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger))

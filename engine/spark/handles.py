@@ -40,6 +40,8 @@ class Handle:
     window: WindowInfo | None = None
     key_codec: KeyCodec
     topic: str = ""
+    rekeyed: bool = False
+    """Whether the key is another one than that of the row's task: the next operator finds the task anew."""
     suppress_ms: int = 0
     """How long after its end (ms) a window's last result is held back by a suppress step."""
 

@@ -16,11 +16,15 @@ from engine.plan.document import QueryPlan
 from engine.spark import pycalls
 from engine.spark.builder import build_step
 from engine.spark.group import Group, QueryBuild
-from engine.spark.handles import Handle
 from engine.spark.host import apply_level
+from engine.spark.level import Level
+from engine.spark.pages import page_columns
 from engine.spark.stage import ENVELOPE, struct_column
 from engine.spark.types import name
 from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches
+
+PAGES = 64
+"""How many pages the keys of a task have in a running query: enough for the cores, few enough for a state to be worth its call."""
 
 _views = count()
 
@@ -50,24 +54,41 @@ class Pipeline:
         """The topics that a query reads."""
         return frozenset(source.topic for source in self.group.sources if source.query == query)
 
-    def frame(self, spark: SparkSession, records: DataFrame) -> DataFrame:
-        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`."""
+    def frame(self, spark: SparkSession, records: DataFrame, pages: int = 1, partitions: Mapping[str, int] | None = None) -> DataFrame:
+        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`.
+
+        `pages` is how many parts the keys of a task are split into, each with one state that one core works on: 1 in a test,
+        `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
+        partitions each source topic has; with more than one, state and stream time are kept per partition of the key.
+        """
         group = self.group
         pycalls.register(spark, group.python)
         sources = [(struct_column(x.relation), x.handle.struct_type()) for x in group.sources]
         columns = [(name(c), t) for c, t in (*ENVELOPE.items(), *sources)]
         rows = records.mapInArrow(decode_batches(group.sources), ", ".join(f"{c} {t}" for c, t in columns))
-        for level, text in enumerate(self.templates):
-            if level > 0:
-                rows = apply_level(rows, group.levels[level - 1], self._alive(level))
+        tasks = self.tasks(partitions or {})
+        for at, text in enumerate(self.templates):
+            if at > 0:
+                rows = apply_level(rows, self.level(at), tasks)
             view = f"kestrel_stage_{next(_views)}"
             rows.createOrReplaceTempView(view)
-            rows = spark.sql(text.replace(_SOURCE, view))
+            paged = page_columns(self.level(at + 1), pages) if at + 1 < len(self.templates) else []
+            own = text.replace(_SOURCE, view)
+            rows = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({own})" if paged else own)
             spark.catalog.dropTempView(view)
         return rows.mapInArrow(encode_batches(group.sinks), WIRE_OUTPUT)
 
-    def _alive(self, level: int) -> list[Handle]:
-        return [handle for (at, _), handle in sorted(self.group.entries.items()) if at == level]
+    def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
+        """How many tasks each query has: as many as its widest source topic has partitions."""
+        counts = [1] * (1 + max((source.query for source in self.group.sources), default=0))
+        for source in self.group.sources:
+            counts[source.query] = max(counts[source.query], partitions.get(source.topic, 1))
+        return tuple(counts)
+
+    def level(self, number: int) -> Level:
+        """The operators between stage `number - 1` and stage `number`."""
+        alive = [handle for (at, _), handle in sorted(self.group.entries.items()) if at == number]
+        return Level(tuple(self.group.levels[number - 1]), tuple(alive))
 
 
 _SOURCE = f"kestrel_{uuid4().hex}"
@@ -93,10 +114,4 @@ def finish(group: Group) -> Pipeline:
     last = len(group.stages) - 1
     for sink in group.sinks:
         group.lift(sink.handle, last)
-    texts = []
-    for level, stage in enumerate(group.stages):
-        text = stage.sql(_SOURCE)
-        if level < last:
-            text = f"SELECT *, 0 AS task, 0 AS page FROM ({text})"
-        texts.append(text)
-    return Pipeline(group, tuple(texts))
+    return Pipeline(group, tuple(stage.sql(_SOURCE) for stage in group.stages))

@@ -32,10 +32,12 @@ ENVELOPE: Mapping[str, str] = {
     "topic": "STRING",
     "part": "INT",
     "off": "BIGINT",
+    "task": "INT",
     "log": LOG_TYPE,
 }
 """What every row carries besides its relation's struct: relation and query number, place (feed order, then position), timestamp (ms),
-headers, window (ms), the source record's topic, partition and offset, and entries of the processing log not yet written."""
+headers, window (ms), the source record's topic, partition and offset, the task (the partition of the key, as Kafka Streams counts
+tasks), and entries of the processing log not yet written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ _ENVELOPE = (
     ("topic", pa.string()),
     ("part", pa.int32()),
     ("off", pa.int64()),
+    ("task", pa.int32()),
     ("log", LOG),
 )
 
@@ -165,6 +166,7 @@ def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[_Read
                 ("topic", row["topic"]),
                 ("part", row["part"]),
                 ("off", row["off"]),
+                ("task", row["part"]),
                 ("log", log),
             ):
                 columns[name].append(value)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.state.aggregation import TIMESTAMP, Calls, Columns, add, new_group, result, undo, with_shared
-from engine.state.operator import Key, KeyBytes, Output, Row, State, Value
+from engine.state.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAggregate:
     """Fold each row into the group of its key; one output per row (operators.md 7)."""
+
+    scope: ClassVar[Scope] = Scope.KEY
 
     key_bytes: KeyBytes
     columns: Columns
@@ -35,6 +38,8 @@ class StreamAggregate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAggregate:
     """Undo a table's old row in its group, add the new one to its own (operators.md 10)."""
+
+    scope: ClassVar[Scope] = Scope.KEY
 
     key_bytes: KeyBytes
     columns: Columns

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from engine.sql.statements import JoinType
 from engine.state.keys import stored_row
-from engine.state.operator import Key, KeyBytes, Output, Row, State, Value
+from engine.state.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 from engine.state.pairing import pair
 
 _RIGHT_SIDE = 1
@@ -23,6 +23,8 @@ class ForeignKeyJoin:
     `key_bytes` names the left table's rows, `foreign_key_bytes` the right table's rows and the foreign keys, which arrive in
     `Row.extra` as the key of the right row, None where null or failed.
     """
+
+    scope: ClassVar[Scope] = Scope.QUERY
 
     join_type: JoinType
     key_bytes: KeyBytes

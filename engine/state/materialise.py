@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.state.keys import identity, stored_row, unchanged
-from engine.state.operator import KeyBytes, Output, RoundTrip, Row, State
+from engine.state.operator import KeyBytes, Output, RoundTrip, Row, Scope, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class Materialise:
     `rowtime` is the column of the row's time: an old row is read with the time of the record that replaces it
     (schema-and-naming.md 2).
     """
+
+    scope: ClassVar[Scope] = Scope.KEY
 
     key_bytes: KeyBytes
     round_trip: RoundTrip = unchanged

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any, ClassVar, Protocol
 
 Key = tuple[Any, ...]
 Value = tuple[Any, ...]
@@ -24,6 +25,14 @@ KeyBytes = Callable[[Key], bytes]
 
 RoundTrip = Callable[[Value | None], Value | None]
 """What a stored row looks like when read back (a PROTOBUF store turns nulls into defaults); identity for most formats."""
+
+
+class Scope(Enum):
+    """Which rows must meet in one state: those of a key, all of a task (stream time crosses keys), or all of the query."""
+
+    KEY = "key"
+    TASK = "task"
+    QUERY = "query"
 
 
 @dataclass(slots=True)
@@ -58,6 +67,13 @@ class Output:
 
 class Operator(Protocol):
     """A stateful operator; made once per query from its step, holding no state of its own."""
+
+    scope: ClassVar[Scope]
+
+    @property
+    def key_bytes(self) -> KeyBytes:
+        """How the keys of its rows are serialised."""
+        ...
 
     def process(self, row: Row, state: State) -> Iterable[Output]:
         """Handle one row: change `state`, give the outputs in order.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from engine.state.aggregation import Calls, Columns, add, merge, new_group, result
-from engine.state.operator import Key, KeyBytes, Output, Row, State, Value
+from engine.state.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 Session = list[Any]
 """End, start, group and key; a key's sessions are sorted by end, then start."""
@@ -25,6 +25,8 @@ class SessionWindowAggregate:
     A session's end is the timestamp of its last row. The window bounds are appended to the results. With `final` a session
     is emitted once, when it closes; it is lost, as in ksqlDB, if its store segment has expired by then.
     """
+
+    scope: ClassVar[Scope] = Scope.TASK
 
     key_bytes: KeyBytes
     columns: Columns

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from engine.sql.statements import JoinType
 from engine.state import pending
 from engine.state.keys import identity, sized
-from engine.state.operator import KeyBytes, Output, Row, State, Value
+from engine.state.operator import KeyBytes, Output, Row, Scope, State, Value
 from engine.state.pairing import outer_sides, pair
 
 _DEFAULT_GRACE_MS = 24 * 60 * 60 * 1000
@@ -31,6 +31,8 @@ class StreamStreamJoin:
     are, so there it is the right row whose partners lie in [t - before, t + after]. `window_size_ms` is that of the result's
     key where the sources have time windows; other windows match on both bounds.
     """
+
+    scope: ClassVar[Scope] = Scope.TASK
 
     join_type: JoinType
     key_bytes: KeyBytes

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.sql.statements import JoinType
 from engine.state.keys import identity, sized, stored_row
-from engine.state.operator import KeyBytes, Output, Row, State, Value
+from engine.state.operator import KeyBytes, Output, Row, Scope, State, Value
 from engine.state.pairing import pair
 
 _STREAM, _TABLE = 0, 1
@@ -18,6 +19,8 @@ class StreamTableJoin:
 
     `window_size_ms` is that of the result's key where the sources have time windows; other windows match on both bounds.
     """
+
+    scope: ClassVar[Scope] = Scope.KEY
 
     join_type: JoinType
     key_bytes: KeyBytes

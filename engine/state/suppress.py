@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import ClassVar
 
 from engine.state.keys import identity, stored_row
-from engine.state.operator import KeyBytes, Output, Row, State
+from engine.state.operator import KeyBytes, Output, Row, Scope, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,8 @@ class TableSuppress:
     For sessions `grace_ms` is gap + grace, as a session can grow for that long. Tombstones are swallowed, so
     that a session that was merged away is never seen.
     """
+
+    scope: ClassVar[Scope] = Scope.TASK
 
     key_bytes: KeyBytes
     grace_ms: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.sql.statements import JoinType
 from engine.state.keys import identity, stored_row
-from engine.state.operator import KeyBytes, Output, Row, State, Value
+from engine.state.operator import KeyBytes, Output, Row, Scope, State, Value
 from engine.state.pairing import outer_sides, pair
 
 _SIDES = ("left", "right")
@@ -15,6 +16,8 @@ _SIDES = ("left", "right")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoin:
     """Recompute the result of a key on every change of either side, even to an identical row (operators.md 14)."""
+
+    scope: ClassVar[Scope] = Scope.KEY
 
     join_type: JoinType
     key_bytes: KeyBytes

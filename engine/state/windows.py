@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import ClassVar
 
 from engine.state.aggregation import TIMESTAMP, Calls, Columns, Group, add, new_group, result, with_shared
-from engine.state.operator import Key, KeyBytes, Output, Row, State, Value
+from engine.state.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 _KEY = 3
 
@@ -18,6 +19,8 @@ class TimeWindowAggregate:
     With `final` nothing is emitted before a window closes; then a window is lost, as in ksqlDB, if it is older than
     `retention_ms` before the newest window start when its turn comes. The window bounds are appended to the results.
     """
+
+    scope: ClassVar[Scope] = Scope.TASK
 
     key_bytes: KeyBytes
     columns: Columns

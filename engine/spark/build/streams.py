@@ -112,7 +112,7 @@ def stream_select_key_v1(step: StreamSelectKeyV1, build: QueryBuild, source: Han
     operation = Operation(
         fields=(*key_struct(schema.key, [tree]), ("v", source.part("v"))), keep=keep, faults=faults, logger=build.logger(step)
     )
-    return build.apply(source, operation, replace(source, schema=schema, window=None))
+    return build.apply(source, operation, replace(source, schema=schema, window=None, rekeyed=True))
 
 
 def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Handle) -> Handle:
@@ -132,7 +132,7 @@ def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Han
         kept = [(c.name, source.part("v", c.name)) for c in source.schema.value]
         value = s.if_(s.is_null(value), s.NULL, s.named_struct([*kept, *appended]))
     operation = Operation(fields=(*key_struct(schema.key, trees), ("v", value)), faults=faults, logger=build.logger(step))
-    return build.apply(source, operation, replace(source, schema=schema))
+    return build.apply(source, operation, replace(source, schema=schema, rekeyed=True))
 
 
 def stream_group_by_key_v1(step: StreamGroupByKeyV1, build: QueryBuild, source: Handle) -> Handle:
@@ -166,4 +166,4 @@ def _grouped(
 ) -> Handle:
     operation = Operation(fields=(("k", key), ("v", source.part("v"))), keep=usable, faults=faults, logger=build.logger(step))
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
-    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, window=None))
+    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, window=None, rekeyed=True))

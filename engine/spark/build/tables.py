@@ -50,7 +50,7 @@ def table_select_key_v1(step: TableSelectKeyV1, build: QueryBuild, source: Handl
         fields=(*key_struct(schema.key, trees), ("v", source.part("v"))), faults=faults, logger=build.logger(step)
     )
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
-    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=False))
+    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=False, rekeyed=True))
 
 
 def table_group_by_v1(step: TableGroupByV1, build: QueryBuild, source: Handle) -> Handle:
@@ -80,4 +80,4 @@ def _grouped(step: TableGroupByV1 | TableGroupByV2, build: QueryBuild, source: H
         logger=build.logger(step),
     )
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
-    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=True, has_old_key=True))
+    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=True, has_old_key=True, rekeyed=True))

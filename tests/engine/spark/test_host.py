@@ -1,37 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+import pyarrow as pa
+from level_samples import Summing, batch, level, row
 from pyspark.sql import Row
 
-from engine.plan.step import FormatInfo
-from engine.spark.group import Stateful
-from engine.spark.handles import Handle, KeyCodec
 from engine.spark.host import Host
-from engine.spark.stage import ENVELOPE
-from engine.state.operator import Output, State
+from engine.spark.level import Level
+from engine.spark.pages import pack_batches, unpack_batches
+from engine.state.operator import Output, Scope, State
 from engine.state.operator import Row as OperatorRow
-from engine.types import sql_types as t
-from engine.types.schema import Column, Role, Schema
-
-SCHEMA = Schema((Column("K", t.STRING, Role.KEY), Column("A", t.INTEGER)))
-COLUMNS = [*ENVELOPE, "r1", "r2", "r9"]
-
-
-def handle(relation: int, level: int) -> Handle:
-    return Handle(relation=relation, level=level, schema=SCHEMA, key_codec=KeyCodec(format=FormatInfo("KAFKA")))
-
-
-class Summing:
-    """Adds up A per key; a negative number is one too many."""
-
-    def process(self, row: OperatorRow, state: State) -> list[Output]:
-        if row.value is None or row.key is None:
-            return []
-        if row.value[0] < 0:
-            raise ValueError("negative")
-        state[row.key[0]] = state.get(row.key[0], 0) + row.value[0]
-        return [Output(row.key, (state[row.key[0]],), row.timestamp)]
 
 
 class Store:
@@ -55,43 +34,66 @@ class Handles:
         return self.store
 
 
-def row(place: int, relation: int = 1, **more: Any) -> Row:
-    struct = {"k": {"K": "x"}, "v": {"A": place}}
-    given: dict[str, Any] = dict.fromkeys([*ENVELOPE, "r1", "r9", "task", "page"])
-    given |= {"rel": relation, "q": 0, "place": [place], "ts": place, "headers": [], "log": [], f"r{relation}": struct, **more}
-    return Row(**given)
-
-
-def run(store: Store, *rows: Row) -> list[dict[str, Any]]:
-    level = [Stateful(query=0, operator=Summing(), inputs=(handle(1, 0),), output=handle(2, 1), logger="processing.Q.Sum")]
-    host = Host(level, COLUMNS)
+def run(store: Store, *rows: dict[str, Any], over: Level | None = None, cut: int = 1000) -> list[dict[str, Any]]:
+    """Rows through packing, the host and unpacking, as Spark would move them; one page."""
+    chosen = over or level()
+    host = Host(chosen)
     host.init(Handles(store))  # type: ignore[arg-type]
-    return [out.asDict() for out in host.handleInputRows((0, 0), iter(rows), None)]
+    batches = [batch(list(rows[at : at + cut])) for at in range(0, len(rows), cut)]
+    packed = [Row(**each) for one in batches for done in pack_batches(chosen, [1])(iter([one])) for each in done.to_pylist()]
+    assert {(each["task"], each["page"]) for each in packed} <= {(0, 0)}
+    made = [out.asDict() for out in host.handleInputRows((0, 0), iter(packed), None)]
+    columns = {name: [out[name] for out in made] for name in ("passing", "rows")}
+    given = pa.RecordBatch.from_pydict(columns, schema=pa.schema([("passing", pa.bool_()), ("rows", pa.binary())]))
+    return [each for done in unpack_batches(chosen)(iter([given])) for each in done.to_pylist()]
 
 
-def test_rows_are_handled_in_place_order_whatever_order_they_arrive_in() -> None:
-    out = run(Store(), row(3), row(1), row(2))
-    assert [(o["place"], o["r2"]["v"]) for o in out] == [([1, 0], (1,)), ([2, 0], (3,)), ([3, 0], (6,))]
+def test_rows_are_handled_in_place_order_whatever_order_and_chunks_they_arrive_in() -> None:
+    for cut in (1, 2, 3):
+        out = run(Store(), row(3), row(1), row(2), cut=cut)
+        assert [(o["place"], o["r2"]["k"], o["r2"]["v"]["A"]) for o in out] == [
+            ([1, 0], {"K": "x"}, 1),
+            ([2, 0], {"K": "x"}, 3),
+            ([3, 0], {"K": "x"}, 6),
+        ]
+
+
+def test_an_output_has_headers_topic_and_offset_of_its_cause() -> None:
+    headers = [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
+    (out,) = run(Store(), row(1, headers=headers, topic="t", part=3, off=7, ts=99))
+    assert (out["headers"], out["topic"], out["part"], out["off"], out["ts"]) == (headers, "t", 3, 7, 99)
 
 
 def test_the_state_goes_on_in_the_next_batch() -> None:
     store = Store()
     run(store, row(1), row(2))
-    assert [o["r2"]["v"] for o in run(store, row(3))] == [(6,)]
+    assert [o["r2"]["v"]["A"] for o in run(store, row(3))] == [6]
 
 
 def test_rows_of_other_relations_pass_untouched() -> None:
-    (out,) = run(Store(), row(4, relation=9))
-    assert (out["rel"], out["place"], out["r9"]["v"]) == (9, [4], {"A": 4})
+    store = Store()
+    (out,) = run(store, row(4, relation=9, log=[{"kind": 1, "logger": "l", "message": "m"}]))
+    assert (out["rel"], out["place"], out["r9"]["v"], len(out["log"])) == (9, [4], {"A": 4}, 1)
+    assert store.value is None
 
 
 def test_a_failing_operator_ends_its_query_once_and_says_where() -> None:
     store = Store()
-    first, last = run(store, row(1), row(2, r1={"k": {"K": "x"}, "v": {"A": -1}}), row(3))
-    assert first["r2"]["v"] == (1,)
-    assert last["rel"] == -1
+    first, last = run(store, row(1), row(2, topic="t", off=5, r1={"k": {"K": "x"}, "v": {"A": -1}}), row(3))
+    assert first["r2"]["v"] == {"A": 1}
+    assert (last["rel"], last["topic"], last["off"]) == (-1, "t", 5)
     assert last["log"][0]["kind"] == 4
     assert "negative" in last["log"][0]["message"]
+    assert run(store, row(4)) == []
+
+
+def test_a_result_that_its_column_cannot_hold_ends_its_query_once() -> None:
+    store = Store()
+    big = {"k": {"K": "x"}, "v": {"A": 2**31 - 1}}
+    first, last = run(store, row(1, r1=big), row(2, r1=big), row(3))
+    assert first["r2"]["v"] == {"A": 2**31 - 1}
+    assert last["place"] == [2]
+    assert last["log"][0]["kind"] == 4
     assert run(store, row(4)) == []
 
 
@@ -104,3 +106,16 @@ def test_log_entries_go_out_once_before_the_row_is_handled() -> None:
     dead, alive = run(Store(), row(1, log=[entry]))
     assert (dead["rel"], dead["log"]) == (-1, [entry])
     assert (alive["rel"], alive["log"]) == (2, [])
+
+
+def test_an_operator_may_give_many_rows_or_a_tombstone() -> None:
+    class Twice(Summing):
+        scope: ClassVar[Scope] = Scope.KEY
+
+        def process(self, row: OperatorRow, state: State) -> list[Output]:
+            return [Output(row.key, None, 5, window=(1, 2)), Output(None, (7,), 6)]
+
+    first, second = run(Store(), row(1), over=level(Twice()))
+    assert (first["r2"], first["ws"], first["we"], first["ts"]) == ({"k": {"K": "x"}, "v": None}, 1, 2, 5)
+    assert (second["r2"], second["ws"], second["place"]) == ({"k": None, "v": {"A": 7}}, None, [1, 1])
+    assert second["ts"] == 6

@@ -125,11 +125,12 @@ def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
             ("topic", pa.string()),
             ("part", pa.int32()),
             ("off", pa.int64()),
+            ("task", pa.int32()),
             ("log", log),
             ("r5", struct),
         ]
     )
-    given = {"rel": 5, "q": 0, "place": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": [], **row}
+    given = {"rel": 5, "q": 0, "place": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "task": 0, "log": [], **row}
     rows = pa.RecordBatch.from_pylist([given], schema=schema)
     return [out for made in encode_batches([target])(iter([rows])) for out in made.to_pylist()]
 

@@ -1,0 +1,100 @@
+"""Columns of Arrow as Python lists of our values, and back: whole columns at a time, for no cell costs a call of Python.
+
+Our values are those of `docs/architecture.md`: a STRUCT and a MAP are dicts, an ARRAY is a list, bytes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.spark.types import to_arrow
+from engine.spark.values import to_arrow_value
+from engine.types.schema import Column
+
+Rows = list[tuple[Any, ...] | None]
+"""Rows in column order; None is a NULL struct."""
+
+
+def to_list(array: pa.Array) -> list[Any]:
+    """Give the values of an array."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        names = [kind.field(at).name for at in range(kind.num_fields)]
+        return _lifted([dict(zip(names, row, strict=True)) for row in _tuples(array)], array)
+    if pa.types.is_map(kind):
+        keys, items = to_list(array.keys), to_list(array.items)
+        return _lifted([dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in _bounds(array)], array)
+    if pa.types.is_list(kind):
+        values = to_list(array.values)
+        return _lifted([values[a:b] for a, b in _bounds(array)], array)
+    if pa.types.is_null(kind):
+        return [None] * len(array)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        # NumPy has no NULL in them: an arbitrary value takes its place for a moment.
+        filled = array.fill_null(False if pa.types.is_boolean(kind) else 0) if array.null_count else array
+        return _lifted(filled.to_numpy(zero_copy_only=False).tolist(), array)
+    found: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def to_rows(array: pa.StructArray) -> Rows:
+    """Give the rows of a struct column, as tuples."""
+    return _lifted(_tuples(array), array)
+
+
+def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -> pa.StructArray:
+    """Make a struct column of rows in column order.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value that its type cannot hold, such as a DECIMAL with too many digits.
+    """
+    fields = [pa.field(column.name, to_arrow(column.type)) for column in columns]
+    missing = np.fromiter((row is None for row in rows), dtype=bool, count=len(rows))
+    mask = pa.array(missing) if missing.any() else None
+    if not fields:
+        return pa.array([None if row is None else {} for row in rows], type=pa.struct(fields))
+    nothing = (None,) * len(fields)
+    turned = zip(*(nothing if row is None else row for row in rows), strict=True) if rows else iter([()] * len(fields))
+    arrays = [_column(values, column, field) for values, column, field in zip(turned, columns, fields, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
+
+
+def to_places(array: pa.ListArray) -> list[list[int]]:
+    """Give the places of rows; most often all of them are equally long."""
+    bounds = array.offsets.to_numpy()
+    flat = array.values.to_numpy()[bounds[0] : bounds[-1]]
+    lengths = np.diff(bounds)
+    if len(lengths) and (lengths == lengths[0]).all():
+        places: list[list[int]] = flat.reshape(len(lengths), lengths[0]).tolist()
+        return places
+    return to_list(array)
+
+
+def _column(values: Sequence[Any], column: Column, field: pa.Field) -> pa.Array:
+    convert = to_arrow_value(column.type)
+    return pa.array(values if convert is None else [convert(value) for value in values], type=field.type)
+
+
+def _tuples(array: pa.StructArray) -> list[Any]:
+    if array.type.num_fields == 0:
+        return [()] * len(array)
+    return list(zip(*(to_list(child) for child in array.flatten()), strict=True))
+
+
+def _bounds(array: pa.ListArray | pa.MapArray) -> Iterator[tuple[int, int]]:
+    offsets = array.offsets.to_pylist()
+    return pairwise(offsets)
+
+
+def _lifted(values: list[Any], array: pa.Array) -> list[Any]:
+    """Put None where the array has NULL."""
+    if array.null_count:
+        for at in pc.indices_nonzero(array.is_null()).to_numpy().tolist():
+            values[at] = None
+    return values

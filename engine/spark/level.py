@@ -1,0 +1,72 @@
+"""What the three parts of a stateful level - packing, hosting, unpacking - know in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from engine.spark.group import Stateful
+from engine.spark.handles import Handle
+from engine.spark.stage import ENVELOPE, LOG_TYPE, struct_column
+from engine.spark.types import arrow_struct, name
+from engine.spark.wire import HEADERS, LOG
+
+_ARROW = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "STRING": pa.string(),
+    "ARRAY<BIGINT>": pa.list_(pa.int64()),
+    "ARRAY<STRUCT<key: STRING, value: BINARY>>": HEADERS,
+    LOG_TYPE: LOG,
+}
+
+ENVELOPE_FIELDS = tuple(pa.field(column, _ARROW[spark_type]) for column, spark_type in ENVELOPE.items())
+"""The envelope as Arrow has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The operators of a level, and the relations that exist behind it: their outputs, and those that pass."""
+
+    operators: tuple[Stateful, ...]
+    alive: tuple[Handle, ...]
+
+    def outputs(self) -> frozenset[int]:
+        """The relations that the level makes."""
+        return frozenset(stateful.output.relation for stateful in self.operators)
+
+    def inputs(self) -> dict[int, Handle]:
+        """The relations that the level reads."""
+        return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
+
+    def read(self) -> pa.Schema:
+        """Rows that the level reads, without their log entries."""
+        envelope = [field for field in ENVELOPE_FIELDS if field.name != "log"]
+        return pa.schema([*envelope, *(_field(handle) for handle in self.inputs().values())])
+
+    def passing(self) -> pa.Schema:
+        """Rows that only pass: the envelope and the relations that are not made here."""
+        made = self.outputs()
+        return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive if handle.relation not in made)])
+
+    def made(self) -> pa.Schema:
+        """Rows that the level makes."""
+        return pa.schema([*ENVELOPE_FIELDS, *(_field(stateful.output) for stateful in self.operators)])
+
+    def behind(self) -> pa.Schema:
+        """All rows behind the level."""
+        return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive)])
+
+    def spark_schema(self) -> str:
+        """`behind` as Spark writes it."""
+        columns = [f"{name(column)} {spark_type}" for column, spark_type in ENVELOPE.items()]
+        columns += [f"{name(struct_column(handle.relation))} {handle.struct_type()}" for handle in self.alive]
+        return ", ".join(columns)
+
+
+def _field(handle: Handle) -> pa.Field:
+    columns = {"k": handle.schema.key, "ok": handle.schema.key, "v": handle.schema.value, "o": handle.schema.value, "x": handle.extra}
+    return pa.field(
+        struct_column(handle.relation), pa.struct([pa.field(field, arrow_struct(columns[field])) for field, _ in handle.fields()])
+    )

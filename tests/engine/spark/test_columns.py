@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.spark.columns import from_rows, to_list, to_places, to_rows
+from engine.types import sql_types as t
+from engine.types.schema import Column
+
+PLAIN: list[tuple[t.SqlType, list[Any]]] = [
+    (t.BOOLEAN, [True, None, False]),
+    (t.INTEGER, [1, None, -(2**31)]),
+    (t.BIGINT, [2**63 - 1, None, 0]),
+    (t.DOUBLE, [1.5, None, float("-inf")]),
+    (t.STRING, ["", None, "ä\x00"]),
+    (t.BYTES, [b"", None, b"\xff"]),
+    (t.Decimal(38, 2), [Decimal("1.50"), None, Decimal("-0.01")]),
+    (t.TIME, [0, None, 86_399_999]),
+    (t.Array(t.INTEGER), [[], None, [1, None, 3]]),
+    (t.Array(t.Array(t.STRING)), [[["a"], None, []], None, []]),
+    (t.Map(t.STRING, t.BIGINT), [{}, None, {"a": 1, "b": None}]),
+    (t.Struct((t.Field("A", t.INTEGER), t.Field("B", t.Map(t.STRING, t.DOUBLE)))), [{"A": 1, "B": {"x": 2.0}}, None, {"A": 2, "B": None}]),
+]
+
+
+@pytest.mark.parametrize(("sql_type", "values"), PLAIN, ids=str)
+def test_every_type_comes_back_as_it_was(sql_type: t.SqlType, values: list[Any]) -> None:
+    rows = [(value,) for value in values]
+    array = from_rows(rows, [Column("C", sql_type)])
+    assert to_rows(array) == rows
+    assert to_list(array) == [{"C": value} for value in values]
+
+
+@pytest.mark.parametrize(("sql_type", "values"), PLAIN, ids=str)
+def test_a_slice_gives_its_own_values_only(sql_type: t.SqlType, values: list[Any]) -> None:
+    rows = [(value,) for value in [*values, *values]]
+    array = from_rows(rows, [Column("C", sql_type)])
+    assert to_rows(array.slice(2, 3)) == rows[2:5]
+
+
+def test_a_row_that_is_null_is_not_a_row_of_nulls() -> None:
+    columns = [Column("A", t.INTEGER), Column("B", t.STRING)]
+    rows = [None, (None, None), (1, "x")]
+    assert to_rows(from_rows(rows, columns)) == rows
+    assert to_rows(from_rows(rows, columns).slice(1)) == rows[1:]
+
+
+def test_not_a_number_is_not_null() -> None:
+    (value,), nothing = to_rows(from_rows([(float("nan"),), (None,)], [Column("A", t.DOUBLE)]))
+    assert value != value
+    assert nothing == (None,)
+
+
+def test_rows_without_columns_and_no_rows_at_all() -> None:
+    assert to_rows(from_rows([(), None], [])) == [(), None]
+    assert to_rows(from_rows([], [Column("A", t.INTEGER)])) == []
+
+
+def test_a_value_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        from_rows([(Decimal("1000.00"),)], [Column("A", t.Decimal(4, 2))])
+
+
+@pytest.mark.parametrize("places", [[[1, 2], [3, 4]], [[1], [2, 3], []], []])
+def test_places_of_equal_and_unequal_length(places: list[list[int]]) -> None:
+    array = pa.array([[9], *places], type=pa.list_(pa.int64()))
+    assert to_places(array.slice(1)) == places

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from level_samples import Summing, batch, handle, level, row
+
+from engine.spark.level import Level
+from engine.spark.pages import in_chunks, pack_batches, page_columns, read_rows
+from engine.state.operator import Scope
+from engine.topics.partitioner import partition_of
+
+
+def packed(chosen: Level, rows: list[dict[str, Any]], partitions: int = 1) -> list[tuple[int, int, list[dict[str, Any]]]]:
+    """Task, page and rows of what the level reads."""
+    given = batch(rows, *chosen.inputs().values(), handle(9, 0), pages=("page", "old_page"))
+    found = [each for done in pack_batches(chosen, [partitions])(iter([given])) for each in done.to_pylist()]
+    return [(e["task"], e["page"], read_rows(e["rows"], chosen.read()).to_pylist()) for e in found if not e["passing"]]
+
+
+def keyed(place: int, key: str | None, **more: Any) -> dict[str, Any]:
+    return row(place, r1={"k": {"K": key}, "v": {"A": place}}, page=0, old_page=0, **more)
+
+
+def test_rows_go_to_their_pages_in_the_order_in_which_they_came() -> None:
+    rows = [{**keyed(place, "x"), "page": place % 3} for place in range(7)]
+    found = {page: [r["place"] for r in each] for _, page, each in packed(level(), rows)}
+    assert found == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]]}
+
+
+def test_a_task_is_the_partition_that_the_record_came_from() -> None:
+    found = packed(level(), [keyed(place, "x", task=place % 2) for place in range(4)], partitions=2)
+    assert {task: [r["place"] for r in each] for task, _, each in found} == {0: [[0], [2]], 1: [[1], [3]]}
+
+
+def test_there_is_one_task_where_topics_have_one_partition() -> None:
+    assert [task for task, _, _ in packed(level(), [keyed(place, "x", task=place) for place in range(4)])] == [0]
+
+
+def test_after_a_change_of_key_the_task_is_that_of_the_new_key() -> None:
+    keys = [f"key {number}" for number in range(40)]
+    found = packed(level(rekeyed=True), [keyed(place, key, task=5) for place, key in enumerate(keys)], partitions=6)
+    tasks = {r["r1"]["k"]["K"]: task for task, _, each in found for r in each}
+    assert tasks == {key: partition_of(key.encode(), 6) for key in keys}
+    assert len(set(tasks.values())) == 6
+
+
+def test_a_row_without_a_key_stays_in_its_task() -> None:
+    assert [task for task, _, _ in packed(level(rekeyed=True), [keyed(1, None, task=5)], partitions=6)] == [5]
+
+
+def test_what_must_meet_across_keys_and_tasks_meets_in_task_0() -> None:
+    class Everything(Summing):
+        scope: ClassVar[Scope] = Scope.QUERY
+
+    chosen = level(Everything(), rekeyed=True)
+    assert [task for task, _, _ in packed(chosen, [keyed(place, str(place), task=place) for place in range(4)], partitions=4)] == [0]
+    assert page_columns(chosen, 64) == ["0 AS page", "0 AS old_page"]
+
+
+def test_the_page_is_a_hash_of_the_key() -> None:
+    assert page_columns(level(), 1) == []
+    page, _ = page_columns(level(), 64)
+    assert page == "CASE WHEN (`rel` = 1) THEN PMOD(HASH(`r1`.`k`), 64) ELSE 0 END AS page"
+
+
+def moving(place: int, new: str | None, old: str | None, pages: tuple[int, int]) -> dict[str, Any]:
+    struct = {
+        "k": None if new is None else {"K": new},
+        "v": {"A": place},
+        "o": {"A": -place},
+        "ok": None if old is None else {"K": old},
+    }
+    return row(place, r1=struct, page=pages[0], old_page=pages[1])
+
+
+@pytest.fixture
+def table() -> Level:
+    return level(has_old=True, has_old_key=True)
+
+
+def test_a_row_that_leaves_a_group_of_another_page_becomes_two_in_order(table: Level) -> None:
+    found = packed(table, [moving(1, "a", "b", (3, 5)), moving(2, "a", "b", (3, 3))])
+    by_page = {number: [r for _, page, each in found for r in each if page == number] for number in {page for _, page, _ in found}}
+    assert sorted(by_page) == [3, 5]
+    (left,) = by_page[5]
+    assert (left["place"], left["r1"]) == ([1, 0], {"k": None, "v": None, "o": {"A": -1}, "ok": {"K": "b"}})
+    stays, entered = sorted(by_page[3], key=lambda r: -r["place"][0])
+    assert (entered["place"], entered["r1"]) == ([1, 1], {"k": {"K": "a"}, "v": {"A": 1}, "o": None, "ok": None})
+    assert (stays["place"], stays["r1"]["ok"]) == ([2], {"K": "b"})
+
+
+def test_a_row_that_only_leaves_goes_where_it_was(table: Level) -> None:
+    assert [page for _, page, _ in packed(table, [moving(1, None, "b", (0, 5))])] == [5]
+
+
+def test_types_are_those_that_the_level_knows() -> None:
+    narrow = batch([keyed(1, "x")], pages=("page",))
+    at = narrow.schema.get_field_index("r1")
+    struct = pa.array(
+        [{"k": {"K": "x"}, "v": {"A": 1}}], pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int16())]))])
+    )
+    (done,) = pack_batches(level(), [1])(iter([narrow.set_column(at, "r1", struct)]))
+    assert read_rows(done.column("rows")[0].as_py(), level().read()).to_pylist()[0]["r1"]["v"] == {"A": 1}
+
+
+def test_small_batches_are_joined() -> None:
+    small = [pa.record_batch({"a": [number]}) for number in range(5)]
+    (joined,) = in_chunks(iter([small[0].slice(0, 0), *small]))
+    assert joined.column("a").to_pylist() == [0, 1, 2, 3, 4]
+    assert list(in_chunks(iter([]))) == []
+
+
+def test_pages_share_the_keys_evenly_enough() -> None:
+    tasks = Counter(partition_of(str(number).encode(), 8) for number in range(4000))
+    assert max(tasks.values()) < 2 * min(tasks.values())
