@@ -146,9 +146,9 @@ def encode_row(source: Source, row: Mapping[str, object], timestamp: int, serde:
 
 def source_spec(source: Source, side: Side) -> SerdeSpec:
     """How one side of a source's records is written; the registry's schemas are still to be added."""
-    formats = source.formats
+    formats, schema = source.message_formats, source.message_schema
     if side is Side.KEY:
-        return SerdeSpec(formats.key_format, source.schema.key, formats.key_features, side, source.topic)
-    return SerdeSpec(formats.value_format, source.schema.value, formats.value_features, side, source.topic)
+        return SerdeSpec(formats.key_format, schema.key, formats.key_features, side, source.topic)
+    return SerdeSpec(formats.value_format, schema.value, formats.value_features, side, source.topic)
 
 

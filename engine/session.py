@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from engine.catalog.apply import apply_command
+from engine.catalog.apply import apply_command, kafka_source
 from engine.catalog.catalog import Catalog, Source
 from engine.catalog.upgrade import check_plan_upgrade, check_source_upgrade
 from engine.errors import UnsupportedError
@@ -23,9 +23,11 @@ from engine.plan.document import QueryPlan, StatementPlan
 from engine.planner.config import Config
 from engine.planner.ddl import SourceUse, may_create, plan_alter, plan_create_source, plan_create_type, plan_drop, plan_drop_type, source_of
 from engine.planner.inserts import ResolvedInsert, plan_insert_values
+from engine.planner.kafka_source import plan_kafka_source, refuse_generated
 from engine.planner.properties import insert_properties
 from engine.planner.query import plan_create_as, plan_insert_into, plan_source_table
 from engine.registration import RegistryLookup, register_schemas
+from engine.sql.kafka import CreateGeneratedSource, CreateKafkaSource
 from engine.sql.parser import ParsedStatement, parse_script
 from engine.sql.statements import (
     AlterSource,
@@ -130,10 +132,20 @@ class Session:
         if command is None:
             return Executed(statement=parsed, message=f"{statement.name} already exists")
         self._check_replaced(statement.name, source_of(command))
-        query = None
-        if isinstance(command, CreateTableV1) and command.is_source and self.config.flag("ksql.source.table.materialization.enabled"):
-            query = plan_source_table(source_of(command), self._next_id(f"CST_{statement.name.upper()}_"), self.config)
+        query = self._materialised(source_of(command)) if command.is_source else None
         return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False)
+
+    @_run.register
+    def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
+        command = plan_kafka_source(statement, self.catalog, self.config, RegistryLookup(self.registry))
+        if command is None:
+            return Executed(statement=parsed, message=f"{statement.name} already exists")
+        query = self._materialised(kafka_source(command))
+        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False)
+
+    @_run.register
+    def _(self, statement: CreateGeneratedSource, parsed: ParsedStatement) -> Executed:
+        raise refuse_generated(statement)
 
     @_run.register
     def _(self, statement: CreateAs, parsed: ParsedStatement) -> Executed:
@@ -204,6 +216,12 @@ class Session:
     def _(self, statement: UndefineVariable, parsed: ParsedStatement) -> Executed:
         self.variables.pop(statement.name, None)
         return Executed(statement=parsed)
+
+    def _materialised(self, source: Source) -> QueryPlan | None:
+        """The query that keeps the rows of a read-only table, unless that is switched off."""
+        if source.kind is not SourceKind.TABLE or not self.config.flag("ksql.source.table.materialization.enabled"):
+            return None
+        return plan_source_table(source, self._next_id(f"CST_{source.name.upper()}_"), self.config)
 
     def _commit(self, parsed: ParsedStatement, plan: StatementPlan, *, sink: bool) -> Executed:
         """Register schemas, send the plan through its JSON, and execute what comes back."""

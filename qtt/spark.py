@@ -16,7 +16,7 @@ from engine.errors import EngineError, SqlSyntaxError
 from engine.formats.base import SerdeSpec, Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
-from engine.inserts import Constants, insert_record
+from engine.inserts import Constants, insert_record, source_spec
 from engine.plan.codec import PlanFile, dump_plan
 from engine.planner.inserts import ResolvedInsert
 from engine.planner.rewrite import rewritten_text
@@ -273,12 +273,7 @@ def _input_records(run: _Run) -> list[Record]:
 
 
 def _spec(session: Session, source: Source, side: Side) -> SerdeSpec:
-    formats = source.formats
-    if side is Side.KEY:
-        spec = SerdeSpec(formats.key_format, source.schema.key, formats.key_features, side, source.topic)
-    else:
-        spec = SerdeSpec(formats.value_format, source.schema.value, formats.value_features, side, source.topic)
-    return session.serde()(spec)
+    return session.serde()(source_spec(source, side))
 
 
 def _feed(run: _Run, query: PersistentQuery) -> list[Record]:

@@ -7,7 +7,16 @@ from typing import assert_never
 
 from engine.catalog.catalog import Catalog, Source
 from engine.errors import StatementError, UnknownSourceError
-from engine.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1, DropTypeV1, RegisterTypeV1
+from engine.plan.commands import (
+    AlterSourceV1,
+    CreateKafkaSourceV1,
+    CreateStreamV1,
+    CreateTableV1,
+    DdlCommand,
+    DropSourceV1,
+    DropTypeV1,
+    RegisterTypeV1,
+)
 from engine.sql.statements import SourceKind
 from engine.types.schema import Schema
 
@@ -27,6 +36,9 @@ def apply_command(catalog: Catalog, command: DdlCommand, *, created_by: str | No
             return _create(catalog, command, SourceKind.STREAM, created_by, statement_text)
         case CreateTableV1():
             return _create(catalog, command, SourceKind.TABLE, created_by, statement_text)
+        case CreateKafkaSourceV1():
+            known = command.source_name in catalog.sources
+            return catalog if known else catalog.with_source(kafka_source(command, statement_text=statement_text))
         case DropSourceV1():
             return catalog.without_source(command.source_name)
         case RegisterTypeV1():
@@ -57,6 +69,20 @@ def _create(
             created_by=created_by,
             statement_text=statement_text,
         )
+    )
+
+
+def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> Source:
+    """The catalog entry that CREATE SOURCE … FROM KAFKA registers."""
+    return Source(
+        name=command.source_name,
+        kind=command.kind,
+        schema=command.schema,
+        topic=command.topic_name,
+        formats=command.formats,
+        is_source=True,
+        statement_text=statement_text,
+        intake=command.intake,
     )
 
 

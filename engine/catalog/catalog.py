@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from engine.plan.intake import Intake
 from engine.plan.step import Formats, TimestampColumn, WindowInfo
 from engine.sql.statements import SourceKind
 from engine.types.schema import Schema
@@ -16,7 +17,8 @@ from engine.types.sql_types import SqlType
 class Source:
     """A stream or table over a topic.
 
-    `is_source` marks a read-only CREATE SOURCE object, `created_by` is the id of the CREATE AS query that feeds it.
+    `is_source` marks a read-only CREATE SOURCE object, `created_by` is the id of the CREATE AS query that feeds it. `intake` says how
+    the messages of a source in the manner of Materialize are read; its `formats` are then those that others inherit.
     """
 
     name: str
@@ -29,6 +31,17 @@ class Source:
     is_source: bool = False
     created_by: str | None = None
     statement_text: str = ""
+    intake: Intake | None = None
+
+    @property
+    def message_formats(self) -> Formats:
+        """How the messages of the topic are written."""
+        return self.formats if self.intake is None else self.intake.formats
+
+    @property
+    def message_schema(self) -> Schema:
+        """The columns that the messages of the topic hold."""
+        return self.schema if self.intake is None else self.intake.message_schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from engine.catalog.catalog import Source
 from engine.errors import StatementError
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import (
     StreamSourceV1,
@@ -83,6 +84,7 @@ def _parts(*names: str) -> tuple[Part, ...]:
 
 
 _SOURCE = _parts("topic_name", "source_schema", "formats", "timestamp_column", "pseudo_column_version")
+_KAFKA = _parts("topic_name", "source_schema", "formats", "intake", "pseudo_column_version")
 _WINDOWED = (*_SOURCE, *_parts("window_info"))
 _SINK = _parts("topic_name", "formats", "timestamp_column")
 _GROUP = _parts("internal_formats", "group_by_expressions")
@@ -96,6 +98,8 @@ ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
     TableSourceV2: (*_SOURCE, *_parts("state_store_formats")),
     WindowedStreamSourceV1: _WINDOWED,
     WindowedTableSourceV1: _WINDOWED,
+    KafkaStreamSourceV1: _KAFKA,
+    KafkaTableSourceV1: _KAFKA,
     StreamSelectKeyV1: _parts("key_expression"),
     StreamSelectKeyV2: _parts("key_expression"),
     TableSelectKeyV1: _parts("internal_formats", "key_expression"),

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from engine.errors import EngineError, SerdeError
-from engine.formats import framed, json_text, kafka, protobuf_nosr
+from engine.formats import framed, json_text, kafka, messages, protobuf_nosr
 from engine.formats.base import SerdeSpec, describe
 from engine.formats.connect import ConnectSchema, Kind, Missing
 from engine.formats.java_text import fit_decimal, java_double, parse_double, parse_int, parse_long, wrap_integer
@@ -54,8 +54,13 @@ def _write(spec: SerdeSpec, value: Any) -> bytes | None:
             return None
         case "JSON":
             return json_text.write_compact(value, ordered=False).encode()
-        case "DELIMITED":
+        case "DELIMITED" | "TEXT" | "CSV" | "REGEX":
             return _text(value).encode()
+        case "BYTES":
+            return base64.b64decode(_text(value), validate=True)
+        case "JSON_DOCUMENT":
+            # A text is taken as it is, so that a case can hold a document that is none.
+            return (value if isinstance(value, str) else json_text.write_compact(value, ordered=False)).encode()
         case "KAFKA":
             return _text(value).encode() if not spec.columns else _write_kafka(spec.columns[0].type, value)
         case "PROTOBUF_NOSR":
@@ -72,14 +77,20 @@ def _read(spec: SerdeSpec, data: bytes) -> Any:
             return None
         case "JSON":
             return json_text.read_exact(data)
-        case "DELIMITED":
+        case "DELIMITED" | "TEXT" | "CSV" | "REGEX":
             return data.decode("utf-8", "replace")
+        case "BYTES":
+            return data
+        case "JSON_DOCUMENT":
+            return json_text.read_exact(data)
         case "KAFKA":
             return data.decode("utf-8", "replace") if not spec.columns else _read_kafka(spec.columns[0].type, data)
         case "PROTOBUF_NOSR":
             value = protobuf_nosr.open_spec(spec)[0].read(data)
             return value[protobuf_nosr.BARE] if protobuf_nosr.is_bare(spec) else value
         case _:
+            if spec.format.property(messages.SCHEMA) is not None:
+                return messages.own_wire(spec).read(messages.body_of(spec, data))
             wire, body = framed.wires(spec)(data)
             return wire.read(body)
 
@@ -111,6 +122,9 @@ def _read_kafka(sql_type: SqlType, data: bytes) -> Any:
 
 
 def _write_framed(spec: SerdeSpec, value: Any) -> bytes:
+    if spec.format.property(messages.SCHEMA) is not None:
+        own = messages.own_wire(spec)
+        return messages.framed_body(spec, own.write(to_connect(own.schema, value)))
     language = LANGUAGES[spec.format.format]
     latest = spec.schemas.latest_of(spec.subject)
     schema = framed.written_schema(spec) if latest is None or latest.format is not language.format else latest

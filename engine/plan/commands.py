@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from engine.plan.intake import Envelope, Intake
 from engine.plan.step import Formats, TimestampColumn, WindowInfo
 from engine.sql.statements import SourceKind
 from engine.types.schema import Column, Schema
@@ -42,6 +43,26 @@ class CreateTableV1:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateKafkaSourceV1:
+    """Register a read-only stream, or under an envelope of changes a table, in the manner of Materialize; Kestrel's own.
+
+    `formats` are those that queries over the source inherit, `intake` says how its messages are read.
+    """
+
+    tag: ClassVar[str] = "createKafkaSourceV1"
+    source_name: str
+    schema: Schema
+    topic_name: str
+    formats: Formats
+    intake: Intake
+
+    @property
+    def kind(self) -> SourceKind:
+        """What the source is."""
+        return SourceKind.STREAM if self.intake.envelope is Envelope.NONE else SourceKind.TABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTypeV1:
     """Register a custom type; a known name keeps its type."""
 
@@ -76,4 +97,4 @@ class AlterSourceV1:
     new_columns: tuple[Column, ...]
 
 
-DdlCommand = CreateStreamV1 | CreateTableV1 | RegisterTypeV1 | DropTypeV1 | DropSourceV1 | AlterSourceV1
+DdlCommand = CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1 | RegisterTypeV1 | DropTypeV1 | DropSourceV1 | AlterSourceV1

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.errors import PlanError
-from engine.plan.commands import CreateTableV1
+from engine.plan.commands import CreateKafkaSourceV1, CreateTableV1
 from engine.plan.document import StatementPlan
+from engine.plan.intake import HEADER_ITEMS, Envelope, Intake, MetadataColumn
 from engine.plan.step import WindowInfo, WindowType
 from engine.plan.steps.aggregates import TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from engine.types.schema import Schema
+from engine.types.sql_types import Struct
 
 Source = StreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedStreamSourceV1 | WindowedTableSourceV1
+KafkaSource = KafkaStreamSourceV1 | KafkaTableSourceV1
 
 _PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
     StreamSourceV1: (0, 1),
@@ -21,6 +26,8 @@ _PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
     WindowedTableSourceV1: (0, 1),
     TableSourceV1: (0,),
     TableSourceV2: (1,),
+    KafkaStreamSourceV1: (1,),
+    KafkaTableSourceV1: (1,),
 }
 
 
@@ -42,10 +49,41 @@ def _window_info(window: WindowInfo, path: str) -> None:
         raise PlanError("the size of a window is zero", path=f"{path}.size")
 
 
-def _source(step: Source, path: str) -> None:
+def _source(step: Source | KafkaSource, path: str) -> None:
     known = _PSEUDO_COLUMN_VERSIONS[type(step)]
     if step.pseudo_column_version not in known:
         raise PlanError(f"the version is not {' or '.join(map(str, known))}", path=f"{path}.pseudoColumnVersion")
+
+
+def _metadata(column: MetadataColumn, path: str) -> None:
+    if (column.item in HEADER_ITEMS) != (column.header_key is not None):
+        raise PlanError("a single header has a key, and nothing else has", path=f"{path}.headerKey")
+
+
+def _intake(intake: Intake, path: str) -> None:
+    if intake.inline_errors and intake.envelope is not Envelope.UPSERT:
+        raise PlanError("only UPSERT keeps errors inline", path=f"{path}.inlineErrors")
+    if intake.envelope is not Envelope.NONE and not intake.message_schema.key:
+        raise PlanError(f"{intake.envelope.value} needs a key", path=f"{path}.messageSchema")
+    if intake.envelope is Envelope.DEBEZIUM and [type(c.type) for c in intake.message_schema.value] != [Struct]:
+        raise PlanError("the value of a DEBEZIUM message is its after-image, a STRUCT", path=f"{path}.messageSchema")
+
+
+def _fits(schema: Schema, intake: Intake, path: str) -> None:
+    """A schema holds what the intake gives, under whatever names."""
+    if tuple(c.type for c in schema.key) != intake.key_types():
+        raise PlanError("the key columns are not those of the messages", path=path)
+    if tuple(c.type for c in schema.value) != intake.value_types() or schema.headers:
+        raise PlanError("the value columns are not those of the messages", path=path)
+
+
+def _kafka_command(command: CreateKafkaSourceV1, path: str) -> None:
+    _fits(command.schema, command.intake, f"{path}.schema")
+
+
+def _kafka_source(step: KafkaSource, path: str) -> None:
+    _source(step, path)
+    _fits(step.source_schema, step.intake, f"{path}.sourceSchema")
 
 
 def _foreign_key(step: FkTableTableJoinV1, path: str) -> None:
@@ -63,6 +101,11 @@ CHECKS: Mapping[type, Callable[[Any, str], None]] = {
     CreateTableV1: _table,
     WindowInfo: _window_info,
     **dict.fromkeys(_PSEUDO_COLUMN_VERSIONS, _source),
+    Intake: _intake,
+    MetadataColumn: _metadata,
+    CreateKafkaSourceV1: _kafka_command,
+    KafkaStreamSourceV1: _kafka_source,
+    KafkaTableSourceV1: _kafka_source,
     FkTableTableJoinV1: _foreign_key,
     TableSuppressV1: _suppress,
 }

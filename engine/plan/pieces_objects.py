@@ -13,7 +13,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from engine.errors import PlanError
 from engine.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand
 from engine.plan.document import QueryPlan
-from engine.plan.pieces import BOOLEAN, TEXT, WHOLE, Wire, choice, mapping, only, optional, required, sequence, shorten, text
+from engine.plan.intake import Intake, MetadataColumn
+from engine.plan.pieces import BOOLEAN, LONG, TEXT, WHOLE, Wire, choice, mapping, only, optional, required, sequence, shorten, text
 from engine.plan.pieces_checks import CHECKS
 from engine.plan.pieces_formats import FORMATS
 from engine.plan.pieces_text import CALL, COLUMN, EXPRESSION, KEY_EXPRESSIONS, SCHEMA, SELECT_ITEM, TYPE
@@ -143,6 +144,8 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 def _wire(name: str, annotation: Any) -> Wire:
     if name.endswith("_ms"):
         return DURATION
+    if name == "start_offsets":
+        return sequence(LONG)
     if name == "key_expression" and get_origin(annotation) is tuple:
         return KEY_EXPRESSIONS
     if get_origin(annotation) is tuple:
@@ -185,6 +188,8 @@ _BY_TYPE: Mapping[Any, Wire] = {
     Column: COLUMN,
     SqlType: TYPE,
     Formats: FORMATS,
+    Intake: object_wire(Intake),
+    MetadataColumn: object_wire(MetadataColumn),
     TimestampColumn: object_wire(TimestampColumn),
     WindowInfo: object_wire(WindowInfo),
     WindowExpression: WINDOW_EXPRESSION,

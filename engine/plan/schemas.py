@@ -10,6 +10,7 @@ from engine.plan.naming import key_columns
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import (
     StreamSourceV1,
@@ -161,6 +162,8 @@ _RULES: Mapping[type[Step], Callable[[Any, Sequence[Schema], Typer], Schema]] = 
     TableSourceV1: _source,
     TableSourceV2: _source,
     WindowedTableSourceV1: _source,
+    KafkaStreamSourceV1: _source,
+    KafkaTableSourceV1: _source,
     StreamFilterV1: _same,
     TableFilterV1: _same,
     StreamSelectV1: _select,

@@ -11,6 +11,7 @@ from engine.plan.schemas import Typer, scope_of, step_schema
 from engine.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1
@@ -111,6 +112,8 @@ def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str,
     """The serdes of one step, by what their names add to its context."""
     if isinstance(step, _Source):
         yield from _of_source(step, flow)
+    elif isinstance(step, KafkaStreamSourceV1 | KafkaTableSourceV1):
+        yield "", _both(step.intake.message_schema, step.intake.formats, None)
     elif isinstance(step, _Sink):
         yield "", _both(flow.schema, step.formats, flow.window)
     elif isinstance(step, _GroupBy):

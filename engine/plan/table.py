@@ -6,10 +6,20 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Protocol, TypeVar
 
-from engine.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1, DropTypeV1, RegisterTypeV1
+from engine.plan.commands import (
+    AlterSourceV1,
+    CreateKafkaSourceV1,
+    CreateStreamV1,
+    CreateTableV1,
+    DdlCommand,
+    DropSourceV1,
+    DropTypeV1,
+    RegisterTypeV1,
+)
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import (
@@ -55,6 +65,8 @@ STEPS: Mapping[str, type[Step]] = by_tag(
         TableSourceV1,
         TableSourceV2,
         WindowedTableSourceV1,
+        KafkaStreamSourceV1,
+        KafkaTableSourceV1,
         StreamFilterV1,
         StreamSelectV1,
         StreamFlatMapV1,
@@ -81,4 +93,6 @@ STEPS: Mapping[str, type[Step]] = by_tag(
     )
 )
 
-COMMANDS: Mapping[str, type[DdlCommand]] = by_tag((CreateStreamV1, CreateTableV1, RegisterTypeV1, DropTypeV1, DropSourceV1, AlterSourceV1))
+COMMANDS: Mapping[str, type[DdlCommand]] = by_tag(
+    (CreateStreamV1, CreateTableV1, CreateKafkaSourceV1, RegisterTypeV1, DropTypeV1, DropSourceV1, AlterSourceV1)
+)

@@ -42,6 +42,7 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
         "ksql.query.push.v2.enabled": "false",
         "ksql.windowed.session.key.legacy": None,
         "auto.offset.reset": "latest",
+        "kestrel.upsert.inline.errors.enabled": "true",
     }
 )
 """Values where a user set none (`spec/language.md` 8); None is unset."""

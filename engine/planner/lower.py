@@ -9,6 +9,7 @@ from engine.errors import EngineError, StatementError, TypeMismatchError
 from engine.formats.facts import facts_of
 from engine.plan.schemas import step_schema
 from engine.plan.step import FormatInfo, Step
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import StreamFilterV1, StreamFlatMapV1, StreamSelectKeyV2
 from engine.plan.steps.tables import TableFilterV1, TableSelectKeyV1
@@ -42,6 +43,16 @@ def _source_step(source: Source, context: str) -> Step:
             formats=source.formats,
             window_info=source.window,
             timestamp_column=source.timestamp_column,
+            source_schema=source.schema,
+            pseudo_column_version=PSEUDO_VERSION,
+        )
+    if source.intake is not None:
+        kafka = KafkaTableSourceV1 if is_table else KafkaStreamSourceV1
+        return kafka(
+            query_context=context,
+            topic_name=source.topic,
+            formats=source.formats,
+            intake=source.intake,
             source_schema=source.schema,
             pseudo_column_version=PSEUDO_VERSION,
         )

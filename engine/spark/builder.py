@@ -8,7 +8,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, get_type_hints
 
 from engine.plan.step import Step
-from engine.spark.build import aggregates, joins, sinks, sources, streams, tables
+from engine.spark.build import aggregates, joins, kafka, sinks, sources, streams, tables
 from engine.spark.group import QueryBuild
 from engine.spark.handles import Handle
 
@@ -35,7 +35,7 @@ def collect_builders(*families: ModuleType) -> Mapping[type[Step], Builder]:
     return MappingProxyType(table)
 
 
-BUILDERS = collect_builders(sources, streams, tables, aggregates, joins, sinks)
+BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
 
 
 def build_step(step: Step, build: QueryBuild) -> Handle:

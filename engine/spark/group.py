@@ -9,6 +9,7 @@ from engine.formats.base import SerdeSpec
 from engine.functions.bind import bind
 from engine.functions.bound import Bound
 from engine.functions.registry import Registry
+from engine.plan.intake import Intake
 from engine.plan.step import Step, WindowInfo
 from engine.spark.context import Context, PythonCalls
 from engine.spark.handles import Handle
@@ -33,6 +34,10 @@ class SourceRead:
     window: WindowInfo | None
     logger: str
     handle: Handle
+    intake: Intake | None = None
+    """How messages become rows, for a source in the manner of Materialize; `key` and `value` then hold the columns of messages."""
+    strict: bool = False
+    """Whether a message that cannot be read ends the query; `intake` sources only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from engine.plan.schemas import scope_of, step_schema
 from engine.plan.step import Formats, Step, WindowInfo, WindowType
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from engine.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
@@ -90,6 +91,8 @@ class _Walk:
         match step:
             case StreamSourceV1() | WindowedStreamSourceV1() | TableSourceV1() | TableSourceV2() | WindowedTableSourceV1():
                 return self._source(step, schema)
+            case KafkaStreamSourceV1() | KafkaTableSourceV1():
+                return _Built(schema)
             case StreamStreamJoinV1():
                 return self._stream_join(step, inputs, schema)
             case StreamTableJoinV1():

@@ -48,9 +48,7 @@ def select(source: Document, *items: str, **more: Any) -> Document:
 
 
 def table_select(source: Document, *items: str) -> Document:
-    return step(
-        "tableSelectV1", "Project", source=source, keyColumnNames=["TAG"], selectExpressions=list(items), internalFormats=formats()
-    )
+    return step("tableSelectV1", "Project", source=source, keyColumnNames=["TAG"], selectExpressions=list(items), internalFormats=formats())
 
 
 def sink(source: Document, kind: str = "stream") -> Document:
@@ -130,6 +128,34 @@ def stream_join(**more: Any) -> Document:
     return joined("streamStreamJoinV1", stream("a"), stream("b"), leftInternalFormats=formats(), rightInternalFormats=formats(), **lengths)
 
 
+def intake(**more: Any) -> Document:
+    return {
+        "envelope": "UPSERT",
+        "formats": formats("TEXT", "JSON_DOCUMENT"),
+        "messageSchema": "`KEY` STRING KEY, `DATA` STRING",
+        "keyRecord": False,
+        "inlineErrors": True,
+        "metadata": [{"item": "OFFSET", "headerKey": None}, {"item": "HEADER_TEXT", "headerKey": "trace"}],
+        "startOffsets": [0, 2**40],
+        **more,
+    }
+
+
+KAFKA_SCHEMA = "`KEY` STRING KEY, `DATA` STRING, `ERROR` STRUCT<`DESCRIPTION` STRING>, `OFFSET` BIGINT, `TRACE` STRING"
+
+
+def kafka(kind: str) -> Document:
+    return step(
+        f"kafka{kind}SourceV1",
+        "KsqlTopic/Source",
+        topicName="herd",
+        formats=formats(),
+        intake=intake(),
+        sourceSchema=KAFKA_SCHEMA,
+        pseudoColumnVersion=1,
+    )
+
+
 def roots() -> list[Document]:
     """Physical plans that together hold every published step."""
     old_table = step(
@@ -162,7 +188,7 @@ def roots() -> list[Document]:
     ]
     table_key = step("tableSelectKeyV1", "PartitionBy", source=table(), internalFormats=formats(), keyExpression=["SEEN"])
     table_filter = step("tableFilterV1", "WhereFilter", source=table(), filterExpression="(TAG = 'x')")
-    tables = [old_table, windowed_sources[1], table_key, table_filter]
+    tables = [kafka("Table"), old_table, windowed_sources[1], table_key, table_filter]
     aggregates = [
         aggregate("streamAggregateV1", grouped("streamGroupByV1", select(stream(), "TAG AS TAG"))),
         aggregate("streamAggregateV1", grouped("streamGroupByV2", select(stream(), "TAG AS TAG"))),
@@ -189,7 +215,7 @@ def roots() -> list[Document]:
     )
     filtered = step("streamFilterV1", "WhereFilter", source=windowed_sources[0], filterExpression="((N > 1) AND (TAG IS NOT NULL))")
     exploded = step("streamFlatMapV1", "FlatMap", source=filtered, tableFunctions=["EXPLODE(ARRAY[1, 2])"])
-    streams = [select(source, "TAG AS TAG", "(KILO + 1) AS `heavy er`") for source in (*rekeyed, exploded, stream())]
+    streams = [select(source, "TAG AS TAG", "(KILO + 1) AS `heavy er`") for source in (*rekeyed, exploded, kafka("Stream"), stream())]
     results = [sink(table_select(t, "TAG AS TAG"), "table") for t in (*tables, *aggregates, *joins)]
     return [*map(sink, streams), *results, suppressed]
 
@@ -202,6 +228,14 @@ def commands() -> list[Document]:
         create(),
         create(formats=featured, orReplace=True, isSource=True, timestampColumn={"column": "KILO", "format": None}),
         create("Table", windowInfo={"type": "SESSION", "size": None, "emitStrategy": "FINAL"}),
+        {
+            "@type": "createKafkaSourceV1",
+            "sourceName": "HERD",
+            "schema": KAFKA_SCHEMA,
+            "topicName": "herd",
+            "formats": formats(),
+            "intake": intake(),
+        },
         {"@type": "registerTypeV1", "type": "STRUCT<`A` INTEGER>", "typeName": "COW"},
         {"@type": "dropTypeV1", "typeName": "COW"},
         {"@type": "dropSourceV1", "sourceName": "HERD"},

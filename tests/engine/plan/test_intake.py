@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+import plan_samples as sample
+import pytest
+
+from engine.errors import PlanError
+from engine.plan.codec import decode_statement, encode_statement
+from engine.plan.commands import CreateKafkaSourceV1
+from engine.plan.intake import Envelope, Intake
+from engine.plan.step import FormatInfo, Formats
+from engine.sql.parser import parse_schema
+from engine.sql.statements import SourceKind
+
+FORMATS = Formats(FormatInfo("TEXT"), FormatInfo("TEXT"))
+
+
+def command(schema: str = sample.KAFKA_SCHEMA, **more: Any) -> dict[str, Any]:
+    document = {"@type": "createKafkaSourceV1", "sourceName": "S", "schema": schema, "topicName": "t", "formats": sample.formats()}
+    return sample.ddl({**document, "intake": sample.intake(**more)})
+
+
+def test_a_command_is_read_and_written() -> None:
+    plan = decode_statement(command())
+    assert encode_statement(plan) == command()
+    made = plan.ddl_command
+    assert isinstance(made, CreateKafkaSourceV1)
+    assert made.kind is SourceKind.TABLE
+    assert made.intake.start_offsets == (0, 2**40)
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        (command(inlineErrors=False), r"schema"),
+        (command("`KEY` STRING KEY, `DATA` STRING"), r"schema"),
+        (command(messageSchema="`KEY` BIGINT KEY, `DATA` STRING"), r"schema"),
+        (command(envelope="DEBEZIUM", inlineErrors=False), r"messageSchema"),
+        (command(envelope="NONE"), r"inlineErrors"),
+        (command(messageSchema="`DATA` STRING"), r"messageSchema"),
+        (command(metadata=[{"item": "HEADER_TEXT", "headerKey": None}]), r"headerKey"),
+        (command(metadata=[{"item": "OFFSET", "headerKey": "x"}]), r"headerKey"),
+        (command(metadata=[{"item": "AGE", "headerKey": None}]), r"item"),
+        (command(envelope="CDC"), r"envelope"),
+        (command(startOffsets=[-1]), r"startOffsets\[0\]"),
+        (command(colour="red"), r"colour"),
+    ],
+)
+def test_an_intake_that_does_not_fit_is_refused_with_its_path(document: dict[str, Any], path: str) -> None:
+    with pytest.raises(PlanError, match=path):
+        decode_statement(document)
+
+
+def test_a_key_record_is_one_column() -> None:
+    schema = parse_schema("A STRING KEY, B BIGINT KEY, V STRING")
+    flat = Intake(envelope=Envelope.NONE, formats=FORMATS, message_schema=schema)
+    record = Intake(envelope=Envelope.NONE, formats=FORMATS, message_schema=schema, key_record=True)
+    assert [str(t) for t in flat.key_types()] == ["STRING", "BIGINT"]
+    assert [str(t) for t in record.key_types()] == ["STRUCT<`A` STRING, `B` BIGINT>"]
+
+
+def test_an_after_image_gives_the_columns_that_the_key_has_not() -> None:
+    schema = parse_schema("ID BIGINT KEY, AFTER STRUCT<NAME STRING, ID BIGINT, AGE INT>")
+    made = Intake(envelope=Envelope.DEBEZIUM, formats=FORMATS, message_schema=schema)
+    assert [column.name for column in made.value_columns()] == ["NAME", "AGE"]
