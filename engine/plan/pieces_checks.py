@@ -11,7 +11,7 @@ from engine.plan.document import StatementPlan
 from engine.plan.intake import HEADER_ITEMS, Envelope, Intake, MetadataColumn
 from engine.plan.step import WindowInfo, WindowType
 from engine.plan.steps.aggregates import TableSuppressV1
-from engine.plan.steps.joins import FkTableTableJoinV1
+from engine.plan.steps.joins import FkTableTableJoinV1, StreamTableJoinV1
 from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.types.schema import Schema
@@ -20,7 +20,7 @@ from engine.types.sql_types import Struct
 Source = StreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedStreamSourceV1 | WindowedTableSourceV1
 KafkaSource = KafkaStreamSourceV1 | KafkaTableSourceV1
 
-_PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
+PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
     StreamSourceV1: (0, 1),
     WindowedStreamSourceV1: (0, 1),
     WindowedTableSourceV1: (0, 1),
@@ -29,6 +29,10 @@ _PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
     KafkaStreamSourceV1: (1,),
     KafkaTableSourceV1: (1,),
 }
+"""The versions of pseudo columns that each source can have."""
+
+JOIN_TYPES: Mapping[type, tuple[JoinType, ...]] = dict.fromkeys((StreamTableJoinV1, FkTableTableJoinV1), (JoinType.INNER, JoinType.LEFT))
+"""The joins that do not come in all types (`spec/plan-format.md` 5)."""
 
 
 def _statement(plan: StatementPlan, path: str) -> None:
@@ -50,7 +54,7 @@ def _window_info(window: WindowInfo, path: str) -> None:
 
 
 def _source(step: Source | KafkaSource, path: str) -> None:
-    known = _PSEUDO_COLUMN_VERSIONS[type(step)]
+    known = PSEUDO_COLUMN_VERSIONS[type(step)]
     if step.pseudo_column_version not in known:
         raise PlanError(f"the version is not {' or '.join(map(str, known))}", path=f"{path}.pseudoColumnVersion")
 
@@ -86,7 +90,14 @@ def _kafka_source(step: KafkaSource, path: str) -> None:
     _fits(step.source_schema, step.intake, f"{path}.sourceSchema")
 
 
+def _join_type(step: StreamTableJoinV1 | FkTableTableJoinV1, path: str) -> None:
+    known = JOIN_TYPES[type(step)]
+    if step.join_type not in known:
+        raise PlanError(f"the type of this join is not {' or '.join(kind.value for kind in known)}", path=f"{path}.joinType")
+
+
 def _foreign_key(step: FkTableTableJoinV1, path: str) -> None:
+    _join_type(step, path)
     if (step.left_join_column_name is None) == (step.left_join_expression is None):
         raise PlanError("exactly one of leftJoinColumnName and leftJoinExpression is given", path=path)
 
@@ -100,12 +111,13 @@ CHECKS: Mapping[type, Callable[[Any, str], None]] = {
     StatementPlan: _statement,
     CreateTableV1: _table,
     WindowInfo: _window_info,
-    **dict.fromkeys(_PSEUDO_COLUMN_VERSIONS, _source),
+    **dict.fromkeys(PSEUDO_COLUMN_VERSIONS, _source),
     Intake: _intake,
     MetadataColumn: _metadata,
     CreateKafkaSourceV1: _kafka_command,
     KafkaStreamSourceV1: _kafka_source,
     KafkaTableSourceV1: _kafka_source,
+    StreamTableJoinV1: _join_type,
     FkTableTableJoinV1: _foreign_key,
     TableSuppressV1: _suppress,
 }

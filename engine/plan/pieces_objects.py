@@ -129,6 +129,11 @@ def _member(field: Field[Any], annotation: Any) -> Member:
     return Member(field.name, _ALIASES.get(name, (name,)), _wire(field.name, bare), is_required, default)
 
 
+def ignored_fields(cls: Any) -> tuple[str, ...]:
+    """The JSON fields of the dataclass `cls` that are read, checked and forgotten."""
+    return tuple(_IGNORED.get(cls, {}))
+
+
 def camel_case(name: str) -> str:
     """The JSON name of the Python field `name`."""
     first, *rest = name.split("_")
