@@ -6,6 +6,7 @@ costs more than all the rows of a test.
 
 from __future__ import annotations
 
+import gc
 import importlib
 
 from pyspark.daemon import manager
@@ -23,4 +24,7 @@ PRELOADED = (
 if __name__ == "__main__":
     for module in PRELOADED:
         importlib.import_module(module)
+    # What is imported never dies: kept out of collections, its pages stay shared between the workers.
+    gc.collect()
+    gc.freeze()
     manager()

@@ -34,8 +34,8 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
-    "spark.driver.memory": "1300m",
+    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "750m",
     # What Spark keeps for a user interface that nobody opens: the plans of a fused group are large.
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
