@@ -14,6 +14,7 @@ from engine.plan.steps.aggregates import TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamTableJoinV1
 from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from engine.sql.statements import JoinType
 from engine.types.schema import Schema
 from engine.types.sql_types import Struct
 
