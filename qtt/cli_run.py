@@ -14,7 +14,7 @@ from qtt.driver import DEFAULT_GROUP_SIZE, PlanningDriver, RunOptions
 from qtt.gaps import Ledger, ledger_of, load_gaps, unknown_cases
 from qtt.load import Loaded
 from qtt.model import Case, CaseFileError, Result, Status
-from qtt.report import failure_text, summarise, watched, write_report
+from qtt.report import failure_text, gap_text, summarise, watched, write_report
 from qtt.runner import file_error_result, run_cases
 from qtt.selection import SelectionError, select
 
@@ -73,6 +73,8 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
         out.print(failure_text(failed), markup=False, highlight=False)
     if cases:
         results += _run(cases, arguments, ledger, open_driver, out, progress)
+    for known in (result for result in results if result.status is Status.SKIPPED):
+        out.print(gap_text(known), markup=False, highlight=False)
     summary = summarise(results, time.perf_counter() - started)
     out.print(str(summary), markup=False, highlight=False)
     if arguments.json:

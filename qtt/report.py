@@ -31,7 +31,7 @@ class Summary:
 
     @property
     def cases_per_second(self) -> float:
-        """How many cases were judged in a second, skipped ones included."""
+        """How many cases were judged in a second, known gaps included."""
         count = self.passed + self.failed + self.errors + self.skipped
         return round(count / self.seconds, 2) if self.seconds > 0 else 0.0
 
@@ -42,7 +42,7 @@ class Summary:
 
     def __str__(self) -> str:
         counts = [f"{self.passed} passed"]
-        counts += [f"{n} {word}" for n, word in ((self.failed, "failed"), (self.errors, "errors"), (self.skipped, "skipped")) if n]
+        counts += [f"{n} {word}" for n, word in ((self.failed, "failed"), (self.errors, "errors"), (self.skipped, "known gaps")) if n]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
         if not self.classes:
             return text
@@ -92,6 +92,11 @@ def failure_text(result: Result) -> str:
     """Say where a case is and why it did not pass."""
     indented = "\n".join(f"  {line}" for line in result.reason.splitlines())
     return f"{result.status.upper()} {result.case.id}\n  {result.case.file}:{result.case.line}\n{indented}"
+
+
+def gap_text(result: Result) -> str:
+    """Say which gap of the ledger a case that does not pass stands for."""
+    return f"{result.case.id}: {result.reason}"
 
 
 def watched(results: Iterator[Result], total: int, console: Console) -> Iterator[Result]:

@@ -67,7 +67,9 @@ def test_known_gaps(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str])
     ledger = folder / "known-gaps.yaml"
     ledger.write_text("- {case: 'test-cases/x.json::bad-one', reason: later, kind: notimpl}\n")
     assert main(["run", "test-cases"], lambda: fake) == ExitCode.OK
-    assert "1 passed, 1 skipped" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1 passed, 1 known gaps" in shown
+    assert "test-cases/x.json::bad-one: known gap, notimpl: later" in shown
     ledger.write_text("- {case: 'test-cases/x.json::good-one', reason: later, kind: notimpl}\n")
     assert main(["run", "test-cases", "-k", "good"], lambda: fake) == ExitCode.FAILURES
     ledger.write_text("- {case: 'test-cases/x.json::gone', reason: later, kind: notimpl}\n")

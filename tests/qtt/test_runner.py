@@ -12,7 +12,7 @@ from qtt import gaps
 from qtt.driver import RunOptions
 from qtt.gaps import GapKind, ledger_of, load_gaps, unknown_cases
 from qtt.model import Case, CaseFileError, InputRecord, OutputRecord, Result, Status
-from qtt.report import failure_text, summarise, watched, write_report
+from qtt.report import failure_text, gap_text, summarise, watched, write_report
 from qtt.runner import run_cases
 from qtt.selection import SelectionError, parse_shard, select
 
@@ -141,7 +141,10 @@ def test_report(tmp_path: Path) -> None:
     assert str(summary) == "1 passed, 1 failed in 2.0 s (1 cases a second)"
     assert not summary.is_success
     assert not summarise([Result(make("a"), Status.ERROR)], 1).is_success
-    assert summarise([Result(make("a"), Status.SKIPPED)], 1).is_success
+    gap = Result(make("a"), Status.SKIPPED, reason="known gap, notyet: no")
+    assert summarise([gap], 1).is_success
+    assert str(summarise([gap], 1.0)) == "0 passed, 1 known gaps in 1.0 s (1 cases a second)"
+    assert gap_text(gap) == "f.json::a: known gap, notyet: no"
     write_report(tmp_path / "deep" / "r.json", results, summary)
     report = json.loads((tmp_path / "deep" / "r.json").read_text())
     assert report["summary"] == {"passed": 1, "failed": 1, "errors": 0, "skipped": 0, "seconds": 2.0, "cases_per_second": 1.0}
