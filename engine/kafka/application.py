@@ -126,7 +126,7 @@ def produce(config: KafkaConfig, record: Record) -> None:
         QueryError: the broker did not take it.
     """
     failures: list[str] = []
-    producer = Producer(config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000, log_level=0))
+    producer = Producer({**config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0})
     producer.produce(
         record.topic,
         key=record.key,

@@ -29,7 +29,7 @@ class LogWriter:
         if self._topic is None or not entries:
             return
         if self._producer is None:
-            self._producer = Producer(self._config.client(enable_idempotence=True, message_timeout_ms=30_000, log_level=0))
+            self._producer = Producer({**self._config.client(enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0})
         for entry in entries:
             self._producer.produce(self._topic, value=json.dumps(shape(entry), ensure_ascii=False).encode())
         self._producer.flush(30)

@@ -56,7 +56,7 @@ class BrokerOffsets:
         self._servers = config.servers
         self._timeout = timeout
         self._last_error: Any = None
-        client: dict[str, Any] = {**config.client(log_level=0), "error_cb": self._note}
+        client: dict[str, Any] = {**config.client(), "log_level": 0, "error_cb": self._note}
         self._admin: Any = AdminClient(client)
 
     def problem(self) -> Problem | None:

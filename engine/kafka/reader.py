@@ -258,8 +258,8 @@ def _consumer(config: KafkaConfig) -> Any:
         isolation_level="read_committed",
         auto_offset_reset="error",
         fetch_wait_max_ms=20,
-        log_level=0,
     )
+    client["log_level"] = 0
     identity = tuple(f"{name}={value}" for name, value in sorted(client.items()))
     if identity not in _consumers:
         _consumers[identity] = Consumer(client)
