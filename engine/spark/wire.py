@@ -1,29 +1,30 @@
-"""Both ends of a pipeline: bytes of topics to rows of relations, and back, for all queries of a group at once."""
+"""Both ends of a pipeline: bytes of topics to rows of relations, and back, for all queries of a group at once.
+
+What a record says about itself (the envelope) never becomes a value of Python: it is taken from column to column.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from engine.errors import SerdeError
-from engine.formats.base import causes
-from engine.formats.table import decoder, encoder
-from engine.formats.windowed import join, split
-from engine.plan.step import WindowInfo
 from engine.spark.group import SinkWrite, SourceRead
-from engine.spark.stage import DEAD, struct_column
-from engine.spark.types import arrow_struct
-from engine.spark.values import row_converter, struct_converter, to_arrow_value
+from engine.spark.reading import Read, Reader, struct_type
+from engine.spark.sides import scattered
+from engine.spark.stage import DEAD, ENVELOPE, struct_column
+from engine.spark.writing import Writer
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Positions = npt.NDArray[np.int64]
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 LOG = pa.list_(pa.struct([pa.field("kind", pa.int32()), pa.field("logger", pa.string()), pa.field("message", pa.string())]))
-
-DESERIALIZATION, PROCESSING, PRODUCTION, SERIALIZATION, FATAL = range(5)
-"""Kinds of processing-log entries (`spec/errors.md` 8); the last one stops the query."""
 
 WIRE_INPUT = (
     "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
@@ -38,233 +39,207 @@ WIRE_OUTPUT = (
 )
 """What encoding writes: a record (kind NULL), or an entry of the processing log about a source record."""
 
-_ENVELOPE = (
-    ("rel", pa.int32()),
-    ("q", pa.int32()),
-    ("place", pa.list_(pa.int64())),
-    ("ts", pa.int64()),
-    ("headers", HEADERS),
-    ("ws", pa.int64()),
-    ("we", pa.int64()),
-    ("topic", pa.string()),
-    ("part", pa.int32()),
-    ("off", pa.int64()),
-    ("task", pa.int32()),
-    ("log", LOG),
+_TYPES = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "ARRAY<BIGINT>": pa.list_(pa.int64()),
+    ENVELOPE["headers"]: HEADERS,
+    ENVELOPE["log"]: LOG,
+}
+
+_ENVELOPE = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
+
+_OUT = pa.schema(
+    [
+        ("q", pa.int32()),
+        ("place", pa.list_(pa.int64())),
+        ("topic", pa.string()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+        ("kind", pa.int32()),
+        ("logger", pa.string()),
+        ("message", pa.string()),
+        ("src_topic", pa.string()),
+        ("src_part", pa.int32()),
+        ("src_off", pa.int64()),
+    ]
 )
 
-_OUT = (
-    ("q", pa.int32()),
-    ("place", pa.list_(pa.int64())),
-    ("topic", pa.string()),
-    ("timestamp", pa.int64()),
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("headers", HEADERS),
-    ("kind", pa.int32()),
-    ("logger", pa.string()),
-    ("message", pa.string()),
-    ("src_topic", pa.string()),
-    ("src_part", pa.int32()),
-    ("src_off", pa.int64()),
-)
+_NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
 
 
-@dataclass(slots=True)
-class _Reader:
-    source: SourceRead
-    key: Callable[[bytes | None], Any]
-    value: Callable[[bytes | None], Any]
-    to_key: Callable[[Any], Any]
-    to_value: Callable[[Any], Any]
-
-    def read(self, row: Mapping[str, Any]) -> tuple[dict[str, Any] | None, tuple[int | None, int | None], list[dict[str, Any]]]:
-        """The struct of one record and its window, or the log entries that say why there is none."""
-        try:
-            key_bytes, window = _window(self.source.window, row["key"])
-            key = self.key(key_bytes)
-        except SerdeError as error:
-            return None, (None, None), [self._entry("key", error)]
-        try:
-            value = self.value(row["value"])
-        except SerdeError as error:
-            return None, (None, None), [self._entry("value", error)]
-        struct = {"k": self.to_key(key), "v": None if value is None else self.to_value(self._whole(row, key, value, window))}
-        return struct, window, []
-
-    def _whole(self, row: Mapping[str, Any], key: Any, value: Any, window: tuple[int | None, int | None]) -> tuple[Any, ...]:
-        """The value with everything that a source step adds (`spec/plan-format.md` 6.1)."""
-        headers = row["headers"] or []
-        pseudo = (row["ts"],) if self.source.pseudo_version == 0 else (row["ts"], row["part"], row["off"])
-        copies = key if key is not None else (None,) * len(self.source.key.columns)
-        bounds = window if self.source.window is not None else ()
-        return (*value, *(_header(headers, c.header_key) for c in self.source.headers), *pseudo, *copies, *bounds)
-
-    def _entry(self, side: str, error: SerdeError) -> dict[str, Any]:
-        detail = "; ".join([str(error), *causes(error)])
-        return {"kind": DESERIALIZATION, "logger": f"{self.source.logger}.deserializer", "message": f"{side}: {detail}"}
-
-
-def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
-    if name is None:
-        return [{"KEY": header["key"], "VALUE": header["value"]} for header in headers]
-    return next((header["value"] for header in reversed(headers) if header["key"] == name), None)
-
-
-def _window(info: WindowInfo | None, key: bytes | None) -> tuple[bytes | None, tuple[int | None, int | None]]:
-    if info is None or key is None:
-        return key, (None, None)
-    return split(key, info)
-
-
-def decode_batches(sources: Sequence[SourceRead]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def decode_batches(sources: Sequence[SourceRead]) -> Batches:
     """Make the function for `mapInArrow` that turns records into rows of the relations that read them."""
-    schema = pa.schema([*_ENVELOPE, *((struct_column(x.relation), _source_type(x)) for x in sources)])
+    schema = pa.schema([*_ENVELOPE, *((struct_column(x.relation), struct_type(x)) for x in sources)])
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        readers: dict[tuple[int, str], list[_Reader]] = defaultdict(list)
+        readers: dict[tuple[int, str], list[Reader]] = defaultdict(list)
         for source in sources:
-            readers[source.query, source.topic].append(_reader(source))
+            found = readers[source.query, source.topic]
+            found.append(Reader(source, len(found)))
         for batch in batches:
             yield _decoded(batch, readers, schema)
 
     return decode
 
 
-def _source_type(source: SourceRead) -> pa.DataType:
-    key = [pa.field("k", arrow_struct(source.handle.schema.key))] if source.handle.schema.key else []
-    return pa.struct([*key, pa.field("v", arrow_struct(source.handle.schema.value))])
-
-
-def _reader(source: SourceRead) -> _Reader:
-    schema = source.handle.schema
-    return _Reader(
-        source,
-        decoder(source.key),
-        decoder(source.value),
-        row_converter(schema.key, to_arrow_value),
-        row_converter(schema.value, to_arrow_value),
-    )
-
-
-def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[_Reader]], schema: pa.Schema) -> pa.RecordBatch:
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    count = 0
-    for row in batch.to_pylist():
-        for position, reader in enumerate(readers.get((row["q"], row["topic"]), ())):
-            struct, (start, end), log = reader.read(row)
-            if struct is not None and not reader.source.key.columns:
-                del struct["k"]
-            for name, value in (
-                ("rel", DEAD if log else reader.source.relation),
-                ("q", row["q"]),
-                ("place", [row["feed"], position]),
-                ("ts", row["ts"]),
-                ("headers", row["headers"] or []),
-                ("ws", start),
-                ("we", end),
-                ("topic", row["topic"]),
-                ("part", row["part"]),
-                ("off", row["off"]),
-                ("task", row["part"]),
-                ("log", log),
-            ):
-                columns[name].append(value)
-            if not log:
-                _fill(columns[struct_column(reader.source.relation)], count, struct)
-            count += 1
-    arrays = [pa.array(_padded(columns[name], count), type=schema.field(name).type) for name in schema.names]
+def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[Reader]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in the order of their records, those of one record in the order of its readers."""
+    shares = [(reader, rows) for pair, rows in _by_topic(batch).items() for reader in readers.get(pair, ())]
+    rows = np.concatenate([_NO_POSITIONS, *(rows for _, rows in shares)])
+    numbers = np.concatenate([_NO_POSITIONS, *(np.full(len(rows), reader.position) for reader, rows in shares)])
+    order = np.lexsort((numbers, rows))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    whole = len(shares) == 1 and len(rows) == len(batch)
+    made: list[tuple[Reader, Read, Positions]] = []
+    start = 0
+    for reader, share in shares:
+        read = reader.read(batch if whole else batch.take(pa.array(share)))
+        made.append((reader, read, places[start : start + len(share)]))
+        start += len(share)
+    taken = batch if whole else batch.take(pa.array(rows[order]))
+    columns = _envelope(taken, numbers[order], made)
+    for reader, read, at in made:
+        columns[struct_column(reader.source.relation)] = read.structs if whole else read.structs.take(scattered(at, len(rows)))
+    arrays = [columns[name] if name in columns else pa.nulls(len(rows), schema.field(name).type) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _fill(column: list[Any], at: int, value: Any) -> None:
-    column.extend([None] * (at - len(column)))
-    column.append(value)
+def _by_topic(batch: pa.RecordBatch) -> dict[tuple[int, str], Positions]:
+    """The positions of the records of each query and topic."""
+    queries, topics = batch.column("q"), batch.column("topic")
+    if len(batch) and len(queries.unique()) == 1 and len(topics.unique()) == 1:
+        return {(queries[0].as_py(), topics[0].as_py()): np.arange(len(batch))}
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for at, pair in enumerate(zip(queries.to_pylist(), topics.to_pylist(), strict=True)):
+        found[pair].append(at)
+    return {pair: np.array(rows) for pair, rows in found.items()}
 
 
-def _padded(column: list[Any], count: int) -> list[Any]:
-    return column + [None] * (count - len(column))
+def _envelope(batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[Reader, Read, Positions]]) -> dict[str, pa.Array]:
+    count = len(batch)
+    relations = np.full(count, DEAD, dtype=np.int32)
+    log: dict[int, dict[str, Any]] = {}
+    for reader, read, at in made:
+        relations[at] = reader.source.relation
+        log.update({int(at[local]): entry for local, entry in read.log.items()})
+    relations[list(log)] = DEAD
+    places = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
+    return {
+        "rel": pa.array(relations),
+        "q": batch.column("q"),
+        "place": pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), pa.array(places)),
+        "ts": batch.column("ts"),
+        "headers": _without_nulls(batch.column("headers")),
+        "ws": _spread([read.starts for _, read, _ in made], [at for _, _, at in made]),
+        "we": _spread([read.ends for _, read, _ in made], [at for _, _, at in made]),
+        "topic": batch.column("topic"),
+        "part": batch.column("part"),
+        "off": batch.column("off"),
+        "task": batch.column("part"),
+        "log": pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG) if log else _empty_lists(count, LOG),
+    }
 
 
-@dataclass(slots=True)
-class _Writer:
-    sink: SinkWrite
-    column: str
-    key: Callable[[Any], bytes | None]
-    value: Callable[[Any], bytes | None]
-    from_key: Callable[[Any], Any]
-    from_value: Callable[[Any], Any]
-
-    def write(self, struct: Mapping[str, Any], window: tuple[int, int]) -> tuple[bytes | None, bytes | None]:
-        """The bytes of a row's key and value."""
-        key = struct.get("k")
-        data = self.key(None if key is None else self.from_key(key))
-        if self.sink.window is not None and data is not None:
-            data = join(data, window, self.sink.window)
-        value = struct["v"]
-        return data, self.value(None if value is None else self.from_value(value))
+def _spread(arrays: Sequence[pa.Array], places: Sequence[Positions]) -> pa.Array:
+    """Arrays as one, each value at its place."""
+    if not arrays:
+        return pa.nulls(0, pa.int64())
+    return pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(places)))) if len(arrays) > 1 else arrays[0]
 
 
-def encode_batches(sinks: Sequence[SinkWrite]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _empty_lists(count: int, kind: pa.ListType) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, dtype=np.int32)), pa.array([], type=kind.value_type))
+
+
+def _without_nulls(headers: pa.ListArray) -> pa.Array:
+    if headers.null_count == 0:
+        return headers
+    if headers.null_count == len(headers):
+        return _empty_lists(len(headers), HEADERS)
+    return pa.array([each or [] for each in headers.to_pylist()], type=HEADERS)
+
+
+def encode_batches(sinks: Sequence[SinkWrite]) -> Batches:
     """Make the function for `mapInArrow` that turns the rows of sinks into records, and log entries into rows."""
 
     def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writers = {sink.handle.relation: _writer(sink) for sink in sinks}
+        writers = {sink.handle.relation: Writer(sink) for sink in sinks}
         for batch in batches:
             yield _encoded(batch, writers)
 
     return encode
 
 
-def _writer(sink: SinkWrite) -> _Writer:
-    schema = sink.handle.schema
-    return _Writer(
-        sink,
-        struct_column(sink.handle.relation),
-        encoder(sink.key),
-        encoder(sink.value),
-        struct_converter(schema.key),
-        struct_converter(schema.value),
-    )
+def _encoded(batch: pa.RecordBatch, writers: Mapping[int, Writer]) -> pa.RecordBatch:
+    """Records and log entries in the order of the rows that they come from, the entries of a row before its record."""
+    relations = np.asarray(batch.column("rel"))
+    entries = _logged(batch)
+    pieces: list[pa.RecordBatch] = []
+    rows: list[Positions] = []
+    for relation in np.unique(relations).tolist():
+        writer = writers.get(relation)
+        if writer is None:
+            continue
+        (at,) = np.nonzero(relations == relation)
+        records, written, log = _records(batch if len(at) == len(batch) else batch.take(pa.array(at)), writer)
+        pieces.append(records)
+        rows.append(at[written])
+        entries += [(int(at[local]), entry) for local, entry in log.items()]
+    if entries:
+        pieces.insert(0, _log_rows(batch, entries))
+        rows.insert(0, np.array([at for at, _ in entries]))
+    if len(pieces) == 1:
+        return pieces[0]
+    # The sort keeps the order of equal ones: entries stand before records.
+    order = np.argsort(np.concatenate([_NO_POSITIONS, *rows]), kind="stable")
+    table = pa.Table.from_batches(pieces, schema=_OUT).take(pa.array(order)).combine_chunks()
+    return pa.RecordBatch.from_arrays([_only_chunk(column) for column in table.columns], schema=_OUT)
 
 
-def _encoded(batch: pa.RecordBatch, writers: Mapping[int, _Writer]) -> pa.RecordBatch:
-    rows: list[dict[str, Any]] = []
-    envelopes = batch.select([name for name, _ in _ENVELOPE]).to_pylist()
-    structs = {relation: batch.column(batch.schema.get_field_index(writer.column)) for relation, writer in writers.items()}
-    for at, row in enumerate(envelopes):
-        rows += [_log_row(row, entry) for entry in row["log"] or ()]
-        writer = writers.get(row["rel"])
-        if writer is not None:
-            rows.append(_record(row, writer, structs[row["rel"]][at].as_py()))
-    schema = pa.schema(_OUT)
-    return pa.RecordBatch.from_pylist(rows, schema=schema)
+def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
-def _record(row: Mapping[str, Any], writer: _Writer, struct: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        key, value = writer.write(struct, (row["ws"], row["we"]))
-    except SerdeError as error:
-        kind = PROCESSING if writer.sink.guarded else FATAL
-        message = "; ".join([str(error), *causes(error)])
-        return _log_row(row, {"kind": kind, "logger": f"{writer.sink.logger}.serializer", "message": message})
-    return {
-        "q": row["q"],
-        "place": row["place"],
-        "topic": writer.sink.topic,
-        "timestamp": row["ts"],
-        "key": key,
-        "value": value,
-        "headers": row["headers"],
+def _records(batch: pa.RecordBatch, writer: Writer) -> tuple[pa.RecordBatch, Positions, Mapping[int, dict[str, Any]]]:
+    """The records of rows of one sink, the positions of those that could be written, and the log of the others."""
+    written = writer.write(batch.column(writer.column), batch.column("ws"), batch.column("we"))
+    count = len(batch)
+    known = {
+        "q": batch.column("q"),
+        "place": batch.column("place"),
+        "topic": pa.repeat(pa.scalar(writer.sink.topic, pa.string()), count),
+        "timestamp": batch.column("ts"),
+        "key": written.keys,
+        "value": written.values,
+        "headers": batch.column("headers"),
     }
+    arrays = [known[field.name] if field.name in known else pa.nulls(count, field.type) for field in _OUT]
+    records = pa.RecordBatch.from_arrays(arrays, schema=_OUT)
+    positions = np.arange(count)
+    if written.log:
+        positions = np.delete(positions, list(written.log))
+        records = records.take(pa.array(positions))
+    return records, positions, written.log
 
 
-def _log_row(row: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "q": row["q"],
-        "place": row["place"],
-        **entry,
-        "src_topic": row["topic"],
-        "src_part": row["part"],
-        "src_off": row["off"],
-    }
+def _logged(batch: pa.RecordBatch) -> list[tuple[int, dict[str, Any]]]:
+    """The log entries that rows carry, with the position of their row."""
+    log = batch.column("log")
+    if not pc.sum(pc.list_value_length(log)).as_py():
+        return []
+    return [(at, entry) for at, entries in enumerate(log.to_pylist()) for entry in entries or ()]
+
+
+def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
+    about = batch.select(["q", "place", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
+    rows = [
+        {"q": row["q"], "place": row["place"], **entry, "src_topic": row["topic"], "src_part": row["part"], "src_off": row["off"]}
+        for row, (_, entry) in zip(about, entries, strict=True)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_OUT)

@@ -1,0 +1,42 @@
+"""KAFKA, whole batches at a time: numbers are byte-swapped, text is checked and passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.formats.base import SerdeSpec
+from engine.formats.bulk_base import BulkDecoder, BulkEncoder, buffers_of, require, text_of
+from engine.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
+
+_LAYOUTS: dict[SqlType, str] = {INTEGER: ">i4", BIGINT: ">i8", DOUBLE: ">f8"}
+
+
+def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
+    """Read the only column, a number or text."""
+    sql_type = spec.columns[0].type
+    if len(spec.columns) != 1:
+        return None
+    if sql_type == STRING:
+        return lambda data: [text_of(data)]
+    layout = _LAYOUTS.get(sql_type)
+    if layout is None:
+        return None
+    big = np.dtype(layout)
+
+    def decode(data: pa.BinaryArray) -> list[pa.Array]:
+        content, bounds = buffers_of(data)
+        require((np.diff(bounds) == big.itemsize).all())
+        return [pa.array(np.frombuffer(content[bounds[0] : bounds[-1]], dtype=big).astype(big.newbyteorder("=")))]
+
+    return decode
+
+
+def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
+    """Write the only column, if it is text."""
+    if len(spec.columns) != 1 or spec.columns[0].type != STRING:
+        return None
+    return lambda columns: pc.cast(columns[0], pa.binary())

@@ -1,0 +1,72 @@
+"""One sink of a pipeline: the structs of its relation as records of its topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import SerdeError
+from engine.formats.base import causes
+from engine.formats.windowed import join
+from engine.spark.columns import to_list
+from engine.spark.group import SinkWrite
+from engine.spark.log_kinds import FATAL, PROCESSING
+from engine.spark.sides import Errors, SideWriter
+from engine.spark.stage import struct_column
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a sink makes of rows: bytes of keys and values, and entries of the processing log by position instead."""
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    log: Mapping[int, dict[str, Any]]
+
+
+class Writer:
+    """Writes the rows of one sink."""
+
+    def __init__(self, sink: SinkWrite) -> None:
+        self.sink = sink
+        self.column = struct_column(sink.handle.relation)
+        self._key = SideWriter(sink.key)
+        self._value = SideWriter(sink.value)
+
+    def write(self, structs: pa.StructArray, starts: pa.Array, ends: pa.Array) -> Written:
+        """Write structs of this sink's relation; the window bounds (ms) go into keys of windowed topics."""
+        parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+        keys, wrong_keys = _side(self._key, parts["k"]) if "k" in parts else (pa.nulls(len(structs), pa.binary()), {})
+        if self.sink.window is not None:
+            keys, wrong_windows = self._with_windows(keys, starts, ends)
+            wrong_keys = {**wrong_windows, **wrong_keys}
+        values, wrong_values = _side(self._value, parts["v"])
+        log = {at: self._entry(error) for at, error in {**wrong_values, **wrong_keys}.items()}
+        return Written(keys, values, log)
+
+    def _with_windows(self, keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array) -> tuple[pa.BinaryArray, Errors]:
+        found: list[bytes | None] = []
+        errors: dict[int, SerdeError] = {}
+        info = self.sink.window
+        for at, (key, start, end) in enumerate(zip(to_list(keys), to_list(starts), to_list(ends), strict=True)):
+            try:
+                found.append(None if key is None or info is None else join(key, (start, end), info))
+            except SerdeError as error:
+                errors[at] = error
+                found.append(None)
+        return pa.array(found, type=pa.binary()), errors
+
+    def _entry(self, error: SerdeError) -> dict[str, Any]:
+        kind = PROCESSING if self.sink.guarded else FATAL
+        message = "; ".join([str(error), *causes(error)])
+        return {"kind": kind, "logger": f"{self.sink.logger}.serializer", "message": message}
+
+
+def _side(writer: SideWriter, structs: pa.StructArray) -> tuple[pa.BinaryArray, Errors]:
+    present = np.asarray(structs.is_valid().to_numpy(zero_copy_only=False))
+    arrays: Sequence[pa.Array] = structs.flatten()
+    return writer.write(arrays, present)

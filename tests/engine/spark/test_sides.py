@@ -1,0 +1,129 @@
+"""Whole batches are read and written as their records are one by one, whatever is mixed into them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine.errors import SerdeError
+from engine.formats import bulk_json, table
+from engine.formats.base import SerdeSpec, Side
+from engine.formats.bulk_base import NotPlainError
+from engine.plan.step import FormatInfo, SerdeFeature
+from engine.spark.sides import PART, WORTHWHILE, SideReader, SideWriter
+from engine.spark.types import to_arrow
+from engine.sql.parser import parse_columns
+
+FORMATS = {
+    "JSON": "I INT, S STRING, D DOUBLE",
+    "AVRO": "I INT, S STRING, D DOUBLE, A ARRAY<INT>",
+    "PROTOBUF": "I INT, S STRING, D DOUBLE",
+    "JSON_SR": "I INT, M MAP<STRING, DOUBLE>",
+    "DELIMITED": "I INT, S STRING",
+    "KAFKA": "S STRING",
+    "NONE": "",
+}
+
+
+def spec(format: str, columns: str, *features: SerdeFeature) -> SerdeSpec:
+    return SerdeSpec(FormatInfo(format), parse_columns(columns) if columns else (), frozenset(features), Side.VALUE, "topic")
+
+
+def row(format: str, at: int) -> tuple[Any, ...]:
+    values: dict[str, tuple[Any, ...]] = {
+        "AVRO": (at, f"s{at}", at / 4, [at, None]),
+        "JSON_SR": (at, {"k": 0.5, "j": None}),
+        "DELIMITED": (at, f"s{at}"),
+        "KAFKA": (f"s{at}",),
+        "NONE": (),
+    }
+    return values.get(format, (at, f"s{at}", at / 4))
+
+
+def singly(given: SerdeSpec, data: list[bytes | None]) -> tuple[list[Any], dict[int, str]]:
+    decode, found, errors = table.decoder(given), list[Any](), dict[int, str]()
+    for at, each in enumerate(data):
+        try:
+            found.append(decode(each))
+        except SerdeError as error:
+            errors[at] = str(error)
+            found.append(None)
+    return found, errors
+
+
+def check_read(given: SerdeSpec, data: list[bytes | None], reader: SideReader | None = None) -> None:
+    side = (reader or SideReader(given)).read(pa.array(data, type=pa.binary()))
+    rows, errors = singly(given, data)
+    assert {at: str(error) for at, error in side.errors.items()} == errors
+    assert side.present.tolist() == [each is not None for each in rows]
+    assert [array.type for array in side.arrays] == [to_arrow(column.type) for column in given.columns]
+    for at, array in enumerate(side.arrays):
+        values = [dict(v) if pa.types.is_map(array.type) and v is not None else v for v in array.to_pylist()]
+        assert values == [None if each is None else each[at] for each in rows]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("count", [0, 1, WORTHWHILE, 3 * PART + 7])
+@pytest.mark.parametrize("kind", ["plain", "nulls", "bad", "bad and nulls"])
+def test_reading(format: str, count: int, kind: str) -> None:
+    made, given = random.Random(count), spec(format, FORMATS[format])
+    data = [table.encoder(given)(row(format, at)) for at in range(count)]
+    if "bad" in kind:
+        data = [b"\xff\x01" if at % 701 == 5 else each for at, each in enumerate(data)]
+    if "nulls" in kind:
+        data = [None if made.random() < 0.1 else each for each in data]
+    check_read(given, data)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("count", [0, 1, WORTHWHILE, 3 * PART + 7])
+@pytest.mark.parametrize("kind", ["plain", "tombstones", "nulls"])
+def test_writing(format: str, count: int, kind: str) -> None:
+    made, given = random.Random(count), spec(format, FORMATS[format])
+    rows = [row(format, at) for at in range(count)]
+    if kind == "nulls":
+        rows = [tuple(None if made.random() < 0.2 else value for value in each) for each in rows]
+    present = np.array([kind != "tombstones" or made.random() > 0.2 for _ in rows], dtype=bool)
+    arrays = [
+        pa.array([list(r[at].items()) if isinstance(r[at], dict) else r[at] for r in rows], type=to_arrow(column.type))
+        for at, column in enumerate(given.columns)
+    ]
+    data, errors = SideWriter(given).write(arrays, present)
+    assert errors == {}
+    encode = table.encoder(given)
+    assert data.to_pylist() == [encode(each if there else None) for each, there in zip(rows, present, strict=True)]
+
+
+def test_doubles_that_java_writes_with_an_exponent_are_written_beside_plain_ones() -> None:
+    given = spec("JSON", "D DOUBLE")
+    rows = [(1e10 if at == 700 else at / 2,) for at in range(3 * PART)]
+    data, _ = SideWriter(given).write([pa.array([r[0] for r in rows])], np.ones(len(rows), dtype=bool))
+    assert data.to_pylist() == [table.encoder(given)(each) for each in rows]
+
+
+def test_a_row_that_cannot_be_written_is_an_error_at_its_position() -> None:
+    given = spec("PROTOBUF", "DA DATE")
+    array = pa.array([0, 2**31 - 1], type=pa.int32())
+    data, errors = SideWriter(given).write([array], np.ones(2, dtype=bool))
+    assert list(errors) == [1]
+    assert data.null_count == 1
+
+
+def test_a_bulk_codec_that_never_helps_is_rarely_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def refuse(data: pa.BinaryArray) -> list[pa.Array]:
+        nonlocal asked
+        asked += 1
+        raise NotPlainError
+
+    monkeypatch.setattr(bulk_json, "_Reader", lambda columns, types: type("R", (), {"decode": staticmethod(refuse)}))
+    given = spec("JSON", "I INT")
+    reader = SideReader(given)
+    for _ in range(50):
+        check_read(given, [b'{"I": 1}'] * WORTHWHILE, reader)
+    assert asked < 25
