@@ -1,0 +1,104 @@
+"""An edited script against an old checkpoint: what goes on, what starts, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import StatementError
+from engine.kafka.adopt import NamedQuery, document_of, gone, named_queries, order, relevant, resumed
+from engine.kafka.manifest import Manifest, StoredQuery
+from engine.session import Session
+
+SOURCES = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE TABLE T (K STRING PRIMARY KEY, N INT) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON', PARTITIONS=1);
+"""
+
+
+def application(text: str) -> list[NamedQuery]:
+    session = Session()
+    statements = session.parse(SOURCES + text)
+    for parsed in statements:
+        session.execute(parsed)
+    return named_queries(session.queries, session.catalog, statements)
+
+
+def checkpoint(text: str) -> Manifest:
+    manifest = Manifest()
+    for named in application(text):
+        query = named.query
+        manifest = manifest.with_query(
+            StoredQuery(
+                name=named.name,
+                id=query.id,
+                statement=query.statement_text,
+                plan=document_of(query, query.plan),
+                settings=relevant(query.config),
+                reading="plain",
+                sources={},
+                start={},
+                tasks=1,
+            )
+        )
+    return manifest
+
+
+def test_a_query_is_found_again_whatever_stands_before_it() -> None:
+    old = checkpoint("CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
+    new = application("CREATE STREAM B AS SELECT * FROM S; CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
+    again = next(named for named in new if named.name in old.queries)
+    assert again.query.id == "CSAS_A_1"
+    assert resumed(again, old.queries[again.name]).query_id == "CSAS_A_0"
+
+
+def test_a_changed_query_is_refused_with_what_changed() -> None:
+    old = checkpoint("CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
+    (new,) = application("CREATE STREAM A AS SELECT * FROM S WHERE V > 2;")
+    with pytest.raises(StatementError, match=r"(?s)CSAS_A_0.*V > 1.*V > 2") as caught:
+        resumed(new, old.queries[new.name])
+    assert "CREATE OR REPLACE" in str(caught.value.hint)
+
+
+def test_or_replace_lets_a_query_go_on_where_its_state_fits() -> None:
+    old = checkpoint("CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
+    (new,) = application("CREATE OR REPLACE STREAM A AS SELECT * FROM S WHERE V > 2;")
+    assert resumed(new, old.queries[new.name]).query_id == "CSAS_A_0"
+
+
+def test_or_replace_does_not_let_a_query_go_on_where_its_state_does_not_fit() -> None:
+    old = checkpoint("CREATE TABLE A AS SELECT K, COUNT(*) AS C FROM S GROUP BY K;")
+    (new,) = application("CREATE OR REPLACE TABLE A AS SELECT K, SUM(V) AS C FROM S GROUP BY K;")
+    with pytest.raises(StatementError, match="StreamAggregate must have matching"):
+        resumed(new, old.queries[new.name])
+
+
+def test_a_setting_that_changes_the_meaning_of_a_query_counts() -> None:
+    old = checkpoint("CREATE STREAM A AS SELECT * FROM S;")
+    (new,) = application("SET 'ksql.timestamp.throw.on.invalid' = 'true'; CREATE STREAM A AS SELECT * FROM S;")
+    with pytest.raises(StatementError, match=r"ksql\.timestamp\.throw\.on\.invalid"):
+        resumed(new, old.queries[new.name])
+
+
+def test_a_query_that_left_the_script_is_told_of() -> None:
+    old = checkpoint("CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM S;")
+    assert [stored.id for stored in gone(old, application("CREATE STREAM B AS SELECT * FROM S;"))] == ["CSAS_A_0"]
+
+
+def test_two_inserts_into_one_stream_have_names_of_their_own() -> None:
+    text = "CREATE STREAM A AS SELECT * FROM S; INSERT INTO A SELECT * FROM S WHERE V = 1; INSERT INTO A SELECT * FROM S WHERE V = 2;"
+    names = [named.name for named in application(text)]
+    assert names == ["CREATE STREAM A", "INSERT INTO A FROM S", "INSERT INTO A FROM S (2)"]
+
+
+def test_queries_stand_behind_all_that_write_what_they_read() -> None:
+    text = """
+    CREATE STREAM A AS SELECT * FROM S;
+    CREATE STREAM B AS SELECT * FROM A;
+    INSERT INTO A SELECT * FROM S WHERE V = 1;
+    """
+    assert [named.name for named in order(application(text))] == ["CREATE STREAM A", "INSERT INTO A FROM S", "CREATE STREAM B"]
+
+
+def test_a_circle_of_queries_has_an_order_too() -> None:
+    text = "CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM A; INSERT INTO A SELECT * FROM B WHERE V = 1;"
+    assert sorted(named.name for named in order(application(text))) == ["CREATE STREAM A", "CREATE STREAM B", "INSERT INTO A FROM B"]

@@ -1,0 +1,94 @@
+"""The folder of a checkpoint: what it remembers, who may use it, and where a query goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.errors import EngineError
+from engine.kafka.manifest import CheckpointFolder, Manifest, StoredQuery
+from engine.kafka.offsets import Topic
+from engine.kafka.prepare import changes
+
+QUERY = StoredQuery(
+    name="CREATE STREAM OUT",
+    id="CSAS_OUT_0",
+    statement="CREATE STREAM OUT AS SELECT * FROM S;",
+    plan={"@type": "ksqlPlanV1"},
+    settings={"ksql.timestamp.throw.on.invalid": "true"},
+    reading="merged",
+    sources={"in": Topic("in", "id-1", 2)},
+    start={("in", 0): 0, ("in", 1): 7},
+    tasks=2,
+)
+
+
+def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    manifest = Manifest().next_run().with_query(QUERY).with_done("INSERT INTO S VALUES (1);")
+    folder.save(manifest)
+    assert folder.load() == manifest
+    assert folder.load().next_run().runs == 2
+
+
+def test_a_new_folder_has_an_empty_manifest(tmp_path: Path) -> None:
+    first, second = (CheckpointFolder(tmp_path / "new").load() for _ in range(2))
+    assert (first.runs, first.queries) == (0, {})
+    assert first.application != second.application
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 99}', '"x"'])
+def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(EngineError, match=r"manifest\.json"):
+        CheckpointFolder(tmp_path).load()
+
+
+def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from engine.kafka.manifest import CheckpointFolder; from engine.errors import EngineError\n"
+        "try:\n  with CheckpointFolder(pathlib.Path(sys.argv[1])).locked(): print('got it')\n"
+        "except EngineError as error: print(error.message)"
+    )
+
+    def other() -> str:
+        return subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True).stdout
+
+    with CheckpointFolder(tmp_path).locked():
+        refused = other()
+        assert "in use by another kestrel run (process" in refused
+        assert str(tmp_path) in refused
+    assert other() == "got it\n"
+
+
+def test_a_query_goes_on_behind_the_last_batch_that_was_done(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    logs = tmp_path / "queries" / "Q"
+    assert folder.next_offsets("Q") is None
+    for name in ("offsets", "commits"):
+        (logs / name).mkdir(parents=True)
+    for number in (0, 1, 2):
+        offsets = json.dumps({"in": {"0": 10 * (number + 1)}})
+        (logs / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')
+    assert folder.next_offsets("Q") is None
+    (logs / "commits" / "0").write_text("v1\n{}")
+    (logs / "commits" / "1").write_text("v1\n{}")
+    assert folder.next_offsets("Q") == {("in", 0): 20}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"in": Topic("in", "id-1", 2)}, None),
+        ({}, "in, which CSAS_OUT_0 reads, was deleted"),
+        ({"in": Topic("in", "id-2", 2)}, "created anew"),
+        ({"in": Topic("in", "id-1", 3)}, "has 3 partitions instead of 2"),
+    ],
+)
+def test_what_happened_to_a_topic_is_said(found: dict[str, Topic], said: str | None) -> None:
+    flaws = list(changes(QUERY, found))
+    assert (said is None and not flaws) or (said is not None and said in flaws[0])
