@@ -16,6 +16,7 @@ from qtt.driver import PlanningDriver
 from qtt.load import load_all
 from qtt.model import Case
 from qtt.plan_commands import Findings
+from qtt.plans import adopt, find_plans, read_plan
 from qtt.rest import RestCase
 from qtt.selection import SelectionError, select
 from qtt.sql_script import ScriptCase
@@ -27,6 +28,7 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "run": "execute stored plans, each against its own spec",
         "explain": "show plans as trees, with the Spark SQL that they become",
         "diff": "show what differs between two plans, statement texts aside",
+        "adopt": "store plans that were written by hand, in the style of an older release",
     }
 )
 
@@ -106,6 +108,16 @@ def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     return ExitCode.FAILURES if text else ExitCode.OK
 
 
+def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    from qtt.plan_text import check_plan
+
+    done = []
+    for draft in [stored.folder for path in arguments.paths for stored in find_plans(path)]:
+        check_plan(read_plan(draft), str(draft))
+        done.append(f"stored {adopt(arguments.plans, draft).folder}")
+    return _told(Findings(tuple(done)))
+
+
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = MappingProxyType(
-    {"record": _record, "check": _check, "run": _run, "explain": _explain, "diff": _diff}
+    {"record": _record, "check": _check, "run": _run, "explain": _explain, "diff": _diff, "adopt": _adopt}
 )

@@ -45,6 +45,11 @@ def difference_text(left: Path, right: Path) -> str:
     return "\n".join(map(str, diff_plans(old, new, RESTORED)))
 
 
+def check_plan(text: str, name: str) -> None:
+    """Check that a text is a plan.json; raise PlanStoreError, which names `name`."""
+    _load(text, name)
+
+
 def _load(text: str, name: str) -> PlanFile:
     try:
         return load_plan(text)

@@ -22,6 +22,9 @@ SPEC_FILE = "spec.json"
 RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 """Stored configs that a replay restores, and that change results; false where missing (`spec/qtt-format.md` 16.3)."""
 
+BY_HAND = "-by-hand"
+"""Ends the version of a plan that no planner wrote: one in the style of an older release, or of words that only readers know."""
+
 _FOLDER = re.compile(r"(?P<version>\d+(?:\.\d+)+(?P<suffix>[A-Za-z0-9.+-]*))(?:_(?P<timestamp>\d+))?", re.ASCII)
 _LONGEST_FOLDER = 120
 
@@ -48,6 +51,11 @@ class StoredPlan:
     def spec_file(self) -> Path:
         """Where the case is, as it was when the plan was made."""
         return self.folder / SPEC_FILE
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether no planner wrote the plan."""
+        return self.version.endswith(BY_HAND)
 
     @property
     def age(self) -> tuple[tuple[int, ...], bool, str, int]:
@@ -136,6 +144,26 @@ def record(
     spec = {"version": version, "path": path, "schemas": dict(schemas or {}), "testCase": dict(test_case), "hash": _hash(plan)}
     _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json(spec)})
     return stored
+
+
+def adopt(root: Path, draft: Path) -> StoredPlan:
+    """Store a plan that was written by hand: the folder `<case>/<version>-by-hand` with a plan.json and a spec.json without hash.
+
+    The spec says in `byHand` what the plan holds that today's planner does not write; `today` says, if that is so, why
+    the statements of its case mean something else today.
+
+    Raises:
+        PlanStoreError: the draft is none, or the plan is stored already.
+    """
+    stored = _stored(draft)
+    plan, spec = load_stored(stored)
+    if not stored.is_by_hand or not isinstance(spec.get("byHand"), str):
+        raise PlanStoreError(f"{draft}: a plan by hand is in a folder <version>{BY_HAND}, and its spec says why in `byHand`")
+    folder = root / stored.case / draft.name
+    if folder.exists():
+        raise PlanStoreError(f"{folder}: the plan is stored already; stored plans are never edited")
+    _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json({**spec, "hash": _hash(plan)})})
+    return StoredPlan(stored.case, stored.version, None, folder)
 
 
 def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:

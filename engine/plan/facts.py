@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from typing import Any, get_args, get_origin, get_type_hints
 
-from engine.plan.document import QueryPlan, StatementPlan
+from engine.plan.document import StatementPlan
 from engine.plan.pieces_checks import JOIN_TYPES, PSEUDO_COLUMN_VERSIONS
 from engine.plan.pieces_objects import ignored_fields, members_of
-from engine.plan.step import SerdeFeature, TimestampColumn, WindowInfo, WindowType
+from engine.plan.step import Formats, SelectItem, SerdeFeature, Step, WindowType
+from engine.plan.steps.aggregates import WindowExpression
 from engine.plan.table import COMMANDS, STEPS
+from engine.sql.expressions import Node
 from engine.sql.statements import MILLIS, Emit
+from engine.types.schema import Column, Schema
+from engine.types.sql_types import SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ _DURATIONS = ("size", "beforeMillis", "afterMillis", "graceMillis")
 _AS_TEXT_OR_NUMBER = {str: "text", object: "number"}
 _AS_TEXT_OR_LIST = {str: "text", list: "list"}
 _AS_TEXT_OR_OBJECT = {str: "text", dict: "object"}
+_OWN_FORM = (Step, Formats, WindowExpression, SelectItem, Node, Schema, Column, *get_args(SqlType))
 _FEATURES = tuple(feature.value for feature in SerdeFeature)
 _EMIT = tuple(emit.value for emit in Emit)
 
@@ -77,8 +82,8 @@ def _encodings(name: str, annotation: Any) -> Mapping[Any, str] | None:
 @functools.cache
 def _shapes() -> Mapping[str, _Shape]:
     """The shapes of all objects by their name: a tag, or the field in which an untagged object stands."""
-    classes: dict[str, type[Any]] = {**STEPS, **COMMANDS, StatementPlan.tag: StatementPlan, "queryPlan": QueryPlan}
-    classes |= {"timestampColumn": TimestampColumn, "windowInfo": WindowInfo}
+    tagged: dict[str, type[Any]] = {**STEPS, **COMMANDS, StatementPlan.tag: StatementPlan}
+    classes = tagged | dict(part for cls in tagged.values() for part in _parts(cls))
     features = _Field(True, _FEATURES)
     lengths = dict.fromkeys(_SPANS, _Field(True))
     format_ = {"format": _Field(False), "properties": _Field(True)}
@@ -97,6 +102,20 @@ def _shapes() -> Mapping[str, _Shape]:
         },
         "timeSpan": {"timeUnit": _Field(False, tuple(MILLIS)), "value": _Field(False)},
     }
+
+
+def _parts(cls: Any) -> Iterator[tuple[str, type[Any]]]:
+    """The classes of the untagged objects below `cls`, by the field in which they stand, but for those with a form of their own."""
+    hints = get_type_hints(cls)
+    for member in members_of(cls):
+        for kind in (hints[member.field], *get_args(hints[member.field])):
+            if _is_part(kind):
+                yield member.names[0], kind
+                yield from _parts(kind)
+
+
+def _is_part(kind: Any) -> bool:
+    return isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, _OWN_FORM) and not hasattr(kind, "tag")
 
 
 def known_facts() -> frozenset[str]:
