@@ -122,6 +122,16 @@ class PlanError(EngineError):
         self.path = path
 
 
+class NewerPlanError(PlanError):
+    """A plan with a step, field, word or version that this release does not know, most likely of a newer one; `part` names it."""
+
+    code = "PLAN_NEWER"
+
+    def __init__(self, message: str, *, path: str, part: str, hint: str | None = None) -> None:
+        super().__init__(message, path=path, hint=hint)
+        self.part = part
+
+
 class SerdeError(EngineError):
     """A key or value that a format cannot decode or encode; concerns one record."""
 

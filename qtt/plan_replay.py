@@ -15,7 +15,7 @@ from engine.session import Session, properties_config
 from engine.sql.expressions import Expression
 from engine.types.sql_types import SqlType
 from qtt.model import FormatInfo, SerdeInfo
-from qtt.plans import RESTORED
+from qtt.plans import RESTORED, written_by
 
 
 def execute_stored(session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
@@ -24,7 +24,7 @@ def execute_stored(session: Session, file: Path, properties: Mapping[str, object
     Raises:
         EngineError: the file is no plan, or one of its statements is refused.
     """
-    execute_plan_file(session, load_plan(file.read_text(encoding="utf-8")), properties, defaults)
+    execute_plan_file(session, load_plan(file.read_text(encoding="utf-8"), written_by(file)), properties, defaults)
 
 
 def execute_plan_file(session: Session, stored: PlanFile, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:

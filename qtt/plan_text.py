@@ -12,7 +12,7 @@ from engine.session import Session
 from engine.spark.pipeline import QueryRun, build_pipeline
 from qtt.corpus_functions import corpus_functions
 from qtt.plan_replay import execute_plan_file
-from qtt.plans import RESTORED, PlanStoreError, read_plan
+from qtt.plans import PLAN_FILE, RESTORED, PlanStoreError, read_plan, written_by
 
 
 def explain_text(text: str, name: str) -> str:
@@ -52,6 +52,7 @@ def check_plan(text: str, name: str) -> None:
 
 def _load(text: str, name: str) -> PlanFile:
     try:
-        return load_plan(text)
+        file = Path(name)
+        return load_plan(text, written_by(file if file.name == PLAN_FILE else file / PLAN_FILE))
     except EngineError as error:
         raise PlanStoreError(f"{name}: {error.render()}") from error

@@ -111,6 +111,12 @@ def read_plan(path: Path) -> str:
     return _read(path / PLAN_FILE if path.is_dir() else path)
 
 
+def written_by(file: Path) -> str | None:
+    """The version in the name of the folder of a stored plan.json; None for a file elsewhere."""
+    match = _FOLDER.fullmatch(file.parent.name)
+    return match["version"] if match else None
+
+
 def needs_recording(fresh: Json, newest: Json) -> bool:
     """Whether `fresh` differs from `newest`, both contents of a `plan.json`, `newest` None where there is none.
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from engine.catalog.catalog import Source
 from engine.errors import EngineError, SqlSyntaxError
@@ -17,7 +18,7 @@ from engine.formats.base import SerdeSpec, Side
 from engine.formats.json_form import from_json_form, to_json_form
 from engine.formats.windowed import join, split
 from engine.inserts import Constants, insert_record, source_spec
-from engine.plan.codec import PlanFile, dump_plan
+from engine.plan.codec import WRITTEN_BY, PlanFile, dump_plan, engine_version
 from engine.planner.inserts import ResolvedInsert
 from engine.planner.rewrite import rewritten_text
 from engine.planner.typed import Types
@@ -65,6 +66,7 @@ class SparkDriver:
 
     def __init__(self) -> None:
         self._runner: MemoryRunner | None = None
+        self._opening = Lock()
 
     def close(self) -> None:
         """Remove what the runner keeps on disk; Spark itself ends with the process."""
@@ -141,9 +143,10 @@ class SparkDriver:
             _collect(run, query, pipeline, output)
 
     def _memory(self) -> MemoryRunner:
-        if self._runner is None:
-            self._runner = MemoryRunner(open_test_session())
-        return self._runner
+        with self._opening:
+            if self._runner is None:
+                self._runner = MemoryRunner(open_test_session())
+            return self._runner
 
 
 def plan_text(case: model.Case) -> str:
@@ -162,7 +165,7 @@ def plan_text(case: model.Case) -> str:
     except Exception as error:
         raise PlanningError(f"planning broke: {type(error).__name__}: {_short(error)}") from error
     configs = {name: session.config[name] for name in RESTORED}
-    return dump_plan(PlanFile(tuple(statements), dict(configs)))
+    return dump_plan(PlanFile(tuple(statements), {**configs, WRITTEN_BY: engine_version()}))
 
 
 def _session(case: model.Case) -> Session:

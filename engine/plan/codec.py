@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
+from engine.errors import NewerPlanError
 from engine.plan.document import StatementPlan
-from engine.plan.pieces import TEXT, array, child, mapping, only, optional, required
+from engine.plan.pieces import TEXT, array, child, mapping, only, optional, required, shorten
 from engine.plan.pieces_json import check_depth, read_json, too_deep, write_json
 from engine.plan.pieces_objects import tagged
 
 STATEMENT = tagged({StatementPlan.tag: StatementPlan})
 _CONFIG = optional(TEXT)
+
+WRITTEN_BY = "kestrel.version"
+"""The config by which a plan names the version of the engine that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +29,57 @@ class PlanFile:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def load_plan(text: str) -> PlanFile:
+def load_plan(text: str, written_by: str | None = None) -> PlanFile:
     """Read the text of a `plan.json`.
 
     Raises:
-        PlanError: not JSON, or not a plan; names the JSON path.
+        PlanError: not JSON, or not a plan; names the JSON path, and for a plan of a newer release both versions.
     """
-    return decode_plan(read_json(text))
+    return decode_plan(read_json(text), written_by)
 
 
-def decode_plan(document: Any) -> PlanFile:
+def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
     """Read the content of a `plan.json` (`spec/plan-format.md`).
 
+    `written_by` is the version that wrote the plan, for errors; without it the one that the plan's configs name.
+
     Raises:
-        PlanError: the document is no plan; names the JSON path.
+        PlanError: the document is no plan; names the JSON path, and for a plan of a newer release both versions.
     """
     check_depth(document)
-    top = mapping(document, "$")
-    only(top, ("plan", "configs"), "$")
     try:
-        statements = tuple(_statement(item, f"$.plan[{i}]") for i, item in enumerate(array(required(top, "plan", "$"), "$.plan")))
+        return _plan(document)
     except RecursionError:
         raise too_deep() from None
+    except NewerPlanError as error:
+        raise _with_versions(error, written_by or _version_named(document)) from error
+
+
+def _plan(document: Any) -> PlanFile:
+    top = mapping(document, "$")
+    only(top, ("plan", "configs"), "$")
+    statements = tuple(_statement(item, f"$.plan[{i}]") for i, item in enumerate(array(required(top, "plan", "$"), "$.plan")))
     return PlanFile(statements, _configs(top.get("configs")))
+
+
+def _version_named(document: Any) -> str | None:
+    configs = document.get("configs") if isinstance(document, dict) else None
+    named = configs.get(WRITTEN_BY) if isinstance(configs, dict) else None
+    return shorten(named) if isinstance(named, str) else None
+
+
+def _with_versions(error: NewerPlanError, written_by: str | None) -> NewerPlanError:
+    """The error with what a user of two releases has to know: which one wrote the plan, and which one reads it."""
+    theirs = f"version {written_by}" if written_by else "a version that it does not name"
+    what = error.message.removeprefix(f"{error.path}: ")
+    message = f"{what}; the plan was written by {theirs}, and version {engine_version()}, which reads it, does not know {error.part}"
+    return NewerPlanError(message, path=error.path, part=error.part, hint=error.hint or "run it with the version that wrote it")
+
+
+@functools.cache
+def engine_version() -> str:
+    """The version of this engine."""
+    return version("kestrel-sql")
 
 
 def decode_statement(document: Any) -> StatementPlan:
@@ -59,6 +93,8 @@ def decode_statement(document: Any) -> StatementPlan:
         return _statement(document, "$")
     except RecursionError:
         raise too_deep() from None
+    except NewerPlanError as error:
+        raise _with_versions(error, None) from error
 
 
 def encode_plan(plan: PlanFile) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from engine.errors import PlanError
+from engine.errors import NewerPlanError, PlanError
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -108,7 +108,8 @@ def only(document: dict[str, Any], known: Collection[str], path: str) -> None:
     for key in document:
         if key not in known:
             close = difflib.get_close_matches(shorten(key), known, n=1)
-            raise PlanError("unknown field", path=child(path, key), hint=f"did you mean {close[0]}?" if close else None)
+            hint = f"did you mean {close[0]}?" if close else None
+            raise NewerPlanError("unknown field", path=child(path, key), part=f"the field {shorten(key)}", hint=hint)
 
 
 def required(document: dict[str, Any], key: str, path: str) -> Any:
@@ -148,7 +149,8 @@ def choice(enum: type[Enum]) -> Wire:
     def decode(value: Any, path: str) -> Enum:
         word = text(value, path)
         if word not in words:
-            raise PlanError(f"{shorten(word)} is not one of {', '.join(words)}", path=path)
+            message = f"{shorten(word)} is not one of {', '.join(words)}"
+            raise NewerPlanError(message, path=path, part=f"the word {shorten(word)}")
         return words[word]
 
     return Wire(decode, lambda member: member.value)

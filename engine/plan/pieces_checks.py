@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.errors import PlanError
+from engine.errors import NewerPlanError, PlanError
 from engine.plan.commands import CreateKafkaSourceV1, CreateTableV1
 from engine.plan.document import StatementPlan
 from engine.plan.intake import HEADER_ITEMS, Envelope, Intake, MetadataColumn
@@ -57,7 +57,9 @@ def _window_info(window: WindowInfo, path: str) -> None:
 def _source(step: Source | KafkaSource, path: str) -> None:
     known = PSEUDO_COLUMN_VERSIONS[type(step)]
     if step.pseudo_column_version not in known:
-        raise PlanError(f"the version is not {' or '.join(map(str, known))}", path=f"{path}.pseudoColumnVersion")
+        message = f"the version is not {' or '.join(map(str, known))}"
+        part = f"the version {step.pseudo_column_version} of pseudo columns"
+        raise NewerPlanError(message, path=f"{path}.pseudoColumnVersion", part=part)
 
 
 def _metadata(column: MetadataColumn, path: str) -> None:

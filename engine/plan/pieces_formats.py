@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.errors import PlanError
+from engine.errors import NewerPlanError, PlanError
 from engine.plan.pieces import Wire, child, choice, mapping, only, required, sequence, shorten, text
 from engine.plan.step import FormatInfo, Formats, SerdeFeature
 
@@ -15,7 +15,7 @@ _OPTIONS = {"WRAP_SINGLE_VALUES": SerdeFeature.WRAP_SINGLES, "UNWRAP_SINGLE_VALU
 def _option(value: Any, path: str) -> SerdeFeature:
     word = text(value, path)
     if word not in _OPTIONS:
-        raise PlanError(f"{shorten(word)} is not one of {', '.join(_OPTIONS)}", path=path)
+        raise NewerPlanError(f"{shorten(word)} is not one of {', '.join(_OPTIONS)}", path=path, part=f"the word {shorten(word)}")
     return _OPTIONS[word]
 
 

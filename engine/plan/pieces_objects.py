@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from engine.errors import PlanError
+from engine.errors import NewerPlanError, PlanError
 from engine.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand
 from engine.plan.document import QueryPlan
 from engine.plan.intake import Intake, MetadataColumn
@@ -62,7 +62,8 @@ def tagged(table: Mapping[str, type[Any]]) -> Wire:
         document = mapping(value, path)
         tag = text(required(document, "@type", path), f"{path}.@type")
         if tag not in table:
-            raise PlanError(f"{shorten(tag)} is not one of the known kinds: {', '.join(table)}", path=f"{path}.@type")
+            message = f"{shorten(tag)} is not one of the known kinds: {', '.join(table)}"
+            raise NewerPlanError(message, path=f"{path}.@type", part=f"the kind {shorten(tag)}")
         return decode_object(table[tag], {key: member for key, member in document.items() if key != "@type"}, path)
 
     def encode(value: Tagged) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import decimal
 import re
 from typing import Any, assert_never
 
-from engine.errors import PlanError
+from engine.errors import NewerPlanError, PlanError
 from engine.plan.pieces import LONG_MAX, Wire, choice, mapping, only, optional, refusal, required, shorten, text, whole
 from engine.plan.pieces_text import parsed
 from engine.plan.step import WindowType
@@ -67,7 +67,8 @@ def _time_span(value: Any, path: str) -> TimeSpan:
     only(document, ("value", "timeUnit"), path)
     unit = text(required(document, "timeUnit", path), f"{path}.timeUnit")
     if unit not in MILLIS:
-        raise PlanError(f"{shorten(unit)} is not one of {', '.join(MILLIS)}", path=f"{path}.timeUnit")
+        message = f"{shorten(unit)} is not one of {', '.join(MILLIS)}"
+        raise NewerPlanError(message, path=f"{path}.timeUnit", part=f"the word {shorten(unit)}")
     return TimeSpan(whole(required(document, "value", path), f"{path}.value", LONG_MAX // MILLIS[unit]), unit)
 
 

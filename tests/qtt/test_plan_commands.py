@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,12 @@ def changed(**members: Any) -> dict[str, Any]:
 def test_a_plan_of_a_newer_engine_is_refused_by_name(
     tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str], document: Any, named: str
 ) -> None:
-    folder = write(tmp_path / "a", document)
+    folder = write(tmp_path / "97.5.0", document)
     assert main(["plans", "explain", folder], lambda: fake) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert named in error
-    assert f"{folder}: PLAN" in error
+    assert f"{folder}: PLAN_NEWER" in error
+    assert f"written by version 97.5.0, and version {version('kestrel-sql')}, which reads it, does not know" in error
 
 
 def test_diff_says_whether_two_plans_differ(tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
