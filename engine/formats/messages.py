@@ -60,7 +60,8 @@ def shown_bytes(data: bytes) -> str:
 
 def _failure(spec: SerdeSpec, reason: str, data: bytes) -> SerdeError:
     text = data[:SHOWN].decode("utf-8", "replace")
-    return SerdeError(f"Failed to decode {spec.format.format}: {reason} (original text: {text}, original bytes: {shown_bytes(data)})")
+    name = spec.format.format.removesuffix("_DOCUMENT")
+    return SerdeError(f"Failed to decode {name}: {reason} (original text: {text}, original bytes: {shown_bytes(data)})")
 
 
 def _text(spec: SerdeSpec) -> Callable[[bytes], Row | None]:

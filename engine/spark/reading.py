@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,16 @@ from engine.spark.types import arrow_struct, to_arrow
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a source makes of records: structs, window bounds (ms), and entries of the processing log by position."""
+    """What a source makes of records: structs, window bounds (ms), and entries of the processing log by position.
+
+    `dropped` are the positions of the records that give no row.
+    """
 
     structs: pa.StructArray
     starts: pa.Array
     ends: pa.Array
     log: Mapping[int, dict[str, Any]]
+    dropped: Collection[int]
 
 
 class Reader:
@@ -53,7 +57,7 @@ class Reader:
         parts = [_struct(whole, arrow_struct(schema.value), value.present)]
         if schema.key:
             parts.insert(0, _struct(key.arrays, arrow_struct(schema.key), key.present))
-        return Read(_struct(parts, struct_type(self.source), alive), *bounds, log)
+        return Read(_struct(parts, struct_type(self.source), alive), *bounds, log, log.keys())
 
     def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
         """What a source step adds between the value and the copy of the key (`spec/plan-format.md` 6.1)."""

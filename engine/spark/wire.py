@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.spark.group import SinkWrite, SourceRead
+from engine.spark.intake_reader import IntakeReader
 from engine.spark.reading import Read, Reader, struct_type
 from engine.spark.sides import scattered
 from engine.spark.stage import DEAD, ENVELOPE, struct_column
@@ -22,6 +23,7 @@ from engine.spark.writing import Writer
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Positions = npt.NDArray[np.int64]
+AnyReader = Reader | IntakeReader
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 LOG = pa.list_(pa.struct([pa.field("kind", pa.int32()), pa.field("logger", pa.string()), pa.field("message", pa.string())]))
@@ -77,17 +79,21 @@ def decode_batches(sources: Sequence[SourceRead]) -> Batches:
     schema = pa.schema([*_ENVELOPE, *((struct_column(x.relation), struct_type(x)) for x in sources)])
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        readers: dict[tuple[int, str], list[Reader]] = defaultdict(list)
+        readers: dict[tuple[int, str], list[AnyReader]] = defaultdict(list)
         for source in sources:
             found = readers[source.query, source.topic]
-            found.append(Reader(source, len(found)))
+            found.append(_reader(source, len(found)))
         for batch in batches:
             yield _decoded(batch, readers, schema)
 
     return decode
 
 
-def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[Reader]], schema: pa.Schema) -> pa.RecordBatch:
+def _reader(source: SourceRead, position: int) -> AnyReader:
+    return Reader(source, position) if source.intake is None else IntakeReader(source, source.intake, position)
+
+
+def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyReader]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows in the order of their records, those of one record in the order of its readers."""
     shares = [(reader, rows) for pair, rows in _by_topic(batch).items() for reader in readers.get(pair, ())]
     rows = np.concatenate([_NO_POSITIONS, *(rows for _, rows in shares)])
@@ -96,7 +102,7 @@ def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[Reade
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     whole = len(shares) == 1 and len(rows) == len(batch)
-    made: list[tuple[Reader, Read, Positions]] = []
+    made: list[tuple[AnyReader, Read, Positions]] = []
     start = 0
     for reader, share in shares:
         read = reader.read(batch if whole else batch.take(pa.array(share)))
@@ -121,14 +127,14 @@ def _by_topic(batch: pa.RecordBatch) -> dict[tuple[int, str], Positions]:
     return {pair: np.array(rows) for pair, rows in found.items()}
 
 
-def _envelope(batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[Reader, Read, Positions]]) -> dict[str, pa.Array]:
+def _envelope(batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[AnyReader, Read, Positions]]) -> dict[str, pa.Array]:
     count = len(batch)
     relations = np.full(count, DEAD, dtype=np.int32)
     log: dict[int, dict[str, Any]] = {}
     for reader, read, at in made:
         relations[at] = reader.source.relation
+        relations[at[list(read.dropped)]] = DEAD
         log.update({int(at[local]): entry for local, entry in read.log.items()})
-    relations[list(log)] = DEAD
     places = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
     return {
         "rel": pa.array(relations),
