@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -43,6 +44,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cut", type=_cut, metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED")
     parser.add_argument("--restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint")
     parser.add_argument("--group-size", type=_positive, default=DEFAULT_GROUP_SIZE, metavar="N", help="how many cases share a Spark query")
+    parser.add_argument("--jobs", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once")
     parser.add_argument("--known-gaps", type=Path, metavar="FILE", help="the ledger (default: known-gaps.yaml of the test-cases folder)")
 
 
@@ -87,7 +89,7 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
 def _run(
     cases: Sequence[Case], arguments: argparse.Namespace, ledger: Ledger, open_driver: OpenDriver, out: Console, progress: Console
 ) -> list[Result]:
-    options = RunOptions(arguments.cut, arguments.restart, arguments.group_size)
+    options = RunOptions(arguments.cut, arguments.restart, arguments.group_size, arguments.jobs)
     engine = open_driver()
     results: list[Result] = []
     try:

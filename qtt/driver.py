@@ -20,16 +20,17 @@ class RunOptions:
     """How to run: `cut` says how the input is cut into micro-batches (`one`, `each`, `random:SEED` or None for the driver's choice).
 
     With `restart` every query is stopped and restarted from its checkpoint in the middle; `group_size` is how many cases
-    share one running query at most.
+    share one running query at most, and `jobs` how many groups run at the same time.
     """
 
     cut: str | None = None
     restart: bool = False
     group_size: int = DEFAULT_GROUP_SIZE
+    jobs: int = 1
 
 
 class Driver(Protocol):
-    """An engine under test."""
+    """An engine under test; `run` may be called from several threads at once."""
 
     def run(self, cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
         """Run the cases, in any grouping and order; yield each exactly once with its outcome and its share of the seconds."""

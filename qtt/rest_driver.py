@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.spark.memory import MemoryRunner
-from engine.spark.session import open_test_session
 from qtt import model
 from qtt.driver import RunOptions
 from qtt.rest import RestCase
@@ -18,10 +16,6 @@ from qtt.sql_script_spark import run_scripts
 class FullDriver(SparkDriver):
     """Runs cases of all forms on one Spark session."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._memory_runner: MemoryRunner | None = None
-
     def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         rest = [case for case in cases if isinstance(case, RestCase)]
@@ -30,16 +24,5 @@ class FullDriver(SparkDriver):
         if plain:
             yield from super().run(plain, options)
         for start in range(0, len(rest), options.group_size):
-            yield from run_rest(rest[start : start + options.group_size], self._runner_in_memory)
+            yield from run_rest(rest[start : start + options.group_size], self._memory)
         yield from run_scripts(scripts)
-
-    def close(self) -> None:
-        """Remove what the runners keep on disk."""
-        super().close()
-        if self._memory_runner is not None:
-            self._memory_runner.close()
-
-    def _runner_in_memory(self) -> MemoryRunner:
-        if self._memory_runner is None:
-            self._memory_runner = MemoryRunner(open_test_session())
-        return self._memory_runner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from qtt import gaps
 from qtt.check import judge
@@ -17,10 +18,30 @@ def run_cases(
     cases: Sequence[Case], driver: Driver, options: RunOptions, *, tolerant_errors: bool = False, ledger: Ledger = NO_GAPS
 ) -> Iterator[Result]:
     """Run `cases` in groups and yield one result for each as it is known; a driver that breaks costs its group, not the run."""
-    for start in range(0, len(cases), options.group_size):
-        group = cases[start : start + options.group_size]
-        for case, outcome, seconds in run_group(group, driver, options):
-            yield gaps.apply(ledger, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
+    groups = [cases[start : start + options.group_size] for start in range(0, len(cases), options.group_size)]
+    for case, outcome, seconds in _side_by_side(groups, driver, options) if options.jobs > 1 else _in_turn(groups, driver, options):
+        yield gaps.apply(ledger, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
+
+
+def _in_turn(groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+    for group in groups:
+        yield from run_group(group, driver, options)
+
+
+def _side_by_side(groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+    """Run several groups at once; their outcomes come in the order of the groups."""
+
+    def outcomes_of(group: Sequence[Case]) -> list[tuple[Case, Outcome, float]]:
+        return list(run_group(group, driver, options))
+
+    with ThreadPoolExecutor(options.jobs, "group") as pool:
+        running = [pool.submit(outcomes_of, group) for group in groups]
+        try:
+            for outcomes in running:
+                yield from outcomes.result()
+        finally:
+            for waiting in running:
+                waiting.cancel()
 
 
 def run_group(group: Sequence[Case], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:

@@ -48,7 +48,7 @@ _KINDS = ("deserialization", "processing", "production", "serialization", "threa
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """A planned case on its way through the rounds."""
 
     case: model.Case
@@ -80,12 +80,12 @@ class SparkDriver:
 
     def explain(self, case: model.Case) -> str:
         """The plans of a case as JSON, each followed by the Spark SQL that it becomes."""
-        run = _prepare(case)
+        run = prepare(case)
         if run.outcome is not None:
             return str(run.outcome)
         parts = [plan_text(case)]
         for query in run.pending:
-            pipeline = build_pipeline([_query_run(run, query)], run.session.functions)
+            pipeline = build_pipeline([query_run(run, query)], run.session.functions)
             parts += [f"-- {query.id}, stage {level}\n{text}" for level, text in enumerate(pipeline.texts)]
         return "\n\n".join(parts)
 
@@ -102,16 +102,16 @@ class SparkDriver:
         while active := [run for run in runs if run.outcome is None and run.pending]:
             self._round(active, cut)
         for run in runs:
-            outcome = run.outcome if run.outcome is not None else _produced(run)
+            outcome = run.outcome if run.outcome is not None else produced(run)
             yield run.case, outcome, run.seconds
 
-    def _round(self, runs: Sequence[_Run], cut: Cut) -> None:
+    def _round(self, runs: Sequence[Run], cut: Cut) -> None:
         """Run the next query of every case, those of equal depth together."""
-        by_depth: dict[int, list[tuple[_Run, PersistentQuery]]] = {}
+        by_depth: dict[int, list[tuple[Run, PersistentQuery]]] = {}
         for run in runs:
             query = run.pending.pop(0)
             try:
-                depth = len(build_pipeline([_query_run(run, query)], run.session.functions).texts)
+                depth = len(build_pipeline([query_run(run, query)], run.session.functions).texts)
             except EngineError as error:
                 run.outcome = model.Rejected(message=str(error), error_code=error.code)
                 continue
@@ -122,12 +122,12 @@ class SparkDriver:
         for members in by_depth.values():
             self._fused(members, cut)
 
-    def _fused(self, members: Sequence[tuple[_Run, PersistentQuery]], cut: Cut) -> None:
+    def _fused(self, members: Sequence[tuple[Run, PersistentQuery]], cut: Cut) -> None:
         """Run the queries as one; halve the group as long as it fails."""
         started = time.perf_counter()
-        feeds = [_feed(run, query) for run, query in members]
+        feeds = [feed_of(run, query) for run, query in members]
         try:
-            pipeline = build_pipeline([_query_run(run, query) for run, query in members], members[0][0].session.functions)
+            pipeline = build_pipeline([query_run(run, query) for run, query in members], members[0][0].session.functions)
             outputs = self._memory().run(pipeline, feeds, cut)
         except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
             if len(members) == 1:
@@ -140,7 +140,7 @@ class SparkDriver:
         share = (time.perf_counter() - started) / len(members)
         for (run, query), output in zip(members, outputs, strict=True):
             run.seconds += share
-            _collect(run, query, pipeline, output)
+            collect(run, query, pipeline, output)
 
     def _memory(self) -> MemoryRunner:
         with self._opening:
@@ -172,16 +172,16 @@ def _session(case: model.Case) -> Session:
     return Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=corpus_functions())
 
 
-def _guarded_prepare(case: model.Case) -> _Run:
+def _guarded_prepare(case: model.Case) -> Run:
     try:
-        return _prepare(case)
+        return prepare(case)
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
-        return _Run(case, _session(case), [], {}, [], outcome=model.Crashed(message=f"{type(error).__name__}: {_short(error)}"))
+        return Run(case, _session(case), [], {}, [], outcome=model.Crashed(message=f"{type(error).__name__}: {_short(error)}"))
 
 
-def _prepare(case: model.Case) -> _Run:
+def prepare(case: model.Case) -> Run:
     """Plan a case: statements or a stored plan, then its input records as bytes."""
-    run = _Run(case, _session(case), [], {}, [])
+    run = Run(case, _session(case), [], {}, [])
     run.outcome = _plan_stored(run) if case.plan is not None else _plan_statements(run)
     if run.outcome is None:
         run.pending = list(run.session.queries.values())
@@ -189,7 +189,7 @@ def _prepare(case: model.Case) -> _Run:
     return run
 
 
-def _plan_statements(run: _Run) -> model.Outcome | None:
+def _plan_statements(run: Run) -> model.Outcome | None:
     session = run.session
     text = "\n".join(run.case.statements)
     try:
@@ -213,7 +213,7 @@ def _plan_statements(run: _Run) -> model.Outcome | None:
     return None
 
 
-def _insert(run: _Run, insert: ResolvedInsert | None) -> None:
+def _insert(run: Run, insert: ResolvedInsert | None) -> None:
     """Append the record of an INSERT VALUES to its topic, at the frozen clock of the test engine, which stands at 0."""
     if insert is None:
         return
@@ -224,7 +224,7 @@ def _insert(run: _Run, insert: ResolvedInsert | None) -> None:
     records.append(replace(record, offset=len(records)))
 
 
-def _plan_stored(run: _Run) -> model.Outcome | None:
+def _plan_stored(run: Run) -> model.Outcome | None:
     assert run.case.plan is not None  # noqa: S101
     try:
         register_topics(run.session, run.case)
@@ -235,7 +235,7 @@ def _plan_stored(run: _Run) -> model.Outcome | None:
     return None
 
 
-def _insert_again(run: _Run) -> None:
+def _insert_again(run: Run) -> None:
     """Carry out the INSERT VALUES of a stored case: its plan holds queries, not records."""
     if any(statement.lstrip().upper().startswith("INSERT") for statement in run.case.statements):
         for parsed in run.session.parse("\n".join(run.case.statements)):
@@ -243,11 +243,11 @@ def _insert_again(run: _Run) -> None:
                 _insert(run, run.session.execute(parsed).insert)
 
 
-def _query_run(run: _Run, query: PersistentQuery) -> QueryRun:
+def query_run(run: Run, query: PersistentQuery) -> QueryRun:
     return QueryRun(plan=query.plan, settings=query.config, serde=run.session.serde())
 
 
-def _input_records(run: _Run) -> list[Record]:
+def _input_records(run: Run) -> list[Record]:
     offsets: Counter[tuple[str, int]] = Counter()
     records = []
     for given in run.case.inputs:
@@ -279,7 +279,7 @@ def _spec(session: Session, source: Source, side: Side) -> SerdeSpec:
     return session.serde()(source_spec(source, side))
 
 
-def _feed(run: _Run, query: PersistentQuery) -> list[Record]:
+def feed_of(run: Run, query: PersistentQuery) -> list[Record]:
     """What a query is fed: the case's own records for its topics, then what earlier queries wrote to the others."""
     topics = [run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources]
     given = {record.topic for record in run.inputs}
@@ -290,7 +290,7 @@ def _feed(run: _Run, query: PersistentQuery) -> list[Record]:
     return fed
 
 
-def _collect(run: _Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
+def collect(run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
     run.log += output.log
     fatal = next((entry for entry in output.log if entry.kind == 4), None)
     if fatal is not None:
@@ -305,7 +305,7 @@ def _numbered(record: Record, offset: int) -> Record:
     return Record(topic=record.topic, key=record.key, value=record.value, timestamp=record.timestamp, offset=offset, headers=record.headers)
 
 
-def _produced(run: _Run) -> model.Outcome:
+def produced(run: Run) -> model.Outcome:
     try:
         records = {topic: tuple(_actual(run.session, topic, record) for record in found) for topic, found in run.topics.items()}
     except EngineError as error:

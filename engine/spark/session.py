@@ -70,7 +70,7 @@ def open_test_session() -> SparkSession:
     Raises:
         EngineError: no Java 17 or newer was found.
     """
-    spark = open_session(extra=INTERPRETED)
+    spark = open_session("local[2]", INTERPRETED)
     spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(_needless_rules(spark)))
     return spark
 

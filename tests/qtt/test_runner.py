@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from rich.console import Console
 from qtt import gaps
 from qtt.driver import RunOptions
 from qtt.gaps import GapKind, ledger_of, load_gaps, unknown_cases
-from qtt.model import Case, CaseFileError, InputRecord, OutputRecord, Result, Status
+from qtt.model import Case, CaseFileError, InputRecord, Outcome, OutputRecord, Result, Status
 from qtt.report import failure_text, gap_text, summarise, watched, write_report
 from qtt.runner import run_cases
 from qtt.selection import SelectionError, parse_shard, select
@@ -32,6 +34,20 @@ def test_groups(fake: Any) -> None:
     assert {r.status for r in results} == {Status.PASSED}
     assert [len(group) for group in fake.groups] == [2, 2, 1]
     assert fake.options[0].cut == "each"
+
+
+def test_groups_side_by_side_keep_their_order(fake: Any) -> None:
+    together = Barrier(2, timeout=10)
+    alone = fake.run
+
+    def run(cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+        together.wait()
+        yield from alone(cases, options)
+
+    fake.run = run
+    cases = [make(name) for name in "abcd"]
+    results = list(run_cases(cases, fake, RunOptions(group_size=2, jobs=2)))
+    assert [(r.case.name, r.status) for r in results] == [(f"f - {name}", Status.PASSED) for name in "abcd"]
 
 
 def test_wrong_expectation_fails(fake: Any) -> None:
