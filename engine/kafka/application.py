@@ -30,6 +30,8 @@ from engine.sql.parser import ParsedStatement
 from engine.topics.memory import MemoryBroker
 from engine.topics.records import Record
 
+_STATES = "spark.sql.shuffle.partitions"
+
 
 @dataclass(slots=True, kw_only=True)
 class Application:
@@ -96,7 +98,10 @@ class Application:
                 "spark.ui.showConsoleProgress": "false",
                 **self.settings.spark,
             }
-            self._spark = open_session(self.settings.master, extra)
+            spark = open_session(self.settings.master, extra)
+            if _STATES not in self.settings.spark:
+                spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
+            self._spark = spark
         return self._spark
 
     def _define(self, parsed: ParsedStatement) -> Answer | None:

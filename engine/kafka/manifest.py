@@ -25,7 +25,8 @@ class StoredQuery:
     """One query of a checkpoint.
 
     `name` tells it from the others of an application however its statements are ordered, `id` is the one that it got first and that its
-    checkpoint is called by. `plan` is the statement's plan as JSON, `start` where it began to read, `reading` which source it has.
+    checkpoint is called by. `plan` is the statement's plan as JSON, `start` where it began to read, `reading` which source it has,
+    `pages` how many parts its state has in each task.
     """
 
     name: str
@@ -36,7 +37,7 @@ class StoredQuery:
     reading: str
     sources: Mapping[str, Topic]
     start: Mapping[Position, int]
-    tasks: int
+    pages: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

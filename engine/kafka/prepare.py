@@ -18,7 +18,7 @@ from engine.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1, Table
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.planner.config import Config
 from engine.session import Session
-from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
 
 _JOINS = (StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1)
 _SOURCES = (StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1)
@@ -65,7 +65,7 @@ class Preparation:
             reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.group.levels)),
             sources=topics,
             start=self._start(query.config, positions),
-            tasks=max(_counts(topics).values()),
+            pages=PAGES,
         )
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)
 
@@ -93,7 +93,7 @@ class Preparation:
             reading=stored.reading,
             sources=stored.sources,
             start=stored.start,
-            tasks=stored.tasks,
+            pages=stored.pages,
         )
         return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
 

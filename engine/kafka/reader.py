@@ -25,6 +25,7 @@ NAME = "kestrel_merged"
 _ROWS = 10_000
 _PATIENCE_S = 120.0
 _NO_TIME = 0
+_WAIT_S = 0.05
 
 _SCHEMA = pa.schema(
     [
@@ -210,9 +211,11 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[tuple[int, Any]]:
     consumer = _consumer(config)
     consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
     deadline = time.monotonic() + _PATIENCE_S
+    left = sum(wanted.end - wanted.start for wanted in task.ranges)
     try:
         while not merge.is_done:
-            messages = consumer.consume(_ROWS, timeout=0.2) if merge.is_waiting else []
+            messages = consumer.consume(min(_ROWS, max(1, left)), timeout=_WAIT_S) if merge.is_waiting else []
+            left -= len(messages)
             for message in messages:
                 number = numbers.get(message.topic())
                 if number is not None and message.partition() == task.number:

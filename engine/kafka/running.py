@@ -52,6 +52,8 @@ class RunningQuery:
     execution: Any = None
     attempts: int = 0
     _final: EngineError | None = None
+    _sink: EngineError | None = None
+    _before: str = ""
 
     @property
     def id(self) -> str:
@@ -61,11 +63,12 @@ class RunningQuery:
     def start(self, *, until_caught_up: bool) -> None:
         """Start it, or start it again from its checkpoint."""
         around, stored = self.around, self.prepared.stored
-        self.failure = None
-        around.spark.conf.set("spark.sql.shuffle.partitions", str(stored.tasks))
+        self._before = self.failure.message if self.failure else ""
+        self.failure = self._sink = None
         partitions = {name: topic.partitions for name, topic in stored.sources.items()}
         spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
-        frame = self.prepared.pipeline.frame(around.spark, open_source(around.spark, spec, Reading(stored.reading)))
+        records = open_source(around.spark, spec, Reading(stored.reading))
+        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions)
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
         trigger = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=_PAUSE)
@@ -83,7 +86,7 @@ class RunningQuery:
         if fresh:
             self.attempts = 0
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():
-            self.failure = self._reason()
+            self.failure = self._sink or self._reason()
         if self._final is not None:
             self.failure = self._final
         self.progress.error = self.failure.message if self.failure else ""
@@ -91,8 +94,8 @@ class RunningQuery:
 
     @property
     def may_be_retried(self) -> bool:
-        """Whether it ended by something that may pass, such as a broker that was away."""
-        return self.failure is not None and self._final is None
+        """Whether it ended by something that may pass, such as a broker that was away: not twice by the same."""
+        return self.failure is not None and self._final is None and self.failure.message != self._before
 
     def retry(self, *, until_caught_up: bool) -> None:
         """Start it again from its checkpoint, and count that."""
@@ -116,7 +119,7 @@ class RunningQuery:
         try:
             written = self._written(batch, number)
         except QueryError as error:
-            self._final = error
+            self._sink = error
             raise
         self.progress.wrote(written.records)
         entries = [entry for _, entry in written.entries]

@@ -37,7 +37,7 @@ def checkpoint(text: str) -> Manifest:
                 reading="plain",
                 sources={},
                 start={},
-                tasks=1,
+                pages=1,
             )
         )
     return manifest

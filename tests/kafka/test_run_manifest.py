@@ -23,7 +23,7 @@ QUERY = StoredQuery(
     reading="merged",
     sources={"in": Topic("in", "id-1", 2)},
     start={("in", 0): 0, ("in", 1): 7},
-    tasks=2,
+    pages=1,
 )
 
 
