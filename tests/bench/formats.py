@@ -1,0 +1,133 @@
+"""A million records of ten fields, read and written by the engine's own ends and by Spark's `from_json` and `to_json`.
+
+Run it as `python -m tests.bench.formats [--rows N] [--rounds N] [--format NAME]`; it prints rows a second and the ratio to Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.planner.config import Config
+from engine.session import Session
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.session import open_session
+from engine.spark.stage import ENVELOPE, struct_column
+from engine.spark.types import name
+from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches
+from tests.bench.measure import interleaved, machine, median_ratio
+
+FORMATS = ("JSON", "AVRO", "PROTOBUF")
+COLUMNS = "ID BIGINT, N INT, X DOUBLE, NAME STRING, OK BOOLEAN, CITY STRING, SEEN BIGINT, Y DOUBLE, Q INT, NOTE STRING"
+_STRUCT = f"STRUCT<{COLUMNS.replace(' ', ': ').replace(',:', ',')}>"
+_ROWS = (
+    "id AS ID",
+    "CAST(id % 1000 AS INT) AS N",
+    "CAST(id AS DOUBLE) / 7 + 1 AS X",
+    "concat('name-', id % 100000) AS NAME",
+    "id % 2 = 0 AS OK",
+    "concat('city ', id % 37) AS CITY",
+    "1700000000000 + id AS SEEN",
+    "CAST(id AS DOUBLE) AS Y",
+    "CAST(-id AS INT) AS Q",
+    "concat('some longer text here ', id) AS NOTE",
+)
+_RECORD = (
+    "0 AS q",
+    "CAST(0 AS BIGINT) AS feed",
+    "'in' AS topic",
+    "0 AS part",
+    "CAST(0 AS BIGINT) AS off",
+    "CAST(0 AS BIGINT) AS ts",
+    "CAST(NULL AS BINARY) AS key",
+    "value",
+    "headers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What is measured for one format: ways to do the work, by name."""
+
+    reading: dict[str, Callable[[], None]]
+    writing: dict[str, Callable[[], None]]
+
+
+def pipeline(format: str) -> Pipeline:
+    """The pipeline of a query that copies a stream."""
+    session = Session(config=Config.of({}))
+    text = (
+        f"CREATE STREAM S ({COLUMNS}) WITH (KAFKA_TOPIC='in', VALUE_FORMAT='{format}');"
+        f"CREATE STREAM O WITH (KAFKA_TOPIC='out') AS SELECT * FROM S;"
+    )
+    for parsed in session.parse(text):
+        session.execute(parsed)
+    (query,) = session.queries.values()
+    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())])
+
+
+def _kept(frame: DataFrame) -> DataFrame:
+    kept = frame.persist(StorageLevel.DISK_ONLY)
+    kept.write.format("noop").mode("overwrite").save()
+    return kept
+
+
+def _run(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def ends(spark: SparkSession, format: str, count: int) -> Ends:
+    """Prepare the same records as bytes of the format, as JSON, and as rows before the sink."""
+    built = pipeline(format)
+    (sink,), (source,) = built.group.sinks, built.group.sources
+    column = struct_column(sink.handle.relation)
+    known = {"rel": str(sink.handle.relation), "q": "0", "part": "0", "place": "array(0)", "headers": "array()", "log": "array()"}
+    envelope = [f"CAST({known.get(each, 'NULL')} AS {kind}) AS {each}" for each, kind in ENVELOPE.items()]
+    fields = ", ".join(each.split()[0] for each in COLUMNS.split(", "))
+    rows = _kept(spark.range(count).selectExpr(*_ROWS).selectExpr(*envelope, f"struct(struct({fields}) AS v) AS {column}"))
+    written = rows.mapInArrow(encode_batches([sink]), WIRE_OUTPUT)
+    records = _kept(written.selectExpr(*_RECORD))
+    texts = _kept(rows.selectExpr(f"CAST(to_json({column}.v) AS BINARY) AS value"))
+    given = [*ENVELOPE.items(), (struct_column(source.relation), source.handle.struct_type())]
+    read = records.mapInArrow(decode_batches([source]), ", ".join(f"{name(each)} {kind}" for each, kind in given))
+    return Ends(
+        {
+            "ours": lambda: _run(read),
+            "from_json": lambda: _run(texts.selectExpr(f"from_json(CAST(value AS STRING), '{_STRUCT}') AS v").select("v.*")),
+        },
+        {"ours": lambda: _run(written), "to_json": lambda: _run(rows.selectExpr(f"CAST(to_json({column}.v) AS BINARY) AS value"))},
+    )
+
+
+def _report(format: str, work: str, count: int, ways: dict[str, Callable[[], None]], rounds: int) -> None:
+    seconds = interleaved(ways, rounds)
+    base = next(each for each in ways if each != "ours")
+    rates = ", ".join(f"{each} {count / statistics.median(times) / 1000:.0f} k rows/s" for each, times in seconds.items())
+    # Rows a second, so that more is better: the inverse of the ratio of the times.
+    print(f"{format} {work}: {rates}, ours / {base} {1 / median_ratio(seconds, 'ours', base):.2f}")
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="Both ends of a pipeline against Spark's own JSON functions.")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--format", choices=FORMATS, action="append")
+    chosen, _ = parser.parse_known_args()
+    print(machine())
+    spark = open_session(extra={"spark.driver.memory": "1300m", "spark.ui.showConsoleProgress": "false"})
+    for format in chosen.format or FORMATS:
+        made = ends(spark, format, chosen.rows)
+        _report(format, "read", chosen.rows, made.reading, chosen.rounds)
+        _report(format, "written", chosen.rows, made.writing, chosen.rounds)
+        spark.catalog.clearCache()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
