@@ -10,7 +10,7 @@ from engine.catalog.catalog import Source
 from engine.errors import StatementError
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1
-from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import (
     StreamSourceV1,
@@ -110,6 +110,8 @@ ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
         ("columns not part of aggregate", attrgetter("non_aggregate_columns")),
         *_parts("aggregation_functions", "internal_formats"),
     ),
+    StreamHeadersV1: _parts("headers_column"),
+    TableHeadersV1: _parts("headers_column"),
     StreamSinkV1: _SINK,
     TableSinkV1: _SINK,
 }

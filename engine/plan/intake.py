@@ -68,10 +68,10 @@ class Intake:
     envelope: Envelope
     formats: Formats
     message_schema: Schema
-    key_record: bool = False
-    inline_errors: bool = False
-    metadata: tuple[MetadataColumn, ...] = ()
-    start_offsets: tuple[int, ...] = ()
+    key_record: bool
+    inline_errors: bool
+    metadata: tuple[MetadataColumn, ...]
+    start_offsets: tuple[int, ...]
 
     def after_fields(self) -> tuple[Field, ...]:
         """The fields of the after-image that are no key columns; none for the other envelopes."""

@@ -10,7 +10,7 @@ from engine.plan.naming import key_columns
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
-from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import (
     StreamSourceV1,
@@ -185,6 +185,8 @@ _RULES: Mapping[type[Step], Callable[[Any, Sequence[Schema], Typer], Schema]] = 
     StreamTableJoinV1: _join,
     TableTableJoinV1: _join,
     FkTableTableJoinV1: _fk_join,
+    StreamHeadersV1: _same,
+    TableHeadersV1: _same,
     StreamSinkV1: _same,
     TableSinkV1: _same,
 }

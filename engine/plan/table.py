@@ -19,7 +19,7 @@ from engine.plan.commands import (
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
-from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.plan.steps.streams import (
@@ -88,6 +88,8 @@ STEPS: Mapping[str, type[Step]] = by_tag(
         StreamTableJoinV1,
         TableTableJoinV1,
         FkTableTableJoinV1,
+        StreamHeadersV1,
+        TableHeadersV1,
         StreamSinkV1,
         TableSinkV1,
     )

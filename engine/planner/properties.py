@@ -9,8 +9,8 @@ from engine.errors import PropertyError, SqlSyntaxError
 from engine.formats.facts import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID, facts_of
 from engine.plan.step import WindowInfo, WindowType
 from engine.planner.with_clause import (
-    COMMON_KEYS,
     INSERT_KEYS,
+    SINK_KEYS,
     SOURCE_KEYS,
     WithClause,
     check_delimiter,
@@ -82,6 +82,8 @@ class SinkProperties:
     value: SideProperties = SideProperties()
     wrap_single_value: bool | None = None
     timestamp: TimestampProperty | None = None
+    headers: str | None = None
+    """The exact name of the column that holds the headers of the records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +121,15 @@ def sink_properties(properties: Properties) -> SinkProperties:
         PropertyError: see `spec/language.md` 6.
         FormatError: an unknown format.
     """
-    clause = WithClause(properties, COMMON_KEYS)
+    clause = WithClause(properties, SINK_KEYS)
+    headers = clause.text("HEADERS")
     return SinkProperties(
         topic=_topic(clause),
         key=_side(clause, "KEY"),
         value=_side(clause, "VALUE"),
         wrap_single_value=clause.boolean("WRAP_SINGLE_VALUE"),
         timestamp=_timestamp(clause),
+        headers=None if headers is None else parse_identifier(headers),
     )
 
 

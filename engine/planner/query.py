@@ -19,6 +19,7 @@ from engine.planner.elements import timestamp_column
 from engine.planner.experimental import in_select_order, plan_columns
 from engine.planner.inference import check_sink_schemas, name_sink_schemas
 from engine.planner.inserts import check_insert, check_insert_target
+from engine.planner.kafka_headers import with_headers
 from engine.planner.keys import check_key_selected
 from engine.planner.lower import TableFunctions, exploded, filtered, read, rekeyed
 from engine.planner.lower_joins import join_sources
@@ -92,8 +93,9 @@ def plan_create_as(
     _check_projection(planned, statement.name)
     formats = sink_formats(properties, planned.leftmost, schema, config, sink=statement.name, partitioned_by_null=planned.loses_key)
     topic = _sink_topic(statement.name, properties, config)
+    rows = with_headers(planned.relation, properties.headers, types)
     command = create_command(statement, schema=schema, topic=topic, formats=formats, timestamp=timestamp, window=planned.relation.window)
-    step = _sink(planned.relation, statement.name, topic, formats, timestamp)
+    step = _sink(rows, statement.name, topic, formats, timestamp)
     return StatementPlan(
         statement_text=statement_text,
         ddl_command=command,

@@ -15,7 +15,7 @@ from engine.errors import QueryError, StatementError
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
-from engine.queries.pull import current_rows, plan_pull
+from engine.queries.pull import check_no_null_key, current_rows, plan_pull, standing_error
 from engine.queries.transient import QueryKind, TransientQuery, plan_query
 from engine.session import PersistentQuery, Session
 from engine.spark.constants import evaluate_constants
@@ -204,7 +204,8 @@ class MemoryEngine:
         pipeline = self._build(planned.plan, self.session.config)
         output = self._memory().run(pipeline, [self._feed(planned)])[0]
         self.log += output.log
-        fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
+        asked = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
+        fatal = standing_error(output.log, asked)
         if fatal is not None:
             raise QueryError(fatal.message)
         rows = planned.rows(output.records, pipeline.group.ends[0].window)
@@ -225,7 +226,9 @@ class MemoryEngine:
     def _feed(self, planned: TransientQuery) -> list[Record]:
         topics = self._topics(planned.plan)
         if planned.kind is QueryKind.PULL_TABLE:
-            return current_rows(self.broker.records(topics[0]), self.session.catalog.sources[planned.source].window)
+            source, records = self.session.catalog.sources[planned.source], self.broker.records(topics[0])
+            check_no_null_key(records, source)
+            return current_rows(records, source.window)
         return self._read(topics, 0)
 
     def _read(self, topics: list[str], since: int) -> list[Record]:

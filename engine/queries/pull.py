@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from engine.catalog.catalog import Catalog, Source
-from engine.errors import StatementError
+from engine.errors import QueryError, StatementError
 from engine.formats.windowed import split
 from engine.functions.registry import Registry
 from engine.plan.step import WindowInfo
@@ -20,10 +20,12 @@ from engine.planner.scope import unknown_source
 from engine.planner.trees import column_refs
 from engine.queries.pull_keys import KeyRules, check_in_lists, unqualified
 from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.spark.intake import NULL_KEY
+from engine.spark.log_kinds import DESERIALIZATION, FATAL
 from engine.sql.expressions import Expression
 from engine.sql.statements import Query, SelectExpression, SelectStructAll, SourceKind
 from engine.topics.partitioner import partition_of
-from engine.topics.records import Record
+from engine.topics.records import LogEntry, Record
 from engine.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
 from engine.types.sql_types import quote
 
@@ -124,6 +126,25 @@ def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
     keys = {column.name for column in source.schema.key} | {column.name for column in WINDOW_BOUNDS}
     pairs = zip(planned.columns, planned.from_key, strict=True)
     return tuple(replace(column, role=Role.KEY) if origin in keys else column for column, origin in pairs)
+
+
+def check_no_null_key(records: Iterable[Record], source: Source) -> None:
+    """Refuse to answer from an UPSERT or DEBEZIUM source while an error of a NULL key stands (`spec/kafka-metadata.md` 1.4).
+
+    Raises:
+        QueryError: the last message with a NULL key has a value.
+    """
+    if source.intake is None:
+        return
+    last = next((record for record in reversed(list(records)) if record.key is None), None)
+    if last is not None and last.value is not None:
+        raise QueryError(f"{NULL_KEY} ({last.topic}-{last.partition} at offset {last.offset})", hint="the other rows are back after that")
+
+
+def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry | None:
+    """The entry for which a pull query has no answer: of a failed query, or of a row of an UPSERT source that cannot be read."""
+    kinds = (DESERIALIZATION, FATAL) if source is not None and source.intake is not None else (FATAL,)
+    return next((entry for entry in log if entry.kind in kinds), None)
 
 
 def current_rows(records: Iterable[Record], window: WindowInfo | None = None, partitions: int = 1) -> list[Record]:

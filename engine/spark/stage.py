@@ -44,7 +44,8 @@ tasks), and entries of the processing log not yet written."""
 class Operation:
     """One step on one relation.
 
-    `fields` are the new fields of the relation's struct. `keep` drops rows for which it is not true. `timestamp` replaces the row's.
+    `fields` are the new fields of the relation's struct. `keep` drops rows for which it is not true. `timestamp` and `headers` replace
+    the row's.
     `rows` is the number of rows that replace each row; the trees in `fields` then may use `POSITION` (from 0).
     """
 
@@ -53,6 +54,7 @@ class Operation:
     timestamp: Tree | None = None
     faults: tuple[Fault, ...] = ()
     rows: Tree | None = None
+    headers: Tree | None = None
     logger: str = ""
     fatal: bool = False
 
@@ -94,6 +96,7 @@ def _layer(inner: str, layer: Mapping[int, Operation], relations: Iterable[int])
     columns: dict[str, Tree] = {name: s.column(name) for name in ENVELOPE}
     columns["rel"] = _relation(layer, exploding)
     columns["ts"] = _by_relation({rel: op.timestamp for rel, op in layer.items()}, s.column("ts"))
+    columns["headers"] = _by_relation({rel: op.headers for rel, op in layer.items()}, s.column("headers"))
     columns["log"] = _log(layer)
     if exploding:
         grown = s.call("concat", s.column("place"), s.call("array", s.cast_text(POSITION, "BIGINT")))

@@ -1,4 +1,4 @@
-"""Steps that read a topic as CREATE SOURCE … FROM KAFKA says; they are Kestrel's own (docs/adr/0012)."""
+"""Kestrel's own steps (docs/adr/0012): they read a topic as CREATE SOURCE … FROM KAFKA says, and give rows their headers."""
 
 from __future__ import annotations
 
@@ -32,3 +32,21 @@ class KafkaTableSourceV1(Step):
     intake: Intake
     source_schema: Schema
     pseudo_column_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamHeadersV1(Step):
+    """Give each row the headers that a column of it holds: a map from STRING to STRING or BYTES, or a list of headers."""
+
+    tag: ClassVar[str] = "streamHeadersV1"
+    source: Step
+    headers_column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHeadersV1(Step):
+    """Give each change of a table the headers that a column of its row holds; a deletion has those of the row that goes away."""
+
+    tag: ClassVar[str] = "tableHeadersV1"
+    source: Step
+    headers_column: str

@@ -1,16 +1,21 @@
-"""Builders of the steps that read a topic as CREATE SOURCE … FROM KAFKA says."""
+"""Builders of Kestrel's own steps: sources FROM KAFKA, and headers out of columns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlglot import exp
+
 from engine.formats.base import SerdeSpec, Side
-from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
+from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from engine.spark import sqltree as s
 from engine.spark.build.streams import schema_after
 from engine.spark.group import QueryBuild, SourceRead
 from engine.spark.handles import Handle, KeyCodec
-from engine.spark.stage import Operation
+from engine.spark.keyed import with_old
+from engine.spark.sqltree import Tree
+from engine.spark.stage import ENVELOPE, Operation
+from engine.types.sql_types import Map
 
 
 def kafka_stream_source_v1(step: KafkaStreamSourceV1, build: QueryBuild) -> Handle:
@@ -53,3 +58,39 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
         )
     )
     return handle
+
+
+def stream_headers_v1(step: StreamHeadersV1, build: QueryBuild, source: Handle) -> Handle:
+    """Take the headers of a row from a column of it."""
+    return _with_headers(build, source, source.part("v", step.headers_column), step)
+
+
+def table_headers_v1(step: TableHeadersV1, build: QueryBuild, source: Handle) -> Handle:
+    """Take the headers of a change from a column of the new row, or of the old one if there is no new one."""
+    known = with_old(build, source, build.logger(step))
+    column = step.headers_column
+    given = s.if_(s.is_null(known.part("v")), known.part("o", column), known.part("v", column))
+    return _with_headers(build, known, given, step)
+
+
+def _with_headers(build: QueryBuild, handle: Handle, given: Tree, step: StreamHeadersV1 | TableHeadersV1) -> Handle:
+    is_map = isinstance(next(c.type for c in handle.schema.value if c.name == step.headers_column), Map)
+    # Entries of a map have no order of their own; by key they come the same every time.
+    items = s.call("array_sort", s.call("map_entries", given)) if is_map else s.call("filter", given, s.lambda_([_ITEM], _has_key()))
+    key, value = ("key", "value") if is_map else ("KEY", "VALUE")
+    header = s.named_struct([("key", _field(key)), ("value", s.cast_text(_field(value), "BINARY"))])
+    headers = s.call("transform", items, s.lambda_([_ITEM], header))
+    nothing = s.cast_text(s.call("array"), ENVELOPE["headers"])
+    operation = Operation(fields=handle.unchanged(), headers=s.call("coalesce", headers, nothing), logger=build.logger(step))
+    return build.apply(handle, operation, handle)
+
+
+_ITEM = "header__"
+
+
+def _field(name: str) -> Tree:
+    return exp.Dot(this=exp.to_identifier(_ITEM, quoted=True), expression=exp.to_identifier(name, quoted=True))
+
+
+def _has_key() -> Tree:
+    return s.is_not_null(_field("KEY"))

@@ -217,7 +217,11 @@ def roots() -> list[Document]:
     exploded = step("streamFlatMapV1", "FlatMap", source=filtered, tableFunctions=["EXPLODE(ARRAY[1, 2])"])
     streams = [select(source, "TAG AS TAG", "(KILO + 1) AS `heavy er`") for source in (*rekeyed, exploded, kafka("Stream"), stream())]
     results = [sink(table_select(t, "TAG AS TAG"), "table") for t in (*tables, *aggregates, *joins)]
-    return [*map(sink, streams), *results, suppressed]
+    headed = [
+        sink(step("streamHeadersV1", "Headers", source=streams[-1], headersColumn="TAG")),
+        sink(step("tableHeadersV1", "Headers", source=table_select(table(), "TAG AS TAG"), headersColumn="TAG"), "table"),
+    ]
+    return [*map(sink, streams), *results, suppressed, *headed]
 
 
 def commands() -> list[Document]:

@@ -12,6 +12,7 @@ from engine.plan.intake import Envelope, Intake
 from engine.plan.step import FormatInfo, Formats
 from engine.sql.parser import parse_schema
 from engine.sql.statements import SourceKind
+from engine.types.schema import Schema
 
 FORMATS = Formats(FormatInfo("TEXT"), FormatInfo("TEXT"))
 
@@ -19,6 +20,18 @@ FORMATS = Formats(FormatInfo("TEXT"), FormatInfo("TEXT"))
 def command(schema: str = sample.KAFKA_SCHEMA, **more: Any) -> dict[str, Any]:
     document = {"@type": "createKafkaSourceV1", "sourceName": "S", "schema": schema, "topicName": "t", "formats": sample.formats()}
     return sample.ddl({**document, "intake": sample.intake(**more)})
+
+
+def intake(envelope: Envelope, schema: Schema, *, key_record: bool = False) -> Intake:
+    return Intake(
+        envelope=envelope,
+        formats=FORMATS,
+        message_schema=schema,
+        key_record=key_record,
+        inline_errors=False,
+        metadata=(),
+        start_offsets=(),
+    )
 
 
 def test_a_command_is_read_and_written() -> None:
@@ -54,13 +67,12 @@ def test_an_intake_that_does_not_fit_is_refused_with_its_path(document: dict[str
 
 def test_a_key_record_is_one_column() -> None:
     schema = parse_schema("A STRING KEY, B BIGINT KEY, V STRING")
-    flat = Intake(envelope=Envelope.NONE, formats=FORMATS, message_schema=schema)
-    record = Intake(envelope=Envelope.NONE, formats=FORMATS, message_schema=schema, key_record=True)
+    flat, record = intake(Envelope.NONE, schema), intake(Envelope.NONE, schema, key_record=True)
     assert [str(t) for t in flat.key_types()] == ["STRING", "BIGINT"]
     assert [str(t) for t in record.key_types()] == ["STRUCT<`A` STRING, `B` BIGINT>"]
 
 
 def test_an_after_image_gives_the_columns_that_the_key_has_not() -> None:
     schema = parse_schema("ID BIGINT KEY, AFTER STRUCT<NAME STRING, ID BIGINT, AGE INT>")
-    made = Intake(envelope=Envelope.DEBEZIUM, formats=FORMATS, message_schema=schema)
+    made = intake(Envelope.DEBEZIUM, schema)
     assert [column.name for column in made.value_columns()] == ["NAME", "AGE"]

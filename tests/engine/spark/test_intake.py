@@ -22,11 +22,21 @@ def reader(
     *metadata: MetadataColumn,
     schema: str = "K STRING KEY, V STRING",
     value: FormatInfo = TEXT,
-    **more: Any,
+    key_record: bool = False,
+    inline_errors: bool = False,
+    start_offsets: tuple[int, ...] = (),
 ) -> MessageReader:
     message_schema = parse_schema(schema)
     key = FormatInfo("CSV") if len(message_schema.key) > 1 else FormatInfo("TEXT") if message_schema.key else FormatInfo("NONE")
-    intake = Intake(envelope=envelope, formats=Formats(key, value), message_schema=message_schema, metadata=metadata, **more)
+    intake = Intake(
+        envelope=envelope,
+        formats=Formats(key, value),
+        message_schema=message_schema,
+        metadata=metadata,
+        key_record=key_record,
+        inline_errors=inline_errors,
+        start_offsets=start_offsets,
+    )
     return message_reader(
         intake,
         SerdeSpec(key, message_schema.key, side=Side.KEY, topic="t"),
