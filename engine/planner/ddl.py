@@ -12,7 +12,7 @@ from engine.plan.step import Formats, TimestampColumn, WindowInfo
 from engine.planner.config import Config
 from engine.planner.elements import check_names, declared_columns, resolve_type, source_schema, timestamp_column
 from engine.planner.inference import Inferred, infer_source
-from engine.planner.properties import SourceProperties, source_properties
+from engine.planner.properties import SourceProperties, check_retention, source_properties
 from engine.planner.registry_port import SchemaLookup
 from engine.planner.serde_choice import source_format_infos, source_formats, validate_formats
 from engine.sql.statements import AlterSource, CreateAs, CreateSource, CreateType, DropSource, DropType, SourceKind
@@ -42,6 +42,7 @@ def plan_create_source(statement: CreateSource, catalog: Catalog, config: Config
     if not may_create(statement, catalog, config):
         return None
     properties = source_properties(statement.properties)
+    check_retention(statement.kind, properties.topic, windowed=properties.window is not None)
     infos = source_format_infos(statement.name, properties, config)
     declared = declared_columns(statement.elements, statement.kind, catalog.types, config)
     inferred = infer_source(

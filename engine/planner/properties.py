@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.errors import PropertyError, SqlSyntaxError
 from engine.formats.facts import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID, facts_of
+from engine.functions.library.java_time_pattern import compile_pattern
 from engine.plan.step import WindowInfo, WindowType
 from engine.planner.with_clause import (
     INSERT_KEYS,
@@ -18,7 +19,7 @@ from engine.planner.with_clause import (
     parse_duration,
     parse_identifier,
 )
-from engine.sql.statements import Properties
+from engine.sql.statements import Properties, SourceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,34 +226,30 @@ def _timestamp(clause: WithClause) -> TimestampProperty | None:
         raise invalid("TIMESTAMP", error.message) from error
 
 
-_PATTERN_LETTERS = frozenset("GuyDMLdQqYwWEecFaBhKkHmsSAnNVvzOXxZp")
-
-
 def check_pattern(pattern: str) -> None:
-    """Refuse what Java's DateTimeFormatter would refuse of a pattern's letters, quotes and brackets.
+    """Refuse a pattern that no timestamp can be read with.
 
     Raises:
-        PropertyError: the pattern is none.
+        PropertyError: it is none of Java's.
     """
-    reason = _pattern_flaw(pattern)
-    if reason:
-        raise invalid("TIMESTAMP_FORMAT", f"Invalid datetime format for config:TIMESTAMP_FORMAT, reason:{reason}, value:{pattern}")
+    try:
+        compile_pattern(pattern)
+    except ValueError as error:
+        flaw = f"Invalid datetime format for config:TIMESTAMP_FORMAT, reason:{error}, value:{pattern}"
+        raise invalid("TIMESTAMP_FORMAT", flaw) from error
 
 
-def _pattern_flaw(pattern: str) -> str | None:
-    plain = re.sub(r"'[^']*'", "", pattern)
-    if "'" in plain:
-        return f"Pattern ends with an incomplete string literal: {pattern}"
-    depth = 0
-    for letter in plain:
-        if letter.isascii() and letter.isalpha() and letter not in _PATTERN_LETTERS:
-            return f"Unknown pattern letter: {letter}"
-        if letter in "{}#":
-            return f"Pattern includes reserved character: '{letter}'"
-        depth += {"[": 1, "]": -1}.get(letter, 0)
-        if depth < 0:
-            return "Pattern invalid as it contains ] without previous ["
-    return None
+def check_retention(kind: SourceKind, topic: TopicProperties, *, windowed: bool) -> None:
+    """Refuse RETENTION_MS where the topic is compacted (`spec/language.md` 6).
+
+    Raises:
+        PropertyError: a table without windows keeps its rows for ever.
+    """
+    if topic.retention_ms is not None and kind is SourceKind.TABLE and not windowed:
+        raise PropertyError(
+            "Invalid config variable in the WITH clause: RETENTION_MS. Tables without windows do not support retention.",
+            hint="Leave RETENTION_MS out; a row of a table is removed by a tombstone.",
+        )
 
 
 def _window(clause: WithClause) -> WindowInfo | None:

@@ -24,7 +24,7 @@ from engine.planner.keys import check_key_selected
 from engine.planner.lower import TableFunctions, exploded, filtered, read, rekeyed
 from engine.planner.lower_joins import join_sources
 from engine.planner.projection import check_result, expand, project, select
-from engine.planner.properties import SinkProperties, sink_properties
+from engine.planner.properties import SinkProperties, check_retention, sink_properties
 from engine.planner.registry_port import NoRegistry, SchemaLookup
 from engine.planner.relation import Relation, check_key
 from engine.planner.scope import unknown_source
@@ -86,6 +86,7 @@ def plan_create_as(
     else:
         planned = _plan_query(statement.query, catalog, types, sink=statement.name)
     _check_kind(statement.kind, planned.relation)
+    check_retention(statement.kind, properties.topic, windowed=planned.relation.window is not None)
     schema = planned.schema
     properties = name_sink_schemas(properties, planned.leftmost, registry)
     check_sink_schemas(properties, planned.leftmost, schema, registry)

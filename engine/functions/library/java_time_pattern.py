@@ -175,7 +175,8 @@ def _part(token: str) -> Part:
         return Literal(token[1:])
     made = _numeric(letter, count) or _textual(letter, count) or _zonal(letter, count)
     if made is None:
-        raise ValueError(f"Unknown pattern letter or wrong number of letters: {token[:100]}")
+        known = any(make(letter, 1) for make in (_numeric, _textual, _zonal))
+        raise ValueError(f"{'Too many pattern letters' if known else 'Unknown pattern letter'}: {letter}")
     return made
 
 
