@@ -38,11 +38,20 @@ class Checked:
     """A Spark expression with the condition under which its evaluation counts as failed.
 
     `fails` is a boolean Spark expression that is never NULL, or None when it cannot fail. `value` must not throw in
-    Spark even where `fails` is true (use `try_` forms); what it gives then does not matter.
+    Spark even where `fails` is true (use `try_` forms); what it gives then does not matter, unless the result is
+    `quiet`: then it is NULL, so that nobody has to test `fails` only to say so. `exact` says that it is NULL nowhere else,
+    so that a test for NULL is a test for failure.
     """
 
     value: exp.Expression
     fails: exp.Expression | None = None
+    quiet: bool = False
+    exact: bool = False
+
+    @property
+    def falls_silent(self) -> bool:
+        """Whether `value` is NULL wherever the evaluation counts as failed."""
+        return self.quiet or self.fails is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,19 +24,32 @@ def combine(op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | No
     """Combine two operands of the given types; a NULL operand is a failure, except for text."""
     if result == t.STRING:
         return Checked(s.call("concat", s.call("coalesce", left, s.text("null")), s.call("coalesce", right, s.text("null"))))
-    null_operand = s.any_of(s.is_null(x) for x in (left, right) if not isinstance(x, exp.Literal))
+    null_operand = s.any_of(s.is_null(x) for x in (left, right) if not s.is_constant(x))
     if result == t.DOUBLE:
-        return Checked(_double(op, s.cast(left, t.DOUBLE), s.cast(right, t.DOUBLE)), null_operand)
+        value = _double(op, s.cast(left, t.DOUBLE), s.cast(right, t.DOUBLE))
+        if op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS):
+            return Checked(value, null_operand)
+        return s.null_fails(value) if null_operand is not None else Checked(value, exact=True)
     if isinstance(result, Decimal):
         return _decimal(op, left, right, types, result, null_operand)
+    left, right = (_widened(x, sql_type, result) for x, sql_type in zip((left, right), types, strict=True))
     return _whole(op, left, right, result, null_operand)
+
+
+def _widened(value: Tree, sql_type: SqlType | None, result: SqlType | None) -> Tree:
+    return value if sql_type == result and isinstance(value, exp.Column | exp.Dot | exp.Literal | exp.Cast) else s.cast(value, result)
 
 
 def _whole(op: ArithmeticOp, left: Tree, right: Tree, result: SqlType | None, null_operand: Tree | None) -> Checked:
     kind = exp.IntDiv if op is ArithmeticOp.DIVIDE else _KINDS[op]
-    value = s.cast(s.binary(kind, s.cast(left, result), s.cast(right, result)), result)
-    by_zero = s.binary(exp.EQ, right, s.integer(0)) if op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) else None
-    return Checked(value, s.any_of([null_operand, s.coalesce_false(by_zero) if by_zero is not None else None]))
+    value = s.cast(s.binary(kind, left, right), result)
+    divides = op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) and not _is_not_zero(right)
+    # Spark divides by zero without an error, to NULL.
+    return s.null_fails(value) if divides or null_operand is not None else Checked(value, exact=True)
+
+
+def _is_not_zero(divisor: Tree) -> bool:
+    return isinstance(divisor, exp.Literal) and not divisor.is_string and int(divisor.name) != 0
 
 
 def _double(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
@@ -62,12 +75,11 @@ def _decimal(
 ) -> Checked:
     a, b = (_as_decimal(x, sql_type) for x, sql_type in zip((left, right), types, strict=True))
     value = s.cast(s.binary(_KINDS[op], a, b), result)
-    undefined = s.is_null(value)
     if op is ArithmeticOp.DIVIDE:
         back = s.binary(exp.Mul, value, b)
         inexact = s.not_(s.coalesce_false(s.binary(exp.EQ, back, a)))
-        return Checked(value, s.any_of([null_operand, undefined, inexact]))
-    return Checked(value, s.any_of([null_operand, undefined]))
+        return Checked(value, s.any_of([null_operand, s.is_null(value), inexact]))
+    return s.null_fails(value)
 
 
 def _as_decimal(value: Tree, sql_type: SqlType | None) -> Tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlglot import exp
 
@@ -14,6 +14,7 @@ from engine.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
 from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCall
 from engine.spark.sqltree import Tree
+from engine.sql import expressions as e
 from engine.types.sql_types import SqlType
 
 
@@ -25,9 +26,20 @@ def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], conte
     types = call_types(bound, context)
     failures = [argument.fails for argument in arguments if isinstance(argument, Checked)]
     failures += missing_required(bound, arguments)
-    python = function.runs is Runs.PYTHON
-    result = python_result(function, types, arguments, context) if python else _native(function, types, arguments)
-    return Checked(result.value, s.any_of([*failures, result.fails]))
+    if function.runs is Runs.PYTHON:
+        result = python_result(function, types, arguments, context, constants(bound, types))
+    else:
+        result = _native(function, types, arguments)
+    failed = s.any_of(failures)
+    # A NULL argument makes the result NULL only where the declaration says so.
+    quiet = failed is None or (function.nulls is Nulls.PROPAGATE and all(a.falls_silent for a in arguments if isinstance(a, Checked)))
+    return Checked(result.value, s.any_of([failed, result.fails]), quiet and result.falls_silent)
+
+
+def constants(bound: Bound, types: CallTypes) -> tuple[tuple[int, Any], ...]:
+    """The arguments of a call that are literals, by position: a Python body gets them without a column for each."""
+    pairs = enumerate(zip(bound.children, types.arguments, strict=True))
+    return tuple((i, child.node.value) for i, (child, sql_type) in pairs if _is_plain(child.node) and child.type == sql_type)
 
 
 def call_types(bound: Bound, context: Context) -> CallTypes:
@@ -41,7 +53,11 @@ def call_types(bound: Bound, context: Context) -> CallTypes:
 def missing_required(bound: Bound, arguments: Sequence[Checked | SparkLambda]) -> list[Tree]:
     """The conditions under which an argument is NULL that the function takes as a Java primitive."""
     pairs = zip(bound.required, arguments, strict=False)
-    return [s.is_null(a.value) for required, a in pairs if required and isinstance(a, Checked) and not isinstance(a.value, exp.Literal)]
+    return [s.is_null(a.value) for required, a in pairs if required and isinstance(a, Checked) and not s.is_constant(a.value)]
+
+
+def _is_plain(node: e.Expression) -> TypeGuard[e.StringLiteral | e.IntegerLiteral | e.LongLiteral | e.BooleanLiteral]:
+    return isinstance(node, e.StringLiteral | e.IntegerLiteral | e.LongLiteral | e.BooleanLiteral)
 
 
 def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | SparkLambda]) -> Checked:
@@ -50,17 +66,13 @@ def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | Sp
     result = made if isinstance(made, Checked) else Checked(made)
     if function.nulls is Nulls.BODY:
         return result
-    null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not _is_constant(a))
+    null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a))
     if null_argument is None:
         return result
-    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not _is_constant(a)):
+    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)):
         return result
     fails = None if result.fails is None else s.all_of(s.not_(null_argument), result.fails)
-    return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails)
-
-
-def _is_constant(tree: Tree) -> bool:
-    return isinstance(tree, exp.Literal | exp.Boolean)
+    return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails, result.quiet)
 
 
 def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
@@ -68,6 +80,10 @@ def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
     if tree is argument:
         return True
     match tree:
+        case exp.Null():
+            return True
+        case exp.Anonymous(this="if", expressions=[_, then, otherwise]):
+            return gives_null(then, argument) and gives_null(otherwise, argument)
         case exp.Anonymous():
             return tree.name in _NULL_IN_NULL_OUT and any(gives_null(part, argument) for part in tree.expressions)
         case exp.Cast() | exp.Paren() | exp.Neg():
@@ -105,16 +121,25 @@ _NULL_IN_NULL_OUT = frozenset(
 """Spark functions that a guard against NULL arguments would only make longer."""
 
 
-def python_result(function: Scalar | Tabular, types: CallTypes, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:
-    """Call a Python body; Spark sees a function that gives the value and the text of an error."""
+def python_result(
+    function: Scalar | Tabular,
+    types: CallTypes,
+    arguments: Sequence[Checked | SparkLambda],
+    context: Context,
+    literals: tuple[tuple[int, Any], ...] = (),
+) -> Checked:
+    """Call a Python body; Spark sees a function of what is no literal that gives the value and the text of an error."""
     given = [argument.value for argument in arguments if isinstance(argument, Checked)]
     if len(given) != len(arguments):
         raise UnsupportedError(f"{function.name} runs in Python and cannot take a lambda")
-    name = context.python.name(PythonCall(function, types))
-    outcome = s.call(name, context.active, *(s.cast(value, sql_type) for value, sql_type in zip(given, types.arguments, strict=True)))
+    fixed = {position for position, _ in literals}
+    columns = [s.cast(value, types.arguments[i]) for i, value in enumerate(given) if i not in fixed]
+    guarded = context.active is not s.TRUE or not columns
+    name = context.python.name(PythonCall(function, types, literals, guarded))
+    outcome = s.call(name, *([context.active] if guarded else []), *columns)
     value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
     error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
-    return Checked(value, s.is_not_null(error))
+    return Checked(value, s.is_not_null(error), quiet=True)
 
 
 def evaluated_call(
@@ -126,4 +151,5 @@ def evaluated_call(
         raise UnsupportedError("only a scalar function can be called here")
     stand_in = replace(function, body=body, runs=Runs.PYTHON, nulls=Nulls.BODY, with_types=False)
     result = python_result(stand_in, CallTypes(types, bound.type), arguments, context)
-    return Checked(result.value, s.any_of([*(argument.fails for argument in arguments), result.fails]))
+    failed = s.any_of(argument.fails for argument in arguments)
+    return Checked(result.value, s.any_of([failed, result.fails]), quiet=failed is None)

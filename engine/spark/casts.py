@@ -129,7 +129,7 @@ def _trim(value: Tree) -> Tree:
 
 
 def _null_means_failure(operand: Tree, result: Tree) -> Checked:
-    return Checked(result, s.all_of(s.is_not_null(operand), s.is_null(result)))
+    return Checked(result, s.all_of(s.is_not_null(operand), s.is_null(result)), quiet=True)
 
 
 def _plain(target: SqlType) -> Callable[[Tree], Checked]:

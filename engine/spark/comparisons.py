@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from engine.functions.declaration import Checked
-from engine.functions.library.like import ANY, like_regex, quote
+from engine.functions.library.like import ANY, LINE_ENDS, like_regex, plain_part, quote
+from engine.functions.library.trees import is_simple
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
 from engine.sql.expressions import ComparisonOp
@@ -66,9 +67,21 @@ def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:
 def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
     """Match a whole text; `%` is any run and `_` one character, neither a line end."""
     if isinstance(pattern, exp.Literal):
-        regex = like_regex(pattern.this, escape)
+        plain = plain_part(pattern.this, escape) if is_simple(value) else None
+        if plain is not None:
+            return Checked(_like_plain(value, *plain))
+        regex = like_regex(pattern.this, escape, any_=".")
         return Checked(s.FALSE, s.TRUE) if regex is None else Checked(s.call("rlike", value, s.text(f"\\A(?:{regex})\\z")))
     return Checked(s.call("rlike", value, _pattern_of(pattern, escape)))
+
+
+def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
+    """Look for a text, which costs a fraction of a regular expression; `%` before or behind it forbids line ends."""
+    if not before and not after:
+        return s.binary(exp.EQ, value, s.text(part))
+    found = s.call("contains" if before and after else "endswith" if before else "startswith", value, s.text(part))
+    ends = s.any_of(s.call("contains", value, s.text(end)) for end in LINE_ENDS)
+    return s.all_of(found, s.not_(ends or s.FALSE))
 
 
 def _pattern_of(pattern: Tree, escape: str | None) -> Tree:

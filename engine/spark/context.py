@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.functions.declaration import CallTypes, Scalar, Tabular
 from engine.spark import sqltree as s
@@ -13,10 +14,15 @@ from engine.spark.sqltree import Tree
 
 @dataclass(frozen=True, slots=True)
 class PythonCall:
-    """A function body that Spark calls through Arrow, with the types of this use."""
+    """A function body that Spark calls through Arrow, with the types of this use.
+
+    `literals` are arguments that Spark does not hand over, by position. A guarded call has the column `active` in front.
+    """
 
     function: Scalar | Tabular
     types: CallTypes
+    literals: tuple[tuple[int, Any], ...] = ()
+    guarded: bool = True
 
 
 @dataclass(slots=True)
@@ -28,7 +34,7 @@ class PythonCalls:
     def name(self, call: PythonCall) -> str:
         """Register a use and give its Spark name; equal uses share one."""
         signature = f"{call.function.name}|{call.types.arguments}|{call.types.returns}|{sorted(call.types.settings.items())}"
-        identity = f"{id(call.function)}|{signature}"
+        identity = f"{id(call.function)}|{signature}|{call.literals!r}|{call.guarded}"
         spark_name = "kestrel_" + hashlib.sha256(identity.encode()).hexdigest()[:16]
         self.calls[spark_name] = call
         return spark_name

@@ -23,7 +23,7 @@ from engine.spark.sqltree import Tree
 from engine.sql import expressions as e
 from engine.sql.text import format_expression
 from engine.types import sql_types as t
-from engine.types.sql_types import Map
+from engine.types.sql_types import Map, is_numeric
 
 Operand = Checked | SparkLambda
 
@@ -46,7 +46,7 @@ def close(result: Checked, context: Context, message: str) -> Tree:
     if result.fails is None:
         return result.value
     context.faults.append(Fault(result.fails, message))
-    return s.if_(result.fails, s.NULL, result.value)
+    return result.value if result.quiet else s.if_(result.fails, s.NULL, result.value)
 
 
 def _compile(bound: Bound, context: Context) -> Operand:
@@ -109,13 +109,13 @@ def _(node: e.NullLiteral, bound: Bound, children: list[Checked], context: Conte
 
 @translate.register
 def _(node: e.BooleanLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.TRUE if node.value else s.FALSE)
+    return Checked(s.TRUE if node.value else s.FALSE, exact=True)
 
 
 @translate.register(e.IntegerLiteral)
 @translate.register(e.LongLiteral)
 def _(node: e.IntegerLiteral | e.LongLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.bigint(node.value) if bound.type == t.BIGINT else s.integer(node.value))
+    return Checked(s.bigint(node.value) if bound.type == t.BIGINT else s.integer(node.value), exact=True)
 
 
 @translate.register
@@ -125,12 +125,12 @@ def _(node: e.DecimalLiteral, bound: Bound, children: list[Checked], context: Co
 
 @translate.register
 def _(node: e.DoubleLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.double(node.value))
+    return Checked(s.double(node.value), exact=True)
 
 
 @translate.register
 def _(node: e.StringLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.text(node.value))
+    return Checked(s.text(node.value), exact=True)
 
 
 @translate.register
@@ -230,13 +230,18 @@ def _(node: e.Arithmetic, bound: Bound, children: list[Checked], context: Contex
     left, right = children
     types = (bound.children[0].type, bound.children[1].type)
     result = arithmetic.combine(node.op, left.value, right.value, types, bound.type)
+    if result.exact and left.falls_silent and right.falls_silent:
+        return result
     return Checked(result.value, s.any_of([left.fails, right.fails, result.fails]))
 
 
 @translate.register
 def _(node: e.Negate, bound: Bound, children: list[Checked], context: Context) -> Checked:
     (operand,) = children
-    return Checked(exp.Paren(this=exp.Neg(this=exp.Paren(this=operand.value))), s.any_of([operand.fails, s.is_null(operand.value)]))
+    negated = exp.Paren(this=exp.Neg(this=exp.Paren(this=operand.value)))
+    if operand.falls_silent:
+        return s.null_fails(negated)
+    return Checked(negated, s.any_of([operand.fails, s.is_null(operand.value)]))
 
 
 @translate.register
@@ -247,17 +252,26 @@ def _(node: e.UnaryPlus, bound: Bound, children: list[Checked], context: Context
 @translate.register
 def _(node: e.Case, bound: Bound, children: list[Checked], context: Context) -> Checked:
     pairs = list(zip(children[0 : 2 * len(node.branches) : 2], children[1 : 2 * len(node.branches) : 2], strict=True))
-    default = children[-1] if node.default is not None else None
-    value = s.case([(s.coalesce_false(c.value), r.value) for c, r in pairs], default.value if default else s.null_of(bound.type))
+    default = children[-1] if node.default is not None else Checked(s.null_of(bound.type))
+    branches: list[tuple[Tree, Tree]] = []
     failures: list[tuple[Tree, Tree]] = []
     for condition, result in pairs:
         broken = s.any_of([condition.fails, _nullable(condition.value)])
         if broken is not None:
+            branches.append((broken, s.NULL))
             failures.append((broken, s.TRUE))
+        branches.append((s.coalesce_false(condition.value), result.value))
         failures.append((s.coalesce_false(condition.value), result.fails or s.FALSE))
-    otherwise = default.fails if default and default.fails is not None else s.FALSE
-    can_fail = otherwise is not s.FALSE or any(outcome is not s.FALSE for _, outcome in failures)
-    return Checked(value, s.case(failures, otherwise) if can_fail else None)
+    value = s.case(branches, default.value)
+    results = [result for _, result in pairs] + [default]
+    while default.fails is None and failures and failures[-1][1] is s.FALSE:
+        failures.pop()
+    if all(result.exact for result in results):
+        return s.null_fails(value) if failures else Checked(value, exact=True)
+    if len(failures) == 1 and failures[0][1] is s.TRUE and default.fails is None:
+        return Checked(value, failures[0][0], quiet=True)
+    fails = s.case(failures, default.fails or s.FALSE) if failures else None
+    return Checked(value, fails, quiet=all(result.falls_silent for result in results))
 
 
 @translate.register
@@ -267,12 +281,16 @@ def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> 
         return operand
     result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
     value = result.value
+    if operand.exact and is_numeric(bound.type) and result.falls_silent:
+        checked = s.null_fails(value) if operand.fails or result.fails else Checked(value, exact=True)
+        return checked if bound.implicit else _scoped(checked, bound, context)
     fails = s.any_of([operand.fails, result.fails])
+    quiet = result.falls_silent and operand.falls_silent
     if bound.implicit:
-        return Checked(value, fails)
+        return Checked(value, fails, quiet)
     if bound.type == t.STRING and bound.children[0].type is not None and not context.preserve_nulls:
-        value = s.call("coalesce", value, s.text("null"))
-    return _scoped(Checked(value, fails), bound, context)
+        value, quiet = s.call("coalesce", value, s.text("null")), False
+    return _scoped(Checked(value, fails, quiet), bound, context)
 
 
 @translate.register
@@ -309,17 +327,18 @@ def _constructed(bound: Bound, children: list[Checked], context: Context, build:
 def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context) -> Checked:
     base, index = children
     fails = s.any_of([base.fails, index.fails])
+    quiet = base.falls_silent and index.falls_silent
     if isinstance(bound.children[0].type, Map):
-        return Checked(s.call("try_element_at", base.value, index.value), fails)
+        return Checked(s.call("try_element_at", base.value, index.value), fails, quiet)
     literal = isinstance(bound.children[1].node, e.IntegerLiteral)
     position = s.cast(index.value, t.INTEGER)
     missing_index = None if literal else s.all_of(s.is_not_null(base.value), s.is_null(position))
     item = s.call("try_element_at", base.value, s.call("nullif", position, s.integer(0)))
-    return Checked(item, s.any_of([fails, missing_index]))
+    return Checked(item, s.any_of([fails, missing_index]), quiet)
 
 
 @translate.register
 def _(node: e.Dereference, bound: Bound, children: list[Checked], context: Context) -> Checked:
     base = children[0]
     value = base.value if isinstance(base.value, exp.Column | exp.Dot | exp.Anonymous | exp.Identifier) else exp.Paren(this=base.value)
-    return Checked(exp.Dot(this=value, expression=exp.to_identifier(node.field, quoted=True)), base.fails)
+    return Checked(exp.Dot(this=value, expression=exp.to_identifier(node.field, quoted=True)), base.fails, base.quiet)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -30,14 +30,18 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     body = partial(function.body, types) if function.with_types else function.body
     propagate = isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE
     value_type, encode = to_arrow(types.returns), to_arrow_value(types.returns)
+    literals = dict(call.literals)
 
-    def run(active: pa.Array, *columns: pa.Array) -> pa.Array:
-        decoded = [_values(column, sql_type) for column, sql_type in zip(columns, types.arguments, strict=True)]
-        rows = zip(*decoded, strict=True) if decoded else repeat((), len(active))
-        values: list[Any] = [None] * len(active)
+    def run(*given: pa.Array) -> pa.Array:
+        size = len(given[0])
+        active = given[0].to_pylist() if call.guarded else repeat(True, size)
+        columns = given[1:] if call.guarded else given
+        some_null = propagate and any(column.null_count for column in columns)
+        rows = _rows(columns, types.arguments, literals, size)
+        values: list[Any] = [None] * size
         errors: dict[int, str] = {}
-        for at, (on, row) in enumerate(zip(active.to_pylist(), rows, strict=True)):
-            if not on or (propagate and None in row):
+        for at, (on, row) in enumerate(zip(active, rows, strict=True)):
+            if not on or (some_null and None in row):
                 continue
             try:
                 values[at] = body(*row)
@@ -45,11 +49,22 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
                 errors[at] = str(error) or type(error).__name__
         if encode is not None:
             values = [None if value is None else encode(value) for value in values]
-        given = _arrow(values, value_type, errors)
-        messages = pa.array([errors.get(at) for at in range(len(active))], pa.string()) if errors else pa.nulls(len(active), pa.string())
-        return pa.StructArray.from_arrays([given, messages], ["v", "e"])
+        result = _arrow(values, value_type, errors)
+        messages = pa.array([errors.get(at) for at in range(size)], pa.string()) if errors else pa.nulls(size, pa.string())
+        return pa.StructArray.from_arrays([result, messages], ["v", "e"])
 
     return run
+
+
+def _rows(
+    columns: Sequence[pa.Array], types: Sequence[SqlType | None], literals: Mapping[int, Any], size: int
+) -> Iterable[tuple[Any, ...]]:
+    """Give the arguments of each row: the columns in their order, and the literals between them."""
+    if not types:
+        return repeat((), size)
+    left = iter(columns)
+    given = (repeat(literals[at], size) if at in literals else _values(next(left), sql_type) for at, sql_type in enumerate(types))
+    return zip(*given, strict=True)
 
 
 def _arrow(values: list[Any], value_type: pa.DataType, errors: dict[int, str]) -> pa.Array:

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from engine.functions.declaration import Checked
 from engine.spark.types import to_data_type
 from engine.types.sql_types import SqlType
 
@@ -60,6 +61,18 @@ def double(value: float) -> Tree:
     return exp.Cast(this=text(repr(value)), to=exp.DataType.build("DOUBLE"))
 
 
+def is_constant(tree: Tree) -> bool:
+    """Whether a tree is a literal as written here, which is never NULL."""
+    if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Neg):
+        return isinstance(tree.this.this, exp.Literal)
+    if isinstance(tree, exp.Cast):
+        return isinstance(tree.this, exp.Literal) and tree.to.this in _EXACT_LITERALS
+    return isinstance(tree, exp.Literal | exp.Boolean)
+
+
+_EXACT_LITERALS = frozenset({exp.DataType.Type.BIGINT, exp.DataType.Type.DOUBLE})
+
+
 def cast(tree: Tree, sql_type: SqlType | None) -> Tree:
     """Spark's own CAST to the Spark form of a SQL type."""
     return exp.Cast(this=tree, to=to_data_type(sql_type))
@@ -88,6 +101,11 @@ def is_null(tree: Tree) -> Tree:
 def is_not_null(tree: Tree) -> Tree:
     """IS NOT NULL."""
     return exp.Paren(this=exp.Not(this=exp.Is(this=_grouped(tree), expression=NULL)))
+
+
+def null_fails(tree: Tree) -> Checked:
+    """A value that is NULL exactly where its evaluation fails."""
+    return Checked(tree, is_null(tree), quiet=True, exact=True)
 
 
 def any_of(conditions: Iterable[Tree | None]) -> Tree | None:

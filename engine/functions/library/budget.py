@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -27,9 +29,18 @@ class _Watch:
     running: bool = False
     seen: int = 0
     armed: bool = False
+    home: int | None = None
+    """The main thread, the only one that a signal interrupts."""
 
 
-_watch = _Watch()
+_watch = _Watch(home=threading.main_thread().ident)
+
+
+def _move() -> None:
+    _watch.home = threading.main_thread().ident
+
+
+os.register_at_fork(after_in_child=_move)
 
 
 def bounded(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +58,7 @@ def bounded(body: Callable[..., Any]) -> Callable[..., Any]:
 
 def watched(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call `body` under the timer; a function of the module, so that a worker has one watch whatever was sent to it."""
-    if threading.get_ident() != threading.main_thread().ident:
+    if get_ident() != _watch.home:
         return body(*arguments)
     if not _watch.armed:
         _arm()

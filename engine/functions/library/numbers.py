@@ -131,10 +131,10 @@ def round_double(value: Tree) -> Tree:
     """
 
     def body(x: Tree) -> Tree:
-        # x - floor(x) is exact where adding 0.5 would round (Math.round(0.49999999999999994) is 0).
-        down = call("floor", x)
-        up = op(exp.GTE, op(exp.Sub, x, down), double(0.5))
-        return if_(_is_whole(x), cast(x, "BIGINT"), if_(up, op(exp.Add, down, number(1)), down))
+        # `rint` is exact where adding 0.5 would round (Math.round(0.49999999999999994) is 0); it takes ties to the even number.
+        near = call("rint", x)
+        tie_down = op(exp.EQ, op(exp.Sub, x, near), double(0.5))
+        return cast(if_(tie_down, op(exp.Add, near, double(1.0)), near), "BIGINT")
 
     return let([value], body)
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from engine.functions.declaration import Checked, Nulls, python_scalar, scalar
 from engine.functions.library.like import quote
 from engine.functions.library.limits import LARGEST, too_large
-from engine.functions.library.trees import Tree, any_of, call, case, cast, if_, let, null, number, op, text
+from engine.functions.library.trees import Tree, all_of, any_of, call, case, cast, if_, is_simple, let, null, number, op, text
 
 
 def _empty_bytes() -> Tree:
@@ -88,6 +88,8 @@ def initcap(value: str) -> str:
     Example: INITCAP(' the END') -> 'The End'
     """
     text = value.lower().lstrip(" \t\n\x0b\f\r")
+    if " " not in text and text.isprintable():
+        return text[:1].upper() + text[1:]
     if _RARE_BLANK.search(text):
         return _WORD.sub(lambda found: found.group(1) + found.group(2).upper(), text)
     return " ".join([word[:1].upper() + word[1:] for word in text.split(" ")])
@@ -191,7 +193,7 @@ def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Checked:
             return Checked(call(function, value, length, padding))
         return Checked(if_(nothing, null(), call(function, value, length, padding)))
     large = too_large(length)
-    return Checked(if_(any_of(nothing, large), null(), call(function, value, length, padding)), large)
+    return Checked(if_(any_of(nothing, large), null(), call(function, value, length, padding)), large, quiet=True)
 
 
 _PADS = (
@@ -237,9 +239,9 @@ def replace(value: Tree, old: Tree, new: Tree) -> Checked:
             return Checked(_replaced(value, old, new))
         if growth <= _SMALL_GROWTH:
             large = too_large(call("octet_length", value), LARGEST // growth)
-            return Checked(if_(large, null(), _replaced(value, old, new)), large)
+            return Checked(if_(large, null(), _replaced(value, old, new)), large, quiet=True)
     fails = let(given, _grows_too_large)
-    return Checked(let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails)
+    return Checked(let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails, quiet=True)
 
 
 _SMALL_GROWTH = 16
@@ -326,13 +328,21 @@ def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
 _CONTROL = "".join(map(chr, range(33)))
 
 
+def _starts_visibly(value: Tree) -> Tree:
+    return op(exp.GT, call("ascii", value), number(ord(" ")))
+
+
 @scalar("(input STRING) -> STRING", printed="trim")
 def trim(value: Tree) -> Tree:
     r"""Drop spaces and control characters at both ends.
 
     Example: TRIM('  a b ') -> 'a b'
     """
-    return call("btrim", value, text(_CONTROL))
+    trimmed = call("btrim", value, text(_CONTROL))
+    if not is_simple(value):
+        return trimmed
+    # Most texts have nothing to trim, which two characters tell faster than Spark's search does.
+    return if_(all_of(_starts_visibly(value), _starts_visibly(call("right", value, number(1)))), value, trimmed)
 
 
 @scalar("(input STRING) -> STRING", printed="md5")

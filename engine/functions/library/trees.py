@@ -96,10 +96,10 @@ def is_in(tree: Tree, *values: str) -> Tree:
     return any_of(*(op(exp.EQ, tree, text(value)) for value in values))
 
 
-def _is_simple(tree: Tree) -> bool:
+def is_simple(tree: Tree) -> bool:
     """Whether it costs nothing to evaluate twice: a literal, a column, or a field of one."""
     if isinstance(tree, exp.Dot):
-        return isinstance(tree.this, exp.Expression) and not isinstance(tree.this, exp.Identifier) and _is_simple(tree.this)
+        return isinstance(tree.this, exp.Expression) and not isinstance(tree.this, exp.Identifier) and is_simple(tree.this)
     return isinstance(tree, exp.Column | exp.Literal | exp.Boolean)
 
 
@@ -109,7 +109,7 @@ def let(values: Sequence[Tree], body: Callable[..., Tree]) -> Tree:
     Without it the text of a nested call would grow by the power of its depth. The values stay outside of the lambda that
     this makes, so no name of theirs can be captured.
     """
-    if all(map(_is_simple, values)):
+    if all(map(is_simple, values)):
         return body(*values)
     fields = [part for i, value in enumerate(values) for part in (text(f"v{i}"), value)]
     row = exp.to_identifier("let_row")
