@@ -20,6 +20,11 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     # Statement text of ours may hold `${…}` inside a literal of a user: Spark must not expand it.
     "spark.sql.variable.substitute": "false",
+    # Spark looks for equal parts of expressions in time that doubles with each CASE within the condition of another.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    # The tables of Spark's parser grow with every text that it sees.
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
@@ -28,11 +33,6 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
-    # Looking for equal parts of the expressions of a fused group takes longer than computing them twice.
-    "spark.sql.subexpressionElimination.enabled": "false",
-    # The tables of Spark's parser grow with every text that it sees.
-    "spark.sql.parser.manageParserCaches": "true",
-    "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "750m",
