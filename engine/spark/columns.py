@@ -55,12 +55,14 @@ def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -
         pyarrow.ArrowInvalid: a value that its type cannot hold, such as a DECIMAL with too many digits.
     """
     fields = [pa.field(column.name, to_arrow(column.type)) for column in columns]
-    missing = np.fromiter((row is None for row in rows), dtype=bool, count=len(rows))
-    mask = pa.array(missing) if missing.any() else None
     if not fields:
         return pa.array([None if row is None else {} for row in rows], type=pa.struct(fields))
-    nothing = (None,) * len(fields)
-    turned = zip(*(nothing if row is None else row for row in rows), strict=True) if rows else iter([()] * len(fields))
+    mask = None
+    if None in rows:
+        mask = pa.array([row is None for row in rows])
+        nothing = (None,) * len(fields)
+        rows = [nothing if row is None else row for row in rows]
+    turned = zip(*rows, strict=True) if rows else iter([()] * len(fields))
     arrays = [_column(values, column, field) for values, column, field in zip(turned, columns, fields, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
 

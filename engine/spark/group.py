@@ -119,6 +119,8 @@ class QueryBuild:
     settings: Mapping[str, str]
     serde: Callable[[SerdeSpec], SerdeSpec]
     """Completes a spec with what the registry knows."""
+    unread: Step | None = None
+    """The step whose old rows nobody reads (`engine.spark.demand`)."""
 
     def logger(self, step: Step) -> str:
         """The processing-log name of a step (`spec/errors.md` 8)."""

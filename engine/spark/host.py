@@ -6,7 +6,9 @@ handled in place order, so that the cut of the input into batches does not matte
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,16 @@ from engine.spark.pages import PACKED, UNPACKED, pack_batches, read_rows, unpack
 from engine.state.codec import dump_state, load_state
 
 _STATE = StructType([StructField("blob", BinaryType())])
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Keep Python's collector of cycles out: it would look at all rows of a page again and again, which takes as long as the operators."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Host(StatefulProcessor):
@@ -43,11 +55,16 @@ class Host(StatefulProcessor):
             else:
                 own.append(read_rows(row["rows"], self._read))
         if own:
-            stored = self._state.get()
-            state: dict[str, Any] = {} if stored is None else load_state(bytes(stored[0]))
-            for made in self._runner.run(pa.concat_batches(own), key[0], state):
-                yield Row(passing=False, rows=write_rows(made))
-            self._state.update((dump_state(state),))
+            with _no_collector():
+                for made in self._handled(pa.concat_batches(own), key[0]):
+                    yield Row(passing=False, rows=made)
+
+    def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[bytes]:
+        stored = self._state.get()
+        state: dict[str, Any] = {} if stored is None else load_state(bytes(stored[0]))
+        for made in self._runner.run(rows, task, state):
+            yield write_rows(made)
+        self._state.update((dump_state(state),))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from engine.errors import SerdeError
@@ -14,24 +14,45 @@ from engine.spark.handles import Handle
 from engine.state.codec import dump_state
 from engine.state.materialise import Materialise
 from engine.state.operator import Operator
+from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMESTAMP
 
 
-@dataclass(slots=True)
+_REMEMBERED = 1 << 16
+
+_EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, BYTES, TIME, DATE, TIMESTAMP})
+"""Types whose values are equal exactly if their bytes are: 0.0 and -0.0 are not, lists cannot be looked up."""
+
+
 class EncodedKey:
-    """A key's bytes in the operator's key format; made anew in each worker.
+    """A key's bytes in the operator's key format; made anew in each worker, where it remembers the keys that it has seen.
 
     A key that its format cannot write still has an identity, behind all others in order.
     """
 
-    spec: SerdeSpec
-    encode: Callable[[Any], bytes | None] | None = None
+    __slots__ = ("_encode", "_exact", "_seen", "spec")
+
+    def __init__(self, spec: SerdeSpec) -> None:
+        self.spec = spec
+        self._encode: Callable[[Any], bytes | None] | None = None
+        self._exact = all(column.type in _EXACT for column in spec.columns)
+        self._seen: dict[Any, bytes] = {}
 
     def __call__(self, key: tuple[Any, ...]) -> bytes:
         """Serialise a key."""
-        if self.encode is None:
-            self.encode = encoder(self.spec)
+        if not self._exact:
+            return self._written(key)
+        found = self._seen.get(key)
+        if found is None:
+            if len(self._seen) >= _REMEMBERED:
+                self._seen.clear()
+            found = self._seen[key] = self._written(key)
+        return found
+
+    def _written(self, key: tuple[Any, ...]) -> bytes:
+        if self._encode is None:
+            self._encode = encoder(self.spec)
         try:
-            return self.encode(key) or b""
+            return self._encode(key) or b""
         except SerdeError:
             return b"\xff" + dump_state({"key": list(key)})
 

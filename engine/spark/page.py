@@ -43,12 +43,22 @@ class _Made:
     outputs: list[Output | None] = field(default_factory=list)
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, relation: int, cause: int, place: list[int], output: Output) -> None:
-        """Hold an output."""
-        self.relations.append(relation)
-        self.causes.append(cause)
-        self.places.append(place)
-        self.outputs.append(output)
+    def add(self, relation: int, cause: int, place: list[int], outputs: Sequence[Output]) -> None:
+        """Hold the outputs of one row; their places are positions below its own."""
+        for position, output in enumerate(outputs):
+            self.relations.append(relation)
+            self.causes.append(cause)
+            self.places.append([*place, position])
+            self.outputs.append(output)
+
+    def keep(self, other: _Made, at: int) -> None:
+        """Hold what another holds at a position."""
+        if at in other.entries:
+            self.entries[len(self.causes)] = other.entries[at]
+        self.relations.append(other.relations[at])
+        self.causes.append(other.causes[at])
+        self.places.append(other.places[at])
+        self.outputs.append(other.outputs[at])
 
     def fail(self, cause: int, place: list[int], entry: dict[str, Any]) -> None:
         """Hold a row that only carries an entry of the log."""
@@ -75,29 +85,32 @@ class PageRunner:
         relations = rows.column("rel").to_numpy()
         places = to_places(rows.column("place"))
         given = self._given(rows, relations)
+        numbers = relations.tolist()
+        owners = {relation: self._owner(relation, state) for relation in set(numbers)}
         made = _Made()
         for at in sorted(range(len(places)), key=places.__getitem__):
-            stateful = self._inputs[int(relations[at])].stateful
-            own = state.setdefault(str(stateful.output.relation), {})
-            self._one(at, places[at], given[at], stateful, own, made)
-            if len(made.causes) >= _MOST_OUTPUTS:
-                yield self._batch(made, rows, task, state)
-                made = _Made()
+            stateful, own = owners[numbers[at]]
+            if "failed" in own:
+                continue
+            place = places[at]
+            try:
+                outputs = [*stateful.operator.process(given[at], own)]
+            except Exception as error:  # noqa: BLE001 - whatever an aggregate throws ends this query and no other
+                own["failed"] = True
+                made.fail(at, place, _entry(stateful, error))
+                continue
+            if outputs:
+                made.add(stateful.output.relation, at, place, outputs)
+                if len(made.causes) >= _MOST_OUTPUTS:
+                    yield self._batch(made, rows, task, state)
+                    made = _Made()
         if made.causes:
             yield self._batch(made, rows, task, state)
 
-    def _one(self, at: int, place: list[int], row: Row, stateful: Stateful, state: dict[str, Any], made: _Made) -> None:
-        if "failed" in state:
-            return
-        try:
-            outputs = list(stateful.operator.process(row, state))
-        except Exception as error:  # noqa: BLE001 - whatever an aggregate throws ends this query and no other
-            state["failed"] = True
-            made.fail(at, place, _entry(stateful, error))
-            return
-        relation = stateful.output.relation
-        for position, output in enumerate(outputs):
-            made.add(relation, at, [*place, position], output)
+    def _owner(self, relation: int, state: dict[str, Any]) -> tuple[Stateful, dict[str, Any]]:
+        """The operator that reads a relation, and its state."""
+        stateful = self._inputs[relation].stateful
+        return stateful, state.setdefault(str(stateful.output.relation), {})
 
     def _given(self, rows: pa.RecordBatch, relations: npt.NDArray[np.int32]) -> list[Row]:
         """Every row as its operator sees it."""
@@ -111,8 +124,9 @@ class PageRunner:
             if len(own) < rows.num_rows:
                 structs = structs.take(pa.array(own))
             columns = _columns(structs, given.handle)
+            side = given.side
             for at, (key, value, old, old_key, extra) in zip(own.tolist(), columns, strict=True):
-                found[at] = Row(given.side, key, value, times[at], old, old_key, windows[at] if windows else None, extra)
+                found[at] = Row(side, key, value, times[at], old, old_key, windows[at] if windows else None, extra)
         return found
 
     def _batch(self, made: _Made, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> pa.RecordBatch:
@@ -129,14 +143,12 @@ class PageRunner:
         """The outputs without those of an operator from the first on that its columns cannot hold."""
         kept, stopped = _Made(), False
         for at, (relation, cause, place, output) in enumerate(zip(made.relations, made.causes, made.places, made.outputs, strict=True)):
-            if output is None:
-                kept.fail(cause, place, made.entries[at])
-            elif relation != stateful.output.relation:
-                kept.add(relation, cause, place, output)
+            if output is None or relation != stateful.output.relation:
+                kept.keep(made, at)
             elif not stopped:
                 try:
                     self._parts([output], stateful.output)
-                    kept.add(relation, cause, place, output)
+                    kept.keep(made, at)
                 except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
                     kept.fail(cause, place[:-1], _entry(stateful, error))
                     stopped = True
@@ -145,22 +157,28 @@ class PageRunner:
     def _with_envelope(self, made: _Made, structs: Mapping[int, pa.Array], rows: pa.RecordBatch, task: int) -> pa.RecordBatch:
         causes = pa.array(made.causes, pa.int64())
         size = len(made.causes)
-        bounds = [None if output is None else output.window for output in made.outputs]
+        windows = [output and output.window for output in made.outputs]
         times = rows.column("ts").take(causes).to_pylist() if made.entries else []
         columns: dict[str, pa.Array] = {
             "rel": pa.array(made.relations, pa.int32()),
             "place": pa.array(made.places, pa.list_(pa.int64())),
             "ts": pa.array([times[at] if output is None else output.timestamp for at, output in enumerate(made.outputs)], pa.int64()),
-            "ws": pa.array([None if window is None else window[0] for window in bounds], pa.int64()),
-            "we": pa.array([None if window is None else window[1] for window in bounds], pa.int64()),
+            "ws": pa.array([window and window[0] for window in windows], pa.int64()),
+            "we": pa.array([window and window[1] for window in windows], pa.int64()),
             "task": pa.array(np.full(size, task), pa.int32()),
-            "log": pa.array([[made.entries[at]] if at in made.entries else [] for at in range(size)], LOG),
+            "log": self._logs(made.entries, size),
         }
         for envelope in ENVELOPE_FIELDS:
             if envelope.name not in columns:
                 columns[envelope.name] = rows.column(envelope.name).take(causes)
         columns |= {struct_column(relation): array for relation, array in structs.items()}
         return pa.RecordBatch.from_arrays([columns[f.name] for f in self._schema], schema=self._schema)
+
+    @staticmethod
+    def _logs(entries: Mapping[int, dict[str, Any]], size: int) -> pa.Array:
+        if entries:
+            return pa.array([[entries[at]] if at in entries else [] for at in range(size)], LOG)
+        return pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type))
 
     def _structs(self, made: _Made, handle: Handle) -> pa.Array:
         """The struct column of a relation: NULL in the rows of others."""

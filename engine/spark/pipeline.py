@@ -15,8 +15,10 @@ from engine.functions.table import FUNCTIONS
 from engine.plan.document import QueryPlan
 from engine.spark import pycalls
 from engine.spark.builder import build_step
+from engine.spark.demand import unread_table
 from engine.spark.group import Group, QueryBuild
 from engine.spark.host import apply_level
+from engine.spark.kept import build_kept
 from engine.spark.level import Level
 from engine.spark.pages import page_columns
 from engine.spark.stage import ENVELOPE, struct_column
@@ -36,6 +38,8 @@ class QueryRun:
     plan: QueryPlan
     settings: Mapping[str, str] = field(default_factory=dict)
     serde: Callable[[SerdeSpec], SerdeSpec] = lambda spec: spec
+    queryable: bool = False
+    """Whether pull queries may ask for its table, which some state then holds (`engine.spark.kept`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,15 @@ class Pipeline:
         `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
         partitions each source topic has; with more than one, state and stream time are kept per partition of the key.
         """
-        group = self.group
-        pycalls.register(spark, group.python)
-        sources = [(struct_column(x.relation), x.handle.struct_type()) for x in group.sources]
-        columns = [(name(c), t) for c, t in (*ENVELOPE.items(), *sources)]
-        rows = records.mapInArrow(decode_batches(group.sources), ", ".join(f"{c} {t}" for c, t in columns))
-        tasks = self.tasks(partitions or {})
+        sources = self.group.sources
+        pycalls.register(spark, self.group.python)
+        columns = [*ENVELOPE.items(), *((struct_column(x.relation), x.handle.struct_type()) for x in sources)]
+        decoded = records.mapInArrow(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
+        return self.between(spark, decoded, pages, partitions or {}).mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
+
+    def between(self, spark: SparkSession, rows: DataFrame, pages: int, partitions: Mapping[str, int]) -> DataFrame:
+        """Put the stages and levels over decoded rows; gives the rows of the sinks."""
+        tasks = self.tasks(partitions)
         for at, text in enumerate(self.templates):
             if at > 0:
                 rows = apply_level(rows, self.level(at), tasks)
@@ -76,7 +83,7 @@ class Pipeline:
             own = text.replace(_SOURCE, view)
             rows = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({own})" if paged else own)
             spark.catalog.dropTempView(view)
-        return rows.mapInArrow(encode_batches(group.sinks), WIRE_OUTPUT)
+        return rows
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
         """How many tasks each query has: as many as its widest source topic has partitions."""
@@ -103,9 +110,11 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
     """
     group = Group(functions)
     for number, run in enumerate(runs):
-        build = QueryBuild(group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde)
-        handle = build_step(run.plan.physical_plan, build)
-        group.ends[number] = handle
+        root = run.plan.physical_plan
+        build = QueryBuild(
+            group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde, unread=unread_table(root)
+        )
+        group.ends[number] = build_kept(root, build) if run.queryable else build_step(root, build)
     return finish(group)
 
 

@@ -18,6 +18,8 @@ class StreamAggregate:
     key_bytes: KeyBytes
     columns: Columns
     calls: Calls
+    with_old: bool = True
+    """Whether anything asks for the results that are replaced."""
 
     def process(self, row: Row, state: State) -> list[Output]:
         """Give the group's new result; `old` of the very first is the initial aggregate (operators.md 4)."""
@@ -28,11 +30,13 @@ class StreamAggregate:
         group = groups.get(name)
         if group is None:
             group = groups[name] = new_group(self.columns, self.calls, row.timestamp)
-        before = result(group, self.calls)
+        before = result(group, self.calls) if self.with_old else None
         add(group, self.columns, self.calls, row.value, state)
-        group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
+        if row.timestamp > group[TIMESTAMP]:
+            group[TIMESTAMP] = row.timestamp
         after = result(group, self.calls)
-        return [Output(row.key, after, group[TIMESTAMP], old=with_shared(before, after, self.calls))]
+        old = None if before is None else with_shared(before, after, self.calls)
+        return [Output(row.key, after, group[TIMESTAMP], None, old)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

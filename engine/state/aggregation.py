@@ -29,12 +29,14 @@ def new_group(columns: Columns, calls: Calls, timestamp: int) -> Group:
 
 def result(group: Group, calls: Calls) -> Value:
     """Give the group's row: non-aggregate columns, then results."""
-    results = (aggregator.result(kept) for (aggregator, _), kept in zip(calls, group[STATES], strict=True))
-    return (*group[COLUMNS], *results)
+    kept = group[STATES]
+    return (*group[COLUMNS], *[call[0].result(kept[position]) for position, call in enumerate(calls)])
 
 
 def with_shared(old: Value, new: Value, calls: Calls) -> Value:
     """Give `old` as ksqlDB's HAVING sees it: aggregates that change in place show their new result (operators.md 11)."""
+    if not any([aggregator.mutates for aggregator, _ in calls]):
+        return old
     first = len(new) - len(calls)
     shared = (now if aggregator.mutates else was for (aggregator, _), was, now in zip(calls, old[first:], new[first:], strict=True))
     return (*old[:first], *shared)
@@ -45,10 +47,12 @@ def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State
     group[COLUMNS] = [value[index] for index in columns]
     states = group[STATES]
     for position, (aggregator, indices) in enumerate(calls):
-        arguments = [value[index] for index in indices]
         if aggregator.numbered:
-            arguments.insert(0, _next_number(state))
-        states[position] = aggregator.aggregate(states[position], *arguments)
+            states[position] = aggregator.aggregate(states[position], _next_number(state), *[value[index] for index in indices])
+        elif len(indices) == 1:
+            states[position] = aggregator.aggregate(states[position], value[indices[0]])
+        else:
+            states[position] = aggregator.aggregate(states[position], *[value[index] for index in indices])
 
 
 def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:

@@ -30,6 +30,8 @@ class TimeWindowAggregate:
     grace_ms: int
     retention_ms: int
     final: bool = False
+    with_old: bool = True
+    """Whether anything asks for the results that are replaced."""
 
     def process(self, row: Row, state: State) -> list[Output]:
         """Update the open windows of the row, then close those that stream time has left behind."""
@@ -55,13 +57,13 @@ class TimeWindowAggregate:
         group = groups.get(name)
         if group is None:
             group = groups[name] = [*new_group(self.columns, self.calls, row.timestamp), list(key)]
-        before = None if self.final else result(group, self.calls)
+        before = result(group, self.calls) if self.with_old and not self.final else None
         add(group, self.columns, self.calls, value, state)
         group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
-        if before is not None:
+        if not self.final:
             after = result(group, self.calls)
             bounds = (start, start + self.size_ms)
-            old = with_shared(before, after, self.calls) + bounds
+            old = None if before is None else with_shared(before, after, self.calls) + bounds
             outputs.append(Output(key, after + bounds, group[TIMESTAMP], window=bounds, old=old))
 
     def _close(self, last_start: int, state: State, outputs: list[Output]) -> None:

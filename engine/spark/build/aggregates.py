@@ -42,7 +42,8 @@ AnyAggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 def stream_aggregate_v1(step: StreamAggregateV1, build: QueryBuild, source: Handle) -> Handle:
     """Aggregate a stream per key."""
     columns, calls = _columns(step, build, source)
-    operator = StreamAggregate(key_bytes=key_bytes(build, source), columns=columns, calls=calls)
+    old = step is not build.unread
+    operator = StreamAggregate(key_bytes=key_bytes(build, source), columns=columns, calls=calls, with_old=old)
     return _aggregated(step, build, source, operator, None)
 
 
@@ -75,6 +76,7 @@ def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBu
         grace_ms=grace,
         retention_ms=retention,
         final=final,
+        with_old=step is not build.unread,
     )
     kind = WindowType.TUMBLING if isinstance(window, TumblingWindow) else WindowType.HOPPING
     return _aggregated(step, build, source, timed, WindowInfo(kind, size))
@@ -114,7 +116,7 @@ def _aggregated(step: AnyAggregate, build: QueryBuild, source: Handle, operator:
             level=level,
             schema=schema,
             is_table=True,
-            has_old=True,
+            has_old=step is not build.unread,
             has_old_key=False,
             window=window or (None if isinstance(step, TableAggregateV1) else source.window),
             suppress_ms=suppress,

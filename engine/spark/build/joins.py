@@ -88,7 +88,8 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, build: QueryBuild, left: Ha
     )
 
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        output = replace(left, relation=relation, level=level, schema=schema, is_table=True, has_old=True, extra=())
+        old = step is not build.unread
+        output = replace(left, relation=relation, level=level, schema=schema, is_table=True, has_old=old, extra=())
         return operator, output
 
     return build.stateful(make, (left, right), build.logger(step))
@@ -110,9 +111,11 @@ def _with_foreign_key(step: FkTableTableJoinV1, build: QueryBuild, left: Handle,
 def _joined(
     step: AnyJoin, build: QueryBuild, left: Handle, right: Handle, schema: Schema, operator: Operator, *, is_table: bool
 ) -> Handle:
+    old = is_table and step is not build.unread
+
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
         output = replace(
-            left, relation=relation, level=level, schema=schema, is_table=is_table, has_old=is_table, has_old_key=False, extra=()
+            left, relation=relation, level=level, schema=schema, is_table=is_table, has_old=old, has_old_key=False, extra=()
         )
         return operator, output
 

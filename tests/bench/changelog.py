@@ -1,0 +1,132 @@
+"""One result per record, in order, against Spark's own groupBy in update mode, which gives one result per key and micro-batch.
+
+    python -m tests.bench changelog            (ROWS=1000000 ROUNDS=3 by default, as environment variables)
+
+Both count and sum the same typed rows, read from files in micro-batches, with their state in Spark's checkpointed store; formats take no
+part. Prints rows a second, the ratio to native, and the peak memory of each process after every micro-batch of a longer run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from engine.session import Session
+from engine.spark.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+from engine.spark.session import open_session
+from engine.spark.stage import ENVELOPE
+from tests.bench.measure import interleaved, machine, median_ratio
+
+ROWS = int(os.environ.get("ROWS", "1000000"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+BATCHES = 5
+FILES = 2
+"""Files of a micro-batch: one for each core."""
+
+STATEMENTS = """
+CREATE STREAM S (K BIGINT KEY, V BIGINT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
+CREATE TABLE T AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S GROUP BY K;
+"""
+SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"}
+_runs = count()
+
+
+def planned(statements: str) -> Pipeline:
+    """The pipeline of the last statement."""
+    session = Session()
+    for statement in session.parse(statements):
+        session.execute(statement)
+    (query,) = session.queries.values()
+    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())])
+
+
+def write_rows(folder: Path, columns: dict[str, np.ndarray[Any, Any]], batches: int = BATCHES) -> None:
+    """Rows as Parquet files, `FILES` for each micro-batch; Spark takes files in the order of their times."""
+    table = pa.table({"place": np.arange(len(next(iter(columns.values())))), **columns})
+    size = -(-table.num_rows // (batches * FILES))
+    for number in range(batches * FILES):
+        file = folder / f"{number:04}.parquet"
+        pq.write_table(table.slice(number * size, size), file)
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def stream(spark: SparkSession, folder: Path) -> DataFrame:
+    """The files as a stream of one micro-batch after the other."""
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES).parquet(str(folder))
+
+
+def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0") -> DataFrame:
+    """Typed rows as decoding would give them; `values` are the trees of the value columns."""
+    envelope = {
+        "rel": relation,
+        "q": "0",
+        "place": "array(place, 0L)",
+        "ts": "TS",
+        "topic": "'s'",
+        "part": "0",
+        "off": "place",
+        "task": "0",
+        "headers": f"CAST(array() AS {ENVELOPE['headers']})",
+        "log": f"CAST(array() AS {ENVELOPE['log']})",
+    }
+    columns = [f"CAST({envelope.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in ENVELOPE.items()]
+    for source in pipeline.group.sources:
+        fields = ", ".join(f"'{column.name}', {values[column.name]}" for column in source.handle.schema.value)
+        struct = f"CAST(named_struct('k', named_struct('K', K), 'v', named_struct({fields})) AS {source.handle.struct_type()})"
+        columns.append(f"CASE WHEN ({relation}) = {source.relation} THEN {struct} END AS r{source.relation}")
+    return rows.selectExpr(*columns)
+
+
+def drained(frame: DataFrame, folder: Path) -> None:
+    """Run a stream to its end, throwing its rows away."""
+    checkpoint = folder / f"checkpoint-{next(_runs)}"
+    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
+    """Measure ours against native for so many keys."""
+    folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
+    random = np.random.default_rng(keys)
+    given = folder / "in"
+    given.mkdir()
+    write_rows(given, {"K": random.integers(0, keys, ROWS), "V": random.integers(0, 100, ROWS), "TS": np.arange(ROWS)})
+    pipeline = planned(STATEMENTS)
+    values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
+
+    def ours() -> None:
+        drained(pipeline.between(spark, decoded(stream(spark, given), pipeline, values), PAGES, {}), folder)
+
+    def native() -> None:
+        drained(stream(spark, given).groupBy("K").agg(F.count("*").alias("N"), F.sum("V").alias("TOTAL")), folder)
+
+    seconds = interleaved({"native": native, "ours": ours}, rounds)
+    for name, taken in seconds.items():
+        rate = ROWS / sorted(taken)[len(taken) // 2]
+        print(f"  {keys:7} keys  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    spark = open_session("local[2]", SETTINGS)
+    print(f"{ROWS:,} rows in {BATCHES} micro-batches, every row a result, {machine()}, median of {ROUNDS} rounds")
+    for keys in (1_000, 100_000):
+        compared(spark, keys)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
