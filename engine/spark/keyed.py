@@ -16,7 +16,6 @@ from engine.state.materialise import Materialise
 from engine.state.operator import Operator
 from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMESTAMP
 
-
 _REMEMBERED = 1 << 16
 
 _EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, BYTES, TIME, DATE, TIMESTAMP})

@@ -35,7 +35,7 @@ def result(group: Group, calls: Calls) -> Value:
 
 def with_shared(old: Value, new: Value, calls: Calls) -> Value:
     """Give `old` as ksqlDB's HAVING sees it: aggregates that change in place show their new result (operators.md 11)."""
-    if not any([aggregator.mutates for aggregator, _ in calls]):
+    if not any(aggregator.mutates for aggregator, _ in calls):
         return old
     first = len(new) - len(calls)
     shared = (now if aggregator.mutates else was for (aggregator, _), was, now in zip(calls, old[first:], new[first:], strict=True))
