@@ -112,6 +112,12 @@ class RegistryError(StatementError):
     code = "REGISTRY"
 
 
+class RegistryAwayError(RegistryError):
+    """The schema registry gave no answer in time: nothing is wrong with the statement or record that needed it."""
+
+    code = "REGISTRY_AWAY"
+
+
 class PlanError(EngineError):
     """A plan that does not decode; `path` is the JSON path of the offending value."""
 

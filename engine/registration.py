@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.errors import RegistryError
 from engine.formats.base import Side
 from engine.formats.languages import LANGUAGES
-from engine.formats.registry import MemoryRegistry, RegisteredSchema
+from engine.formats.registry import RegisteredSchema, SchemaRegistry
 from engine.formats.schema_text import columns_of, full_name_of, schema_text
 from engine.plan.commands import CreateStreamV1, CreateTableV1
 from engine.plan.step import SerdeFeature
@@ -17,7 +17,7 @@ from engine.types.schema import Column, Role
 class RegistryLookup:
     """The registry as the planner sees it (`SchemaLookup`)."""
 
-    def __init__(self, registry: MemoryRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
 
     def latest(self, subject: str) -> RegisteredSchema | None:
@@ -52,7 +52,7 @@ class RegistryLookup:
         return tuple(Column(column.name, column.type, role) for column in found)
 
 
-def register_schemas(registry: MemoryRegistry, command: CreateStreamV1 | CreateTableV1, *, sink: bool) -> None:
+def register_schemas(registry: SchemaRegistry, command: CreateStreamV1 | CreateTableV1, *, sink: bool) -> None:
     """Register the schemas of the topic that a CREATE (`sink` False) or CREATE AS declares.
 
     Raises:
@@ -63,7 +63,7 @@ def register_schemas(registry: MemoryRegistry, command: CreateStreamV1 | CreateT
             _register(registry, wanted)
 
 
-def _register(registry: MemoryRegistry, wanted: Registration) -> None:
+def _register(registry: SchemaRegistry, wanted: Registration) -> None:
     if wanted.schema_id is None:
         text = schema_text(
             wanted.columns, wanted.format, unwrapped=len(wanted.columns) == 1 and SerdeFeature.UNWRAP_SINGLES in wanted.features

@@ -14,7 +14,7 @@ from engine.catalog.catalog import Catalog, Source
 from engine.catalog.upgrade import check_plan_upgrade, check_source_upgrade
 from engine.errors import UnsupportedError
 from engine.formats.base import SerdeSpec
-from engine.formats.registry import MemoryRegistry
+from engine.formats.registry import MemoryRegistry, SchemaRegistry
 from engine.functions.registry import Registry
 from engine.functions.table import FUNCTIONS
 from engine.plan.codec import decode_statement, encode_statement
@@ -76,7 +76,7 @@ class Session:
 
     config: Config = field(default_factory=Config)
     functions: Registry = FUNCTIONS
-    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
+    registry: SchemaRegistry = field(default_factory=MemoryRegistry)
     catalog: Catalog = field(default_factory=Catalog)
     queries: dict[str, PersistentQuery] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from engine.errors import SerdeError
+from engine.errors import RegistryAwayError, SerdeError
 from engine.formats.registry import NO_SCHEMAS, RegistryView
 from engine.plan.step import FormatInfo, SerdeFeature
 from engine.types.schema import Column
@@ -74,14 +74,17 @@ class ConversionError(Exception):
 
 
 def guard_decoder(spec: SerdeSpec, message: str, decode: Callable[[bytes], Row]) -> Decoder:
-    """Wrap `decode` so that null bytes give None and every failure is a SerdeError called `message` (`spec/errors.md` 2)."""
+    """Wrap `decode` so that null bytes give None and every failure is a SerdeError called `message` (`spec/errors.md` 2).
+
+    A registry that does not answer is no fault of the record, which must not be dropped for it.
+    """
 
     def guarded(data: bytes | None) -> Row | None:
         if data is None:
             return None
         try:
             return decode(data)
-        except SerdeError:
+        except (SerdeError, RegistryAwayError):
             raise
         except Exception as error:
             raise failure(message, error) from error
@@ -98,7 +101,7 @@ def guard_encoder(spec: SerdeSpec, encode: Callable[[Row], bytes | None]) -> Enc
             return None
         try:
             return encode(row)
-        except SerdeError:
+        except (SerdeError, RegistryAwayError):
             raise
         except Exception as error:
             raise failure(message, error) from error

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from typing import Protocol
 
 from engine.errors import RegistryError
 
@@ -85,6 +86,42 @@ def canonical(format: SchemaFormat, text: str) -> str:
     except ValueError:
         # The name of an Avro primitive may stand without its quotes.
         return json.dumps(text.strip())
+
+
+class SchemaRegistry(Protocol):
+    """A schema registry, in memory or by URL."""
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """Find the newest schema of `subject`, or None."""
+        ...
+
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
+        """Find the schema with that id, or None."""
+        ...
+
+    def register(
+        self,
+        subject: str,
+        format: SchemaFormat,
+        text: str,
+        references: tuple[SchemaReference, ...] = (),
+        *,
+        schema_id: int | None = None,
+    ) -> int:
+        """Add a schema to `subject` and give its id, which must be `schema_id` if that is given.
+
+        Raises:
+            RegistryError: the schema is refused or has another id.
+        """
+        ...
+
+    def subjects(self) -> tuple[str, ...]:
+        """Give all subjects."""
+        ...
+
+    def snapshot(self) -> RegistryView:
+        """Give a picklable view for workers."""
+        ...
 
 
 class MemoryRegistry:

@@ -1,0 +1,289 @@
+"""The registry by URL, against a stub that plays a registry and its faults."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from samples import spec
+
+from engine.errors import RegistryAwayError, RegistryError, SerdeError
+from engine.formats import registry_remote, table
+from engine.formats.registry import SchemaFormat, SchemaReference
+from engine.formats.registry_remote import open_registry
+from engine.planner.config import Config
+from engine.session import Session
+
+SECRET = "pass-of-nobody"
+RECORD = '{"type":"record","name":"R","fields":[{"name":"A","type":["null","int"],"default":null}]}'
+
+
+@dataclass
+class Stub:
+    """A registry over HTTP; `fault` may answer instead of it."""
+
+    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    credentials: list[str | None] = field(default_factory=list)
+    fault: Callable[[BaseHTTPRequestHandler], bool] = lambda handler: False
+    url: str = ""
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        parts = path.partition("?")[0].strip("/").split("/")
+        match method, parts:
+            case "GET", ["subjects"]:
+                return 200, list(self.subjects)
+            case "GET", ["schemas", "ids", number] if int(number) in self.schemas:
+                return 200, self.schemas[int(number)]
+            case "GET", ["subjects", subject, "versions", version] if subject in self.subjects:
+                ids = self.subjects[subject]
+                schema_id = ids[-1] if version == "latest" else ids[int(version) - 1]
+                return 200, {"subject": subject, "version": len(ids), "id": schema_id, **self.schemas[schema_id]}
+            case "POST", ["subjects", subject, "versions"]:
+                return 200, {"id": self.register(subject, body)}
+            case _:
+                return 404, {"error_code": 40401, "message": "not found"}
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        known = next((i for i, each in self.schemas.items() if each["schema"] == schema["schema"]), None)
+        schema_id = known or 100 + len(self.schemas)
+        self.schemas[schema_id] = {k: v for k, v in schema.items() if k in ("schema", "schemaType", "references")}
+        self.subjects.setdefault(subject, []).append(schema_id)
+        return schema_id
+
+
+def handler_of(stub: Stub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.serve({})
+
+        def do_POST(self) -> None:
+            self.serve(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def serve(self, body: dict[str, Any]) -> None:
+            stub.asked.append(f"{self.command} {self.path.partition('?')[0]}")
+            stub.credentials.append(self.headers.get("Authorization"))
+            if not stub.fault(self):
+                send(self, *stub.answer(self.command, self.path, body))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+def send(handler: BaseHTTPRequestHandler, status: int, body: Any) -> bool:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(data)))
+    handler.end_headers()
+    handler.wfile.write(data)
+    return True
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
+    monkeypatch.setattr(registry_remote, "_known", {})
+    made = Stub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(made))
+    server.daemon_threads = True
+    made.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+def test_schemas_are_found_by_id_and_subject_and_asked_for_once(stub: Stub) -> None:
+    given = stub.register("t-value", {"schema": RECORD})
+    registry = open_registry(stub.url, {})
+    latest = registry.latest("t-value")
+    assert latest is not None
+    assert (latest.id, latest.format, latest.text) == (given, SchemaFormat.AVRO, RECORD)
+    assert registry.by_id(given) == registry.by_id(given) == latest
+    assert (registry.latest("other"), registry.by_id(7)) == (None, None)
+    assert f"GET /schemas/ids/{given}" not in stub.asked
+    assert registry.subjects() == ("t-value",)
+
+
+def test_the_newest_schema_of_a_subject_is_asked_for_anew(stub: Stub) -> None:
+    stub.register("t-value", {"schema": RECORD})
+    registry = open_registry(stub.url, {})
+    before = registry.latest("t-value")
+    stub.register("t-value", {"schema": '"int"'})
+    after = registry.latest("t-value")
+    assert before is not None
+    assert after is not None
+    assert before.id != after.id
+
+
+def test_an_id_keeps_its_schema_even_if_the_registry_changes_its_mind(stub: Stub) -> None:
+    given = stub.register("t-value", {"schema": RECORD})
+    registry = open_registry(stub.url, {})
+    first = registry.by_id(given)
+    stub.schemas[given] = {"schema": '"string"'}
+    assert registry.by_id(given) == first
+
+
+def test_a_session_infers_and_registers_through_it_and_records_go_both_ways(stub: Stub) -> None:
+    stub.register("in-value", {"schema": RECORD})
+    session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
+    text = "CREATE STREAM S WITH (KAFKA_TOPIC='in', VALUE_FORMAT='AVRO'); CREATE STREAM O WITH (KAFKA_TOPIC='out') AS SELECT A FROM S;"
+    for parsed in session.parse(text):
+        session.execute(parsed)
+    assert list(stub.subjects) == ["in-value", "out-value"]
+    given = replace(spec("AVRO", "A INT"), topic="out", schemas=session.registry.snapshot())
+    data = table.encoder(given)((5,))
+    assert data is not None
+    assert int.from_bytes(data[1:5], "big") == stub.subjects["out-value"][-1]
+    assert table.decoder(given)(data) == (5,)
+
+
+def test_a_task_asks_for_ids_that_the_driver_did_not_know_and_keeps_them(stub: Stub) -> None:
+    view = pickle.loads(pickle.dumps(open_registry(stub.url, {}).snapshot()))
+    given = stub.register("t-value", {"schema": RECORD})
+    decode = table.decoder(spec("AVRO", "A INT", schemas=view))
+    data = b"\x00" + given.to_bytes(4, "big") + b"\x02\x0a"
+    assert decode(data) == (5,)
+    stub.fault = lambda handler: send(handler, 500, {})
+    again = pickle.loads(pickle.dumps(view))
+    assert table.decoder(spec("AVRO", "A INT", schemas=again))(data) == (5,)
+    assert stub.asked.count(f"GET /schemas/ids/{given}") == 1
+
+
+def test_an_id_that_does_not_exist_is_the_fault_of_the_record(stub: Stub) -> None:
+    decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))
+    with pytest.raises(SerdeError, match="9"):
+        decode(b"\x00\x00\x00\x00\x09\x02\x0a")
+
+
+def test_references_are_followed(stub: Stub) -> None:
+    registry = open_registry(stub.url, {})
+    inner = '{"type":"record","name":"In","fields":[{"name":"X","type":"int"}]}'
+    outer = '{"type":"record","name":"Out","fields":[{"name":"A","type":"In"}]}'
+    stub.register("inner", {"schema": inner})
+    given = registry.register("t-value", SchemaFormat.AVRO, outer, (SchemaReference("In", "inner", 1),))
+    assert stub.schemas[given]["references"] == [{"name": "In", "subject": "inner", "version": 1}]
+    decode = table.decoder(spec("AVRO", "A STRUCT<X INT>", schemas=registry.snapshot()))
+    assert decode(b"\x00" + given.to_bytes(4, "big") + b"\x06") == ({"X": 3},)
+
+
+def _slow(handler: BaseHTTPRequestHandler) -> bool:
+    time.sleep(2)
+    return True
+
+
+def _dripping(handler: BaseHTTPRequestHandler) -> bool:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    for _ in range(30):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+        time.sleep(0.1)
+    return True
+
+
+FAULTS: dict[str, Callable[[BaseHTTPRequestHandler], bool]] = {
+    "slow": _slow,
+    "dripping": _dripping,
+    "500": lambda handler: send(handler, 500, {"error_code": 50001, "message": f"broken {SECRET}"}),
+    "429": lambda handler: send(handler, 429, {}),
+    "html": lambda handler: send(handler, 200, b"<html>"),
+    "no schema": lambda handler: send(handler, 200, {"id": 1}),
+    "no id": lambda handler: send(handler, 200, {"schema": RECORD, "id": "x"}),
+    "list": lambda handler: send(handler, 200, []),
+    "unknown language": lambda handler: send(handler, 200, {"schema": RECORD, "id": 1, "schemaType": "XML"}),
+    "closed": lambda handler: bool(handler.connection.close()) or True,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_statement_fails_soon_and_names_the_registry_but_no_secret(stub: Stub, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_remote, "CALL_SECONDS", 1.0)
+    stub.fault = FAULTS[fault]
+    config = {"timeout": "0.4", "ksql.schema.registry.basic.auth.user.info": f"me:{SECRET}"}
+    session = Session(config=Config.of({}), registry=open_registry(stub.url, config))
+    started = time.monotonic()
+    with pytest.raises(RegistryError) as raised:
+        session.execute(session.parse("CREATE STREAM S WITH (KAFKA_TOPIC='in', VALUE_FORMAT='AVRO');")[0])
+    assert time.monotonic() - started < 3
+    assert stub.url in raised.value.message
+    assert SECRET not in raised.value.render() + repr(session.registry)
+    assert session.catalog.sources == {}
+
+
+def test_nobody_listens() -> None:
+    registry = open_registry("http://127.0.0.1:9,http://127.0.0.1:10", {})
+    with pytest.raises(RegistryAwayError, match=r"127\.0\.0\.1:9"):
+        registry.latest("t-value")
+
+
+def test_a_registry_that_was_away_is_not_asked_for_every_record(stub: Stub) -> None:
+    stub.fault = FAULTS["500"]
+    decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))
+    for number in range(5):
+        with pytest.raises(RegistryAwayError):
+            decode(b"\x00\x00\x00\x00" + bytes([number]) + b"\x02\x0a") if number else decode(b"\x00\x00\x00\x00\x09\x02")
+    assert len(stub.asked) <= 2
+
+
+def test_it_recovers_after_a_rest(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_remote, "REST_SECONDS", 0.0)
+    stub.register("t-value", {"schema": RECORD})
+    registry = open_registry(stub.url, {})
+    stub.fault = FAULTS["500"]
+    with pytest.raises(RegistryAwayError):
+        registry.latest("t-value")
+    stub.fault = lambda handler: False
+    assert registry.latest("t-value") is not None
+
+
+def test_credentials_come_from_the_settings_or_the_url_and_a_refusal_is_told(stub: Stub) -> None:
+    stub.fault = lambda handler: send(handler, 401, {"error_code": 401, "message": f"not you, {SECRET}"})
+    for registry in (
+        open_registry(stub.url, {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": f"me:{SECRET}"}),
+        open_registry(stub.url.replace("http://", f"http://me:{SECRET}@"), {}),
+    ):
+        with pytest.raises(RegistryError, match="refused subject t-value") as raised:
+            registry.latest("t-value")
+        assert stub.credentials[-1] is not None
+        assert "me:" not in str(raised.value) + repr(registry)
+    assert stub.credentials[0] == stub.credentials[-1]
+
+
+def test_a_schema_that_the_registry_refuses_is_the_fault_of_the_statement(stub: Stub) -> None:
+    stub.fault = lambda handler: send(handler, 409, {"error_code": 409, "message": "not compatible"})
+    with pytest.raises(RegistryError, match="not compatible"):
+        open_registry(stub.url, {}).register("t-value", SchemaFormat.AVRO, RECORD)
+
+
+def test_a_wrong_id_is_refused(stub: Stub) -> None:
+    registry = open_registry(stub.url, {})
+    with pytest.raises(RegistryError, match=r"gave id 100 .* not 7"):
+        registry.register("t-value", SchemaFormat.AVRO, RECORD, schema_id=7)
+
+
+@pytest.mark.parametrize(
+    ("url", "config", "message"),
+    [
+        ("ftp://x", {}, "cannot be opened"),
+        ("http://x", {"ssl.ca.location": "/no/such/file.pem"}, "cannot be opened"),
+        ("http://x", {"basic.auth.user.info": SECRET}, "cannot be opened"),
+        ("http://x", {"ssl.key.location": "k"}, "cannot be opened"),
+        ("http://x", {"timeout": SECRET}, "cannot be opened"),
+        ("http://x", {"schema.registry.ssl.truststore.location": SECRET}, "schema.registry.ssl.truststore.location"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(url: str, config: dict[str, str], message: str) -> None:
+    with pytest.raises(RegistryError, match=message) as raised:
+        open_registry(url, config)
+    assert SECRET not in raised.value.render()
