@@ -55,7 +55,11 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
     from_raw, to_raw = _reader(resolved), _writer(resolved)
 
     def read(body: bytes) -> Any:
-        value = read_raw(io.BytesIO(body), parsed, None, handle_unicode_errors="replace")
+        try:
+            value = read_raw(io.BytesIO(body), parsed, None, handle_unicode_errors="replace")
+        except (EOFError, IndexError):
+            # fastavro's own words name addresses in memory, so that no two log entries would be alike.
+            raise ValueError("The message ends too early, or chooses a branch that its schema does not have") from None
         return value if value is None or from_raw is None else from_raw(value)
 
     def write(value: Any) -> bytes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from engine.errors import FormatError
-from engine.formats.connect import MAX_DEPTH, ConnectSchema, Kind, simple, struct_of
+from engine.formats.connect import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
 from engine.types.schema import Column
 from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
@@ -123,9 +123,27 @@ def parse_text(text: str, imports: Mapping[str, str]) -> Any:
     try:
         for imported in reversed(list(imports.values())):
             resolve_names(_load(imported), known=known)
-        return resolve_names(_load(text), known=known)
+        resolved = resolve_names(_load(text), known=known)
+        if _parts(resolved, {}) > MAX_PARTS:
+            raise FormatError("Avro schema has too many parts")
+        return resolved
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"Not an Avro schema: {error}") from error
+
+
+def _parts(schema: Any, counted: dict[int, int]) -> int:
+    """How many parts a schema has; a definition that is used twice is counted twice and walked once."""
+    if isinstance(schema, str):
+        return 1
+    if id(schema) not in counted:
+        inner = schema if isinstance(schema, list) else [*_inner(schema)]
+        counted[id(schema)] = 1 + sum(_parts(part, counted) for part in inner)
+    return counted[id(schema)]
+
+
+def _inner(schema: dict[str, Any]) -> Iterator[Any]:
+    yield from (schema[word] for word in ("items", "values") if word in schema)
+    yield from (field["type"] for field in schema.get("fields", ()))
 
 
 def _load(text: str) -> Any:

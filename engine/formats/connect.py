@@ -42,6 +42,9 @@ FLOATS = frozenset({Kind.FLOAT32, Kind.FLOAT64})
 MAX_DEPTH = 64
 """How deep schemas may nest; deeper ones, such as recursive ones, are refused."""
 
+MAX_PARTS = 20_000
+"""How many parts a schema may have once every reference is replaced by what it refers to: a few lines can stand for billions."""
+
 
 class Missing(Enum):
     """The default of a field that has none (None is a default)."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from engine.errors import FormatError
-from engine.formats.connect import MAX_DEPTH, ConnectSchema, Kind, simple, struct_of
+from engine.formats.connect import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
 from engine.types.schema import Column
 from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
@@ -33,6 +34,7 @@ _BY_TYPE = {"boolean": Kind.BOOLEAN, "integer": Kind.INT64, "number": Kind.FLOAT
 class _Scope:
     root: Any
     imports: Mapping[str, str]
+    parts: Iterator[int]
 
 
 def parse_text(text: str, imports: Mapping[str, str]) -> ConnectSchema:
@@ -43,7 +45,7 @@ def parse_text(text: str, imports: Mapping[str, str]) -> ConnectSchema:
     """
     try:
         root = json.loads(text)
-        return _convert(root, _Scope(root, imports), 0)
+        return _convert(root, _Scope(root, imports, count()), 0)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"Not a JSON schema: {error}") from error
 
@@ -54,7 +56,7 @@ def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
         if name not in scope.imports:
             raise FormatError(f"JSON schema refers to an unknown schema: {name}")
         root = json.loads(scope.imports[name])
-        scope = _Scope(root, scope.imports)
+        scope = _Scope(root, scope.imports, scope.parts)
     target = scope.root
     for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
         target = target[part.replace("~1", "/").replace("~0", "~")]
@@ -64,6 +66,8 @@ def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
 def _convert(schema: Any, scope: _Scope, depth: int) -> ConnectSchema:
     if depth > MAX_DEPTH:
         raise FormatError("JSON schema is recursive or too deeply nested")
+    if next(scope.parts) > MAX_PARTS:
+        raise FormatError("JSON schema has too many parts")
     if not isinstance(schema, dict):
         raise FormatError("JSON schema without a type")
     if "$ref" in schema:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.type import date_pb2, timeofday_pb2  # type: ignore[import-untyped]
 
 from engine.errors import FormatError
-from engine.formats.connect import MAX_DEPTH, ConnectSchema, Kind, simple, struct_of
+from engine.formats.connect import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
 from engine.formats.proto_parse import ProtoFile, parse
 
 KNOWN_FILES = {
@@ -211,6 +211,8 @@ def to_connect(message: Descriptor, schema: ProtoSchema, depth: int = 0) -> Conn
     """
     if depth > MAX_DEPTH:
         raise FormatError("Protobuf schema is recursive or too deeply nested")
+    if depth == 0 and _parts(message, {}) > MAX_PARTS:
+        raise FormatError("Protobuf schema has too many parts")
     if message.full_name in WRAPPERS:
         return ConnectSchema(WRAPPERS[message.full_name], optional=True)
     fields: list[tuple[str, ConnectSchema]] = []
@@ -221,6 +223,17 @@ def to_connect(message: Descriptor, schema: ProtoSchema, depth: int = 0) -> Conn
         else:
             fields.append((name, _field(parts[0], schema, depth)))
     return struct_of(fields)
+
+
+def _parts(message: Descriptor, counted: dict[str, int]) -> int:
+    """How many parts a message has; a message that is used twice is counted twice and walked once."""
+    name = message.full_name
+    if name not in counted:
+        # A message inside itself is met again while it counts as one part; it is refused for its depth.
+        counted[name] = 1
+        inner = (field.message_type for field in message.fields)
+        counted[name] = 1 + sum(1 if part is None else _parts(part, counted) for part in inner)
+    return counted[name]
 
 
 def _field(field: Any, schema: ProtoSchema, depth: int) -> ConnectSchema:
