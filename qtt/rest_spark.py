@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.admin.answer import Answer as Told
 from engine.admin.answers import answer_of
 from engine.admin.view import View
-from engine.errors import EngineError, SqlSyntaxError
+from engine.errors import EngineError, SqlSyntaxError, UnsupportedError
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
-from engine.queries.pull import current_rows, plan_pull
+from engine.queries.pull import current_messages, keeps, plan_pull
+from engine.queries.pull_state import TableReader, pull_rows
 from engine.queries.transient import QueryKind, Row, TransientQuery, plan_query
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.constants import evaluate_constants
@@ -24,11 +25,10 @@ from engine.spark.session import open_test_session
 from engine.sql.parser import ParsedStatement
 from engine.sql.statements import Query
 from engine.topics.memory import MemoryBroker
-from engine.topics.records import Record
 from qtt import model
 from qtt.corpus_functions import corpus_functions
 from qtt.rest import Answer, Answered, RestCase
-from qtt.rest_jobs import Job, run_jobs
+from qtt.rest_jobs import Job, Table, run_jobs
 from qtt.rest_proto import proto_elements
 from qtt.rest_records import decoded, encoded
 from qtt.spark_topics import register_topics
@@ -52,6 +52,7 @@ class _Run:
     proto_answers: list[Answer] = field(default_factory=list)
     asked: list[TransientQuery] = field(default_factory=list)
     pending: list[PersistentQuery] = field(default_factory=list)
+    tables: dict[str, Table] = field(default_factory=dict)
     before_inputs: int = 0
     outcome: model.Outcome | None = None
     seconds: float = 0.0
@@ -82,10 +83,16 @@ def _prepared(case: RestCase) -> _Run:
             run.before_inputs = run.broker.arrivals
             for record in encoded(session, case.inputs):
                 run.broker.produce(record)
-            run.pending = list(session.queries.values())
+            run.pending = [query for query in session.queries.values() if query.plan.sink is not None or _is_asked(run, query)]
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
         run.outcome = model.Crashed(message=f"{type(error).__name__}: {error}")
     return run
+
+
+def _is_asked(run: _Run, query: PersistentQuery) -> bool:
+    """Whether a pull query of the case asks for the table of a persistent query."""
+    sources = run.session.catalog.sources
+    return any(asked.kind is QueryKind.PULL_TABLE and keeps(query.plan, sources[asked.source]) for asked in run.asked)
 
 
 def _execute(run: _Run) -> model.Outcome | None:
@@ -145,9 +152,12 @@ def _round(runs: Sequence[_Run], memory: Memory) -> None:
     for run in runs:
         query = run.pending.pop(0)
         feed = run.broker.merged(_topics(run, query.plan))
-        jobs.append((run, Job(_query_run(run, query.plan, query.config), run.session.functions, feed)))
+        made = replace(_query_run(run, query.plan, query.config), queryable=_is_asked(run, query))
+        jobs.append((run, Job(made, run.session.functions, feed)))
     run_jobs(memory, [job for _, job in jobs])
     for run, job in jobs:
+        if job.table is not None:
+            run.tables[job.run.plan.query_id] = job.table
         if job.error is not None:
             run.outcome = model.Failed(message=str(job.error))
         elif job.output is not None:
@@ -165,31 +175,65 @@ def _topics(run: _Run, plan: QueryPlan) -> list[str]:
 
 
 def _ask(runs: Sequence[_Run], memory: Memory) -> None:
-    """Run the queries that the cases ask."""
-    jobs = [
-        (run, query, Job(_query_run(run, query.plan, run.session.config), run.session.functions, _feed(run, query)))
-        for run in runs
-        for query in run.asked
-    ]
-    run_jobs(memory, [job for _, _, job in jobs])
-    for run, query, job in jobs:
-        if job.error is not None:
-            run.outcome = model.Failed(message=str(job.error))
-        elif job.output is not None:
-            rows = query.rows(job.output.records, job.window)
-            run.answers.append(_answer(query, rows))
-            if run.case.with_proto:
-                run.proto_answers.append(Answer("queryProto", (*proto_elements(query.columns, rows), *_final(query, rows))))
+    """Run the queries that the cases ask: those over tables here, all others in Spark."""
+    found: dict[tuple[int, int], Job | list[Row]] = {}
+    for number, run in enumerate(runs):
+        for at, query in enumerate(run.asked):
+            found[number, at] = _asked(run, query)
+    run_jobs(memory, [job for job in found.values() if isinstance(job, Job)])
+    for (number, at), result in found.items():
+        run = runs[number]
+        query = run.asked[at]
+        if isinstance(result, Job):
+            if result.error is not None:
+                run.outcome = model.Failed(message=str(result.error))
+            rows = query.rows(result.output.records, result.window) if result.output is not None else []
+        else:
+            rows = result
+        run.answers.append(_answer(query, rows))
+        if run.case.with_proto:
+            run.proto_answers.append(Answer("queryProto", (*proto_elements(query.columns, rows), *_final(query, rows))))
 
 
-def _feed(run: _Run, query: TransientQuery) -> Sequence[Record]:
-    topics = _topics(run, query.plan)
-    if query.kind is QueryKind.PULL_TABLE:
-        partitions = max((topic.partitions for topic in run.case.topics), default=_PARTITIONS)
-        return current_rows(run.broker.records(topics[0]), run.session.catalog.sources[query.source].window, partitions)
-    # A query that runs before the inputs come, and reads from the end, sees nothing older.
-    late = run.case.late_inputs and run.session.config.get("auto.offset.reset") == "latest"
-    return run.broker.merged(topics, run.before_inputs if late else 0)
+def _asked(run: _Run, query: TransientQuery) -> Job | list[Row]:
+    """The answer of a query over a table, or what Spark has to run for it."""
+    job = Job(_query_run(run, query.plan, run.session.config), run.session.functions, ())
+    if query.kind is not QueryKind.PULL_TABLE:
+        # A query that runs before the inputs come, and reads from the end, sees nothing older.
+        late = run.case.late_inputs and run.session.config.get("auto.offset.reset") == "latest"
+        job.feed = run.broker.merged(_topics(run, query.plan), run.before_inputs if late else 0)
+        return job
+    source = run.session.catalog.sources[query.source]
+    if source.intake is not None:
+        job.feed = current_messages(run.broker.records(source.topic))
+        return job
+    table = _table(run, query)
+    if table is None:
+        return []
+    try:
+        return pull_rows(query, table, [])
+    except UnsupportedError:
+        job.feed = table.records([])
+        return job
+
+
+def _table(run: _Run, query: TransientQuery) -> TableReader | None:
+    session = run.session
+    source = session.catalog.sources[query.source]
+    keeper = next((each for each in session.queries.values() if keeps(each.plan, source)), None)
+    if keeper is None or keeper.id not in run.tables:
+        return None
+    table = run.tables[keeper.id]
+    return TableReader(
+        source=source,
+        kept=table.kept,
+        states=table,
+        functions=session.functions,
+        settings=keeper.config,
+        serde=session.serde(),
+        query_id=keeper.id,
+        partitions=max((topic.partitions for topic in run.case.topics), default=_PARTITIONS),
+    )
 
 
 def _answer(query: TransientQuery, rows: Sequence[Row]) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -11,14 +11,17 @@ from pyspark.sql import SparkSession
 from engine.admin.answer import Answer, said
 from engine.admin.answers import answer_of
 from engine.admin.view import View
-from engine.errors import QueryError, StatementError
+from engine.errors import QueryError, StatementError, UnsupportedError
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
-from engine.queries.pull import check_no_null_key, current_rows, plan_pull, standing_error
-from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.queries.pull import check_no_null_key, current_messages, keeps, not_queryable, plan_pull, standing_error
+from engine.queries.pull_state import TableReader, pull_rows
+from engine.queries.transient import QueryKind, Row, TransientQuery, plan_query
 from engine.session import PersistentQuery, Session
+from engine.spark.checkpoint import CheckpointReader
 from engine.spark.constants import evaluate_constants
+from engine.spark.kept import kept_table
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.resumable import ResumableQuery, ResumableRunner
 from engine.spark.session import open_test_session
@@ -37,10 +40,18 @@ class _Running:
 
     query: PersistentQuery
     position: int
+    pipeline: Pipeline | None = None
     execution: ResumableQuery | None = None
+    reader: CheckpointReader | None = None
     rows_in: int = 0
     rows_out: int = 0
     error: str = ""
+
+    def close(self) -> None:
+        """Give back what the reader of its state holds."""
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
 
 
 @dataclass(slots=True)
@@ -64,6 +75,8 @@ class MemoryEngine:
 
     def close(self) -> None:
         """Remove what the runner keeps on disk."""
+        for running in self._running.values():
+            running.close()
         if self._runner is not None:
             self._runner.close()
             self._runner = None
@@ -156,7 +169,7 @@ class MemoryEngine:
                     self.paused.discard(name)
                 case _:
                     self.session.queries.pop(name)
-                    self._running.pop(name, None)
+                    self._drop(name)
                     self.paused.discard(name)
         return said(f"{steer.verb.lower()}d: {', '.join(names) or 'no query'}")
 
@@ -164,7 +177,7 @@ class MemoryEngine:
         """Take over the session's queries: new ones, replaced ones, dropped ones."""
         latest = self.session.config.get("auto.offset.reset") == "latest"
         for name in [name for name in self._running if name not in self.session.queries]:
-            del self._running[name]
+            self._drop(name)
         for name, query in self.session.queries.items():
             running = self._running.get(name)
             if running is None:
@@ -172,7 +185,13 @@ class MemoryEngine:
             elif running.query is not query:
                 running.query = query
                 if running.execution is not None:
-                    running.execution.upgrade(self._build(query.plan, query.config))
+                    running.pipeline = self._build(query.plan, query.config, queryable=True)
+                    running.execution.upgrade(running.pipeline)
+
+    def _drop(self, name: str) -> None:
+        running = self._running.pop(name, None)
+        if running is not None:
+            running.close()
 
     def _advance(self, running: _Running) -> None:
         topics = self._topics(running.query.plan)
@@ -181,7 +200,8 @@ class MemoryEngine:
         if not records:
             return
         if running.execution is None:
-            running.execution = self._memory().open(self._build(running.query.plan, running.query.config))
+            running.pipeline = self._build(running.query.plan, running.query.config, queryable=True)
+            running.execution = self._memory().open(running.pipeline)
         output = running.execution.advance(records)
         self.log += output.log
         running.rows_in += len(records)
@@ -201,20 +221,17 @@ class MemoryEngine:
         planned = self._planned(query)
         if planned.limit == 0:
             return Answer(columns=planned.columns, limited=True)
+        found = self._kept_rows(planned)
+        if not isinstance(found, list):
+            return found
         pipeline = self._build(planned.plan, self.session.config)
-        output = self._memory().run(pipeline, [self._feed(planned)])[0]
+        output = self._memory().run(pipeline, [found])[0]
         self.log += output.log
         asked = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
         fatal = standing_error(output.log, asked)
         if fatal is not None:
             raise QueryError(fatal.message)
-        rows = planned.rows(output.records, pipeline.group.ends[0].window)
-        return Answer(
-            columns=planned.columns,
-            rows=tuple(row.values for row in rows),
-            tombstones=frozenset(at for at, row in enumerate(rows) if row.tombstone),
-            limited=planned.is_full(rows),
-        )
+        return _answer(planned, planned.rows(output.records, pipeline.group.ends[0].window))
 
     def _planned(self, query: Query) -> TransientQuery:
         session = self.session
@@ -223,13 +240,52 @@ class MemoryEngine:
         plan = plan_pull if query.emit is None else plan_query
         return plan(query, session.catalog, session.config, query_id, session.functions)
 
-    def _feed(self, planned: TransientQuery) -> list[Record]:
-        topics = self._topics(planned.plan)
-        if planned.kind is QueryKind.PULL_TABLE:
-            source, records = self.session.catalog.sources[planned.source], self.broker.records(topics[0])
+    def _kept_rows(self, planned: TransientQuery) -> Answer | list[Record]:
+        """The answer of a pull query out of a state, or the records that Spark has to answer from."""
+        if planned.kind is not QueryKind.PULL_TABLE:
+            return self._read(self._topics(planned.plan), 0)
+        source = self.session.catalog.sources[planned.source]
+        if source.intake is not None:
+            records = self.broker.records(source.topic)
             check_no_null_key(records, source)
-            return current_rows(records, source.window)
-        return self._read(topics, 0)
+            return current_messages(records)
+        table = self._table(planned)
+        if table is None:
+            return _answer(planned, [])
+        try:
+            return _answer(planned, pull_rows(planned, table, self.log))
+        except UnsupportedError:
+            return table.records(self.log)
+
+    def _table(self, planned: TransientQuery) -> TableReader | None:
+        """The state of the table that a pull query asks; None if its query has not had input.
+
+        Raises:
+            StatementError: its query was terminated, so that nothing keeps the table any more.
+        """
+        source = self.session.catalog.sources[planned.source]
+        running = next((each for each in self._running.values() if keeps(each.query.plan, source)), None)
+        if running is None:
+            raise not_queryable(source, None)
+        if running.execution is None or running.pipeline is None:
+            return None
+        kept = kept_table(running.pipeline.group, 0, running.query.plan.physical_plan)
+        return None if kept is None else TableReader(
+            source=source,
+            kept=kept,
+            states=self._states(running, running.execution, running.pipeline),
+            functions=self.session.functions,
+            settings=running.query.config,
+            serde=self.session.serde(),
+            query_id=running.query.id,
+        )
+
+    def _states(self, running: _Running, execution: ResumableQuery, pipeline: Pipeline) -> CheckpointReader:
+        path = str(execution.checkpoint)
+        if running.reader is None or running.reader.path != path:
+            running.close()
+            running.reader = CheckpointReader(self._memory().spark, path, levels=len(pipeline.group.levels), tasks=1, pages=1)
+        return running.reader
 
     def _read(self, topics: list[str], since: int) -> list[Record]:
         return self.broker.merged(topics, since) if self.by_time else self.broker.arrived(topics, since)
@@ -238,8 +294,9 @@ class MemoryEngine:
         sources = self.session.catalog.sources
         return [sources[name].topic for name in plan.sources if name in sources]
 
-    def _build(self, plan: QueryPlan, config: Config) -> Pipeline:
-        return build_pipeline([QueryRun(plan=plan, settings=config, serde=self.session.serde())], self.session.functions)
+    def _build(self, plan: QueryPlan, config: Config, *, queryable: bool = False) -> Pipeline:
+        run = QueryRun(plan=plan, settings=config, serde=self.session.serde(), queryable=queryable)
+        return build_pipeline([run], self.session.functions)
 
     def _memory(self) -> ResumableRunner:
         if self._runner is None:
@@ -248,3 +305,12 @@ class MemoryEngine:
 
     def _view(self) -> View:
         return View(session=self.session, broker=self.broker, paused=frozenset(self.paused))
+
+
+def _answer(planned: TransientQuery, rows: Sequence[Row]) -> Answer:
+    return Answer(
+        columns=planned.columns,
+        rows=tuple(row.values for row in rows),
+        tombstones=frozenset(at for at, row in enumerate(rows) if row.tombstone),
+        limited=planned.is_full(rows),
+    )

@@ -1,8 +1,4 @@
-"""Pull queries: what they may say, the plan, and the rows of the source that are fed to it.
-
-A table is materialised from the changelog that its query wrote: the last record of every key. Reading the state that Spark
-checkpointed is the way of production (docs/adr/0009-pull-queries-over-changelogs.md); the answers are the same.
-"""
+"""Pull queries: what they may say, and the plan. `engine.queries.pull_state` answers them from the state of the source's query."""
 
 from __future__ import annotations
 
@@ -11,10 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from engine.catalog.catalog import Catalog, Source
-from engine.errors import QueryError, StatementError
-from engine.formats.windowed import split
+from engine.errors import QueryError, Span, StatementError
 from engine.functions.registry import Registry
-from engine.plan.step import WindowInfo
+from engine.plan.document import QueryPlan
 from engine.planner.config import Config
 from engine.planner.scope import unknown_source
 from engine.planner.trees import column_refs
@@ -24,7 +19,6 @@ from engine.spark.intake import NULL_KEY
 from engine.spark.log_kinds import DESERIALIZATION, FATAL
 from engine.sql.expressions import Expression
 from engine.sql.statements import Query, SelectExpression, SelectStructAll, SourceKind
-from engine.topics.partitioner import partition_of
 from engine.topics.records import LogEntry, Record
 from engine.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
 from engine.types.sql_types import quote
@@ -66,7 +60,14 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     if where is not None:
         check_in_lists(where, source.schema.key)
     KeyRules.of(source.schema.key, config).check(where)
-    return replace(planned, columns=_marked(planned, source))
+    return replace(planned, columns=_marked(planned, source), where=where)
+
+
+def keeps(plan: QueryPlan, source: Source) -> bool:
+    """Whether a persistent query keeps the rows of a table: the CREATE AS query that made it, or that of a CREATE SOURCE TABLE."""
+    if source.created_by is not None:
+        return plan.query_id == source.created_by
+    return source.is_source and plan.sink is None and plan.sources == (source.name,)
 
 
 def _check_clauses(query: Query, config: Config) -> None:
@@ -115,11 +116,16 @@ def _check_queryable(source: Source, query: Query, config: Config) -> None:
             raise StatementError("Pull queries on streams are disabled.", span=query.span, hint=hint)
         return
     if source.created_by is None and not (source.is_source and config.flag("ksql.source.table.materialization.enabled")):
-        raise StatementError(
-            f"The {quote(source.name)} table isn't queryable. To derive a queryable table, you can do "
-            f"'CREATE TABLE QUERYABLE_{source.name} AS SELECT * FROM {source.name}'.{_MORE}{_PUSH_HINT}",
-            span=query.source.span,
-        )
+        raise not_queryable(source, query.source.span)
+
+
+def not_queryable(source: Source, span: Span | None) -> StatementError:
+    """The refusal of a table that no query keeps; it names the statement that would."""
+    return StatementError(
+        f"The {quote(source.name)} table isn't queryable. To derive a queryable table, you can do "
+        f"'CREATE TABLE QUERYABLE_{source.name} AS SELECT * FROM {source.name}'.{_MORE}{_PUSH_HINT}",
+        span=span,
+    )
 
 
 def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
@@ -147,10 +153,10 @@ def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry |
     return next((entry for entry in log if entry.kind in kinds), None)
 
 
-def current_rows(records: Iterable[Record], window: WindowInfo | None = None, partitions: int = 1) -> list[Record]:
-    """The rows that a table holds after a changelog: the last record of every key, tombstones left out.
+def current_messages(records: Iterable[Record]) -> list[Record]:
+    """The messages that an UPSERT or DEBEZIUM source stands for: the last of every key, tombstones left out, by the bytes of the key.
 
-    They come in the order in which ksqlDB scans a table of so many `partitions`: by partition, then by the bytes of the key.
+    Such a source answers out of its topic: the error of a message that cannot be read stands until its key is written again.
     """
     rows: dict[bytes, Record] = {}
     for record in records:
@@ -160,9 +166,4 @@ def current_rows(records: Iterable[Record], window: WindowInfo | None = None, pa
             rows.pop(record.key, None)
         else:
             rows[record.key] = record
-
-    def place(key: bytes) -> tuple[int, bytes]:
-        bare = key if window is None else split(key, window)[0]
-        return partition_of(bare, partitions), key
-
-    return [rows[key] for key in sorted(rows, key=place)]
+    return [rows[key] for key in sorted(rows)]

@@ -21,7 +21,7 @@ from engine.plan.steps.tables import TableSelectV1
 from engine.planner.config import Config
 from engine.planner.query import plan_transient
 from engine.planner.typed import Types
-from engine.sql.expressions import ColumnRef
+from engine.sql.expressions import ColumnRef, Expression
 from engine.sql.statements import Query
 from engine.topics.records import Record
 from engine.types.schema import WINDOWEND, WINDOWSTART, Column, Schema
@@ -50,7 +50,7 @@ class Row:
 class TransientQuery:
     """A planned query; `columns` are those of the answer, `from_key` says by name which of them come from the key.
 
-    `source` is the name of the only source of a pull query.
+    `source` is the name of the only source of a pull query, `where` its condition.
     """
 
     kind: QueryKind
@@ -61,6 +61,7 @@ class TransientQuery:
     is_table: bool
     limit: int | None
     source: str = ""
+    where: Expression | None = None
 
     def rows(self, records: Sequence[Record], window: WindowInfo | None) -> list[Row]:
         """Read the rows out of the records that the query wrote, up to its LIMIT; `window` is that of its key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -94,12 +94,25 @@ class MemoryRunner:
         shm = Path("/dev/shm")
         self._root = tempfile.mkdtemp(prefix="kestrel-", dir=shm if shm.is_dir() else None)
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session that it runs on."""
+        return self._spark
+
     def close(self) -> None:
         """Remove the checkpoints of this runner."""
         shutil.rmtree(self._root, ignore_errors=True)
 
-    def run(self, pipeline: Pipeline, feeds: Sequence[Sequence[Record]], cut: Cut | None = None) -> list[Output]:
+    def run(
+        self,
+        pipeline: Pipeline,
+        feeds: Sequence[Sequence[Record]],
+        cut: Cut | None = None,
+        look: Callable[[str], None] | None = None,
+    ) -> list[Output]:
         """Feed each query its records in order, and give what each query wrote, in place order.
+
+        `look` is given the checkpoint at the end, before it is removed.
 
         Raises:
             Exception: Spark's own, when the pipeline as a whole does not run.
@@ -118,6 +131,8 @@ class MemoryRunner:
             out = self._once(frame, table, checkpoint)
         else:
             out = self._step_by_step(frame, checkpoint, stream, batches, chosen)
+        if look is not None:
+            look(checkpoint)
         shutil.rmtree(checkpoint, ignore_errors=True)
         return _outputs(out, pipeline, len(feeds))
 

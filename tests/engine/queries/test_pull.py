@@ -4,9 +4,10 @@ import pytest
 
 from engine.errors import EngineError, StatementError, UnknownSourceError
 from engine.planner.config import Config
-from engine.queries.pull import current_rows, plan_pull
+from engine.queries.pull import current_messages, plan_pull
 from engine.queries.pull_keys import disjuncts
-from engine.queries.transient import QueryKind, TransientQuery, plan_query
+from engine.queries.pull_lookup import named_keys
+from engine.queries.transient import QueryKind, TransientQuery
 from engine.session import Session
 from engine.sql.expressions import Expression
 from engine.sql.parser import parse_expression, parse_statement
@@ -133,19 +134,33 @@ def test_alternatives_of_a_condition() -> None:
     ]
 
 
-def test_a_table_holds_the_last_record_of_every_key() -> None:
+def test_a_source_stands_for_the_last_message_of_every_key() -> None:
     changelog = [(b"b", b"1"), (b"a", b"2"), (None, b"3"), (b"b", b"4"), (b"a", None), (b"c", None), (b"a", b"5")]
     records = [Record(topic="t", key=key, value=value, timestamp=at) for at, (key, value) in enumerate(changelog)]
-    assert [(r.key, r.value) for r in current_rows(records)] == [(b"a", b"5"), (b"b", b"4")]
-    assert {r.key for r in current_rows(records, partitions=3)} == {b"a", b"b"}
+    assert [(r.key, r.value) for r in current_messages(records)] == [(b"a", b"5"), (b"b", b"4")]
 
 
-def test_tombstones_of_a_push_query_have_their_key_columns(session: Session) -> None:
-    asked = query("SELECT n, k, windowend FROM windows EMIT CHANGES LIMIT 2")
-    planned = plan_query(asked, session.catalog, Config(), "q", session.functions)
-    window = session.catalog.sources["WINDOWS"].window
-    key = b'{"K":"a"}' + (1000).to_bytes(8, "big")
-    records = [Record(topic="x", key=key, value=value, timestamp=0) for value in (None, b'{"N":1,"K":"a","WINDOWEND":2000}', None)]
-    rows = planned.rows(records, window)
-    assert [(row.values, row.tombstone) for row in rows] == [((None, "a", 2000), True), ((1, "a", 2000), False)]
-    assert planned.is_full(rows)
+@pytest.mark.parametrize(
+    ("table", "where", "keys"),
+    [
+        ("counts", "k = 'a'", (("a",),)),
+        ("counts", "'a' = k AND n > 3", (("a",),)),
+        ("counts", "k IN ('a', 'b') AND n > 3", (("a",), ("b",))),
+        ("counts", "k = 'a' OR k = 'b' AND n = 1 OR k = 'a'", (("a",), ("b",))),
+        ("counts", "k = UCASE('a')", (("A",),)),
+        ("counts", "k = 'a' AND k = 'b'", (("a",),)),
+        ("counts", "k = 'a' OR n = 1", None),
+        ("counts", "k > 'a'", None),
+        ("counts", "NOT k = 'a'", None),
+        ("counts", "k = SUBSTRING(k, 1)", None),
+        ("pairs", "k = 'a' AND v = 1", (("a", 1),)),
+        ("pairs", "v IN (1, 2) AND k = 'a'", (("a", 1), ("a", 2))),
+        ("pairs", "k = 'a'", None),
+        ("numbers", "v = 3000000000", None),
+        ("numbers", "v = 1.5", None),
+        ("windows", "k = 'a' AND windowstart > 5", (("a",),)),
+    ],
+)
+def test_keys_that_a_condition_names(session: Session, table: str, where: str, keys: tuple[object, ...] | None) -> None:
+    source = session.catalog.sources[table.upper()]
+    assert named_keys(parse_expression(where), source.schema.key, session.functions) == keys

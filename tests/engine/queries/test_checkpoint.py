@@ -1,0 +1,111 @@
+"""States read back from a checkpoint that Spark wrote: the right level, page and version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from engine.queries.engine import MemoryEngine
+from engine.session import Session
+from engine.spark.checkpoint import CheckpointReader
+from engine.spark.hashing import hash_row
+from engine.spark.memory import _row
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.resumable import ResumableRunner
+from engine.spark.session import open_test_session
+from engine.topics.records import Record
+from engine.types.schema import Column, Role
+from engine.types.sql_types import INTEGER
+
+pytestmark = pytest.mark.spark
+
+SETUP = """
+CREATE TABLE t (k INT PRIMARY KEY, g INT) WITH (kafka_topic='t', format='JSON');
+CREATE TABLE sizes AS SELECT g, COUNT(*) AS n FROM t GROUP BY g;
+"""
+PAGES = 16
+KEY = (Column("G", INTEGER, Role.KEY),)
+
+
+def pipeline() -> Pipeline:
+    session = Session()
+    for parsed in session.parse(SETUP):
+        session.execute(parsed)
+    (query,) = session.queries.values()
+    return build_pipeline([QueryRun(plan=query.plan, serde=session.serde(), queryable=True)])
+
+
+def records(first: int, last: int) -> list[Record]:
+    return [Record(topic="t", key=b"%d" % k, value=b'{"G": %d}' % (k % 20), timestamp=k, offset=k) for k in range(first, last)]
+
+
+def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:
+    built, runner = pipeline(), ResumableRunner(open_test_session())
+    stream = runner.memory_stream()
+    reader = CheckpointReader(runner.spark, str(tmp_path), levels=2, tasks=1, pages=PAGES)
+    assert (reader.version(), reader.state((2, 0, 0)), list(reader.states(2))) == (0, None, [])
+
+    def advance(first: int, last: int) -> None:
+        runner._feed(stream, [_row(0, record.offset, record) for record in records(first, last)])
+        frame = built.frame(runner.spark, _frame(runner, stream), PAGES)
+        writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def size(group: int) -> int:
+        page = hash_row((group,), KEY) % PAGES
+        state = reader.state((2, 0, page))
+        assert state is not None
+        (own,) = state.values()
+        return int(own["groups"][b"%d" % group][2][0])
+
+    advance(0, 100)
+    assert [size(group) for group in range(20)] == [5] * 20
+    advance(100, 120)
+    assert reader.version() == 2
+    assert size(7) == 6
+    groups = [name for state in reader.states(2) for own in state.values() for name in own["groups"]]
+    assert sorted(groups) == sorted(b"%d" % group for group in range(20))
+    stored = [name for state in reader.states(1) for own in state.values() for name in own["rows"]]
+    assert len(stored) == 120
+    reader.close()
+    runner.close()
+
+
+def _frame(runner: ResumableRunner, stream: Any) -> DataFrame:
+    return DataFrame(stream.toDF(), runner.spark)
+
+
+def test_every_kind_of_table() -> None:
+    engine = MemoryEngine(now=lambda: 1000)
+    for parsed in engine.parse(
+        """
+        CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', format='JSON');
+        CREATE TABLE t AS SELECT id, COUNT(*) AS n, SUM(v) AS x FROM s GROUP BY id HAVING SUM(v) > 2;
+        CREATE TABLE copy AS SELECT id, n + 1 AS m FROM t;
+        CREATE TABLE w AS SELECT id, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY id;
+        CREATE TABLE j AS SELECT t.id AS id, n, m FROM t JOIN copy ON t.id = copy.id;
+        CREATE SOURCE TABLE src (id INT PRIMARY KEY, n BIGINT) WITH (kafka_topic='T', format='JSON');
+        INSERT INTO s VALUES (1, 2); INSERT INTO s VALUES (2, 2); INSERT INTO s VALUES (1, 5);
+        """
+    ):
+        engine.execute(parsed)
+
+    def rows(text: str) -> tuple[tuple[object, ...], ...]:
+        (parsed,) = engine.parse(text)
+        return engine.execute(parsed).rows
+
+    assert rows("SELECT *, ROWTIME FROM t;") == ((1, 2, 7, 1000),)
+    assert rows("SELECT * FROM copy WHERE id = 1;") == ((1, 3),)
+    assert rows("SELECT * FROM w WHERE WINDOWSTART > 5;") == ((1, 1000, 2000, 2), (2, 1000, 2000, 1))
+    assert rows("SELECT m * 2 FROM j WHERE id IN (1, 3);") == ((6,),)
+    assert rows("SELECT * FROM src;") == ((1, 2),)
+    rows("INSERT INTO s VALUES (1, -9);")
+    assert [rows(f"SELECT * FROM {table};") for table in ("t", "copy", "j", "src")] == [(), (), (), ()]
+    assert rows("SELECT n FROM w WHERE id = 1;") == ((3,),)
+    rows("TERMINATE CTAS_T_0;")
+    with pytest.raises(Exception, match="CREATE TABLE QUERYABLE_T AS SELECT"):
+        rows("SELECT * FROM t;")
+    engine.close()

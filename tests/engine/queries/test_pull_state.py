@@ -1,0 +1,136 @@
+"""Pull queries over states, without Spark: operators run here, and the pages that are read are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.queries.pull import keeps, plan_pull
+from engine.queries.pull_state import TableReader, pull_rows
+from engine.session import Session
+from engine.spark.hashing import hash_row
+from engine.spark.kept import Kept, kept_table
+from engine.spark.pipeline import QueryRun, build_pipeline
+from engine.sql.parser import parse_statement
+from engine.sql.statements import Query
+from engine.state.operator import Row, State
+from engine.topics.records import LogEntry
+
+PAGES = 8
+SETUP = """
+CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE sums AS SELECT k AS id, SUM(v) AS total, COUNT(*) AS n FROM s GROUP BY k HAVING SUM(v) > 10;
+CREATE TABLE plain (k INT PRIMARY KEY, v INT) WITH (kafka_topic='plain', value_format='JSON');
+CREATE TABLE copies AS SELECT k, v + 1 AS w FROM plain;
+CREATE TABLE sparse AS SELECT k, v FROM plain WHERE v > 5;
+CREATE SOURCE TABLE src (k INT PRIMARY KEY, v INT) WITH (kafka_topic='plain', value_format='JSON');
+CREATE TABLE joined AS SELECT a.k AS k, a.v AS x, b.v AS y FROM plain a LEFT JOIN src b ON a.k = b.k;
+CREATE TABLE proto WITH (value_format='PROTOBUF') AS SELECT k, CAST(NULL AS BIGINT) AS z, COUNT(*) AS n FROM s GROUP BY k;
+"""
+
+
+class Pages:
+    """States of one level by page; `read` are the pages that were asked for."""
+
+    tasks = 1
+    pages = PAGES
+
+    def __init__(self) -> None:
+        self.by_page: dict[int, State] = {}
+        self.read: list[int] = []
+
+    def state(self, place: tuple[int, int, int]) -> State | None:
+        self.read.append(place[2])
+        return self.by_page.get(place[2])
+
+    def states(self, level: int) -> Iterator[State]:
+        self.read += self.by_page
+        return iter(self.by_page.values())
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    made = Session()
+    for parsed in made.parse(SETUP):
+        made.execute(parsed)
+    return made
+
+
+def kept(session: Session, table: str, *, queryable: bool = True) -> Kept | None:
+    source = session.catalog.sources[table]
+    query = next(each for each in session.queries.values() if keeps(each.plan, source))
+    run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=queryable)
+    return kept_table(build_pipeline([run]).group, 0, query.plan.physical_plan)
+
+
+def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> tuple[TableReader, Pages]:
+    """A table whose last operator got these values of K and V, at the times 0, 1, …"""
+    found = kept(session, table)
+    assert found is not None
+    pages = Pages()
+    columns = [column.name for column in found.stateful.inputs[0].schema.value]
+    for at, (key, number) in enumerate(rows):
+        value = tuple({"K": key, "V": number, "ROWTIME": at}.get(name) for name in columns)
+        state = pages.by_page.setdefault(hash_row((key,), found.stateful.output.schema.key) % PAGES, {})
+        own = state.setdefault(str(found.stateful.output.relation), {})
+        list(found.stateful.operator.process(Row(0, (key,), value, at), own))
+    source = session.catalog.sources[table]
+    made = TableReader(
+        source=source, kept=found, states=pages, functions=session.functions, settings={}, serde=session.serde(), query_id="q"
+    )
+    return made, pages
+
+
+def ask(session: Session, table: TableReader, text: str, log: list[LogEntry] | None = None) -> list[tuple[object, ...]]:
+    statement = parse_statement(text)
+    assert isinstance(statement, Query)
+    planned = plan_pull(statement, session.catalog, session.config, "q", session.functions)
+    return [row.values for row in pull_rows(planned, table, [] if log is None else log)]
+
+
+def test_a_look_up_reads_the_page_of_its_key(session: Session) -> None:
+    table, pages = reader(session, "SUMS", [(key, key) for key in range(100)])
+    assert ask(session, table, "SELECT * FROM sums WHERE id = 42;") == [(42, 42, 1)]
+    assert len(pages.read) == 1
+    pages.read.clear()
+    assert ask(session, table, "SELECT total + 1 AS t, ROWTIME FROM sums WHERE id IN (12, 9, 50);") == [(13, 12), (51, 50)]
+    assert len(set(pages.read)) == len(pages.read) <= 3
+    pages.read.clear()
+    assert ask(session, table, "SELECT id FROM sums WHERE total > 95 LIMIT 2;") == [(96,), (97,)]
+    assert sorted(pages.read) == sorted(pages.by_page)
+
+
+def test_what_fails_is_null_or_false_and_is_told(session: Session) -> None:
+    table, _ = reader(session, "SUMS", [(20, 20)])
+    log: list[LogEntry] = []
+    assert ask(session, table, "SELECT id / (n - 1) AS x FROM sums;", log) == [(None,)]
+    assert ask(session, table, "SELECT id FROM sums WHERE id / (n - 1) = 1;", log) == []
+    assert [(entry.kind, entry.message.split(" (")[0]) for entry in log] == [
+        (1, "Error computing expression"),
+        (1, "Error evaluating predicate"),
+    ]
+
+
+def test_a_store_gives_rows_as_the_sinks_format_does(session: Session) -> None:
+    table, _ = reader(session, "PROTO", [(1, 1)])
+    assert ask(session, table, "SELECT * FROM proto;") == [(1, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("table", "operator", "steps"),
+    [
+        ("SUMS", "StreamAggregate", ["tableFilterV1", "tableSelectV1"]),
+        ("COPIES", "TableStore", []),
+        ("SPARSE", "TableStore", []),
+        ("SRC", "TableStore", []),
+        ("JOINED", "TableStore", []),
+    ],
+)
+def test_where_tables_are_kept(session: Session, table: str, operator: str, steps: list[str]) -> None:
+    found = kept(session, table)
+    assert found is not None
+    assert type(found.stateful.operator).__name__ == operator
+    assert [step.tag for step in found.steps] == steps
+    if operator == "TableStore":
+        assert kept(session, table, queryable=False) is None

@@ -1,0 +1,88 @@
+"""What a state shows is what its operator has written: the last row of every key and window that is no tombstone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from state_replay import call_of, key_bytes
+
+from engine.functions.library.aggregates_arithmetic import count, sum_
+from engine.sql.statements import JoinType
+from engine.state.aggregate import StreamAggregate, TableAggregate
+from engine.state.codec import dump_state, load_state
+from engine.state.contents import contents, shows_table
+from engine.state.fk_join import ForeignKeyJoin
+from engine.state.operator import Operator, Row, State
+from engine.state.sessions import SessionWindowAggregate
+from engine.state.table_join import TableJoin
+from engine.state.table_store import TableStore
+from engine.state.windows import TimeWindowAggregate
+from engine.types.sql_types import BIGINT
+
+CALLS = ((call_of(count), ()), (call_of(sum_, BIGINT), (0,)))
+DAY = 86_400_000
+GROUPED: dict[str, Any] = {"key_bytes": key_bytes, "columns": (0,), "calls": CALLS}
+
+OPERATORS: dict[str, tuple[Operator, bool]] = {
+    "stream": (StreamAggregate(**GROUPED), False),
+    "table": (TableAggregate(**GROUPED), False),
+    "windows": (TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=5, grace_ms=DAY, retention_ms=DAY), True),
+    "sessions": (SessionWindowAggregate(**GROUPED, gap_ms=3, grace_ms=DAY, retention_ms=DAY), True),
+    "store": (TableStore(key_bytes=key_bytes), False),
+    "store of windows": (TableStore(key_bytes=key_bytes), True),
+    "join": (TableJoin(join_type=JoinType.INNER, key_bytes=key_bytes, left_width=1, right_width=1), False),
+}
+
+
+def rows(kind: str, seed: int) -> list[Row]:
+    chosen = random.Random(seed)
+    previous: dict[tuple[int, int], Any] = {}
+    made = []
+    for at in range(60):
+        side = chosen.randrange(2) if kind == "join" else 0
+        key = chosen.randrange(5)
+        value = None if chosen.random() < 0.2 and kind in ("join", "store", "store of windows", "table") else (chosen.randrange(100),)
+        timestamp = at * 2 + chosen.randrange(10)
+        row = Row(side, (key,), value, timestamp)
+        if kind == "table":
+            row.old, row.old_key = previous.get((0, key)), (key,)
+            previous[0, key] = value
+        if kind == "store of windows":
+            start = timestamp // 10 * 10
+            row.window = (start, start + 10)
+        made.append(row)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_state_shows_what_was_written(kind: str, seed: int) -> None:
+    operator, windowed = OPERATORS[kind]
+    state: State = {}
+    written: dict[tuple[bytes, Any], tuple[Any, int]] = {}
+    for row in rows(kind, seed):
+        for output in operator.process(row, state):
+            assert output.key is not None
+            place = (key_bytes(output.key), output.window)
+            if output.value is None:
+                written.pop(place, None)
+            else:
+                written[place] = (output.value, output.timestamp)
+    state = load_state(dump_state(state))
+    shown = {(entry.name, entry.window): (entry.value, entry.timestamp) for entry in contents(operator, state, None, windowed)}
+    assert shown == written
+    assert shows_table(operator)
+    wanted = {key_bytes((1,)), key_bytes((99,))}
+    some = {(entry.name, entry.window) for entry in contents(operator, state, wanted, windowed)}
+    assert some == {place for place in written if place[0] in wanted}
+
+
+def test_some_states_hold_something_else() -> None:
+    final = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=5, grace_ms=0, retention_ms=10, final=True)
+    left = TableJoin(join_type=JoinType.LEFT, key_bytes=key_bytes, left_width=1, right_width=1)
+    foreign = ForeignKeyJoin(join_type=JoinType.INNER, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1)
+    assert not any(shows_table(operator) for operator in (final, left, foreign))
+    with pytest.raises(TypeError, match="ForeignKeyJoin is no table"):
+        next(contents(foreign, {}, None, False))
