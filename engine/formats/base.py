@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from engine.errors import RegistryAwayError, SerdeError
+from engine.errors import RegistryError, SerdeError
 from engine.formats.registry import NO_SCHEMAS, RegistryView
 from engine.plan.step import FormatInfo, SerdeFeature
 from engine.types.schema import Column
@@ -84,7 +84,7 @@ def guard_decoder(spec: SerdeSpec, message: str, decode: Callable[[bytes], Row])
             return None
         try:
             return decode(data)
-        except (SerdeError, RegistryAwayError):
+        except (SerdeError, RegistryError):
             raise
         except Exception as error:
             raise failure(message, error) from error
@@ -101,7 +101,7 @@ def guard_encoder(spec: SerdeSpec, encode: Callable[[Row], bytes | None]) -> Enc
             return None
         try:
             return encode(row)
-        except (SerdeError, RegistryAwayError):
+        except (SerdeError, RegistryError):
             raise
         except Exception as error:
             raise failure(message, error) from error

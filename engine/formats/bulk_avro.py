@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import EngineError, RegistryAwayError
+from engine.errors import EngineError, RegistryError
 from engine.formats import avro_schema, connect_read
 from engine.formats import bulk_numbers as n
 from engine.formats.base import SerdeSpec
@@ -72,7 +72,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
             schema_id, _ = split_frame(data[0].as_py())
             if schema_id not in readers:
                 readers[schema_id] = _reader(spec, resolve(spec, schema_id), types)
-        except RegistryAwayError:
+        except RegistryError:
             raise
         except (ValueError, EngineError):
             raise NotPlainError from None

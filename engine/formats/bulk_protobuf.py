@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor as Fd
 
-from engine.errors import EngineError, RegistryAwayError
+from engine.errors import EngineError, RegistryError
 from engine.formats import bulk_numbers as n
 from engine.formats import connect_read, proto_schema
 from engine.formats.base import SerdeSpec
@@ -42,7 +42,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
             header = first[: len(first) - len(body)]
             if header not in readers:
                 readers[header] = _reader(spec, resolve(spec, schema_id), selector, types)
-        except RegistryAwayError:
+        except RegistryError:
             raise
         except (ValueError, EngineError):
             raise NotPlainError from None

@@ -179,9 +179,12 @@ def _side(clause: WithClause, side: str) -> SideProperties:
             "Either use just 'FORMAT', or use 'KEY_FORMAT' and 'VALUE_FORMAT'."
         )
     name = clause.text("FORMAT") or clause.text(f"{side}_FORMAT")
+    properties = _format_properties(clause, side)
+    if name is not None and NULLABLE in properties and NULLABLE not in facts_of(name).properties:
+        raise PropertyError(f"Property {side}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format")
     return SideProperties(
         format=None if name is None else facts_of(name).name,
-        properties=tuple(sorted(_format_properties(clause, side).items())),
+        properties=tuple(sorted(properties.items())),
     )
 
 

@@ -37,7 +37,7 @@ class SourceRead:
     intake: Intake | None = None
     """How messages become rows, for a source in the manner of Materialize; `key` and `value` then hold the columns of messages."""
     strict: bool = False
-    """Whether a message that cannot be read ends the query; `intake` sources only."""
+    """Whether a record that cannot be read ends the query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from engine.formats.windowed import split
 from engine.plan.step import WindowInfo
 from engine.spark.columns import to_list
 from engine.spark.group import SourceRead
-from engine.spark.log_kinds import DESERIALIZATION
+from engine.spark.log_kinds import DESERIALIZATION, FATAL
 from engine.spark.sides import Errors, Mask, SideReader
 from engine.spark.types import arrow_struct, to_arrow
 
@@ -69,7 +69,8 @@ class Reader:
 
     def _entry(self, side: str, error: SerdeError) -> dict[str, Any]:
         detail = "; ".join([str(error), *causes(error)])
-        return {"kind": DESERIALIZATION, "logger": f"{self.source.logger}.deserializer", "message": f"{side}: {detail}"}
+        kind = FATAL if self.source.strict else DESERIALIZATION
+        return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": f"{side}: {detail}"}
 
 
 def struct_type(source: SourceRead) -> pa.StructType:

@@ -78,6 +78,7 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Ha
             window=window,
             logger=build.logger(step),
             handle=handle,
+            strict=build.flag("ksql.fail.on.deserialization.error", "false"),
         )
     )
     return handle if step.timestamp_column is None else _timestamped(step, build, handle, step.timestamp_column)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -78,6 +79,12 @@ def test_a_record_becomes_a_row_with_everything_a_source_step_adds() -> None:
         "k": {"K": "k"},
         "v": {"A": 4, "H": b"2", "ROWTIME": 77, "ROWPARTITION": 1, "ROWOFFSET": 9, "K": "k"},
     }
+
+
+def test_a_bad_record_may_end_the_query() -> None:
+    target = replace(source(), strict=True)
+    (row,) = [row for out in decode_batches([target])(iter([batch(record(b"{"))])) for row in out.to_pylist()]
+    assert (row["rel"], row["log"][0]["kind"]) == (-1, 4)
 
 
 def test_a_tombstone_has_a_key_and_no_value() -> None:
