@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.catalog.catalog import Source
@@ -12,11 +13,12 @@ from engine.topics.memory import MemoryBroker
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An engine as admin statements see it; `paused` are ids of queries."""
+    """An engine as admin statements see it; `paused` are ids of queries, `wait` lets things happen for a moment, where any can."""
 
     session: Session
     broker: MemoryBroker
     paused: frozenset[str] = frozenset()
+    wait: Callable[[], None] | None = None
 
     def source(self, name: str, span: Span | None) -> Source:
         """The stream or table called `name`.

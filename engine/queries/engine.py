@@ -33,6 +33,9 @@ from engine.topics.records import LogEntry, Record
 
 _FATAL = 4
 
+_MOMENT = 0.05
+"""Seconds between two looks at what a statement waits for."""
+
 
 @dataclass(slots=True)
 class _Running:
@@ -304,7 +307,12 @@ class MemoryEngine:
         return self._runner
 
     def _view(self) -> View:
-        return View(session=self.session, broker=self.broker, paused=frozenset(self.paused))
+        return View(session=self.session, broker=self.broker, paused=frozenset(self.paused), wait=self._wait)
+
+    def _wait(self) -> None:
+        """Give others a moment to change topics and schemas, and let the queries process what came."""
+        time.sleep(_MOMENT)
+        self.flush()
 
 
 def _answer(planned: TransientQuery, rows: Sequence[Row]) -> Answer:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.admin.answer import Answer
@@ -119,3 +121,21 @@ def test_refused(view: View, text: str) -> None:
 
 def test_what_does_something_is_not_answered_here(view: View) -> None:
     assert answer_of(parse_statement("DROP STREAM s"), view) is None
+
+
+def test_an_assertion_is_waited_for_as_long_as_it_says(view: View) -> None:
+    looks = []
+
+    def wait() -> None:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            view.broker.create("late")
+
+    waiting = replace(view, wait=wait)
+    assert ask(waiting, "ASSERT TOPIC late TIMEOUT 1 MINUTE").message == "Topic late exists."
+    assert len(looks) == 3
+    with pytest.raises(EngineError, match="Topic never does not exist"):
+        ask(waiting, "ASSERT TOPIC never TIMEOUT 0 SECONDS")
+    with pytest.raises(EngineError, match="Cannot assert topic property COLOUR"):
+        ask(waiting, "ASSERT TOPIC late WITH (COLOUR=3) TIMEOUT 1 MINUTE")
+    assert len(looks) == 3
