@@ -53,7 +53,9 @@ class RegistryLookup:
 
 
 def register_schemas(registry: SchemaRegistry, command: CreateStreamV1 | CreateTableV1, *, sink: bool) -> None:
-    """Register the schemas of the topic that a CREATE (`sink` False) or CREATE AS declares.
+    """Register the schemas of the topic that a CREATE (`sink` False) or CREATE AS declares; keys of the latter keep theirs.
+
+    Partitions follow from the bytes of keys, which begin with the id of their schema, so that a new one would tear keys apart.
 
     Raises:
         RegistryError: a schema asked for by id that does not exist, or whose subject gives it another id.
@@ -61,6 +63,8 @@ def register_schemas(registry: SchemaRegistry, command: CreateStreamV1 | CreateT
     for wanted in registrations(command.topic_name, command.formats, command.schema, sink=sink):
         if not (wanted.only_if_absent and registry.latest(wanted.subject) is not None):
             _register(registry, wanted)
+            if sink and wanted.side is Side.KEY:
+                registry.freeze(wanted.subject)
 
 
 def _register(registry: SchemaRegistry, wanted: Registration) -> None:

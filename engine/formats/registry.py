@@ -115,6 +115,10 @@ class SchemaRegistry(Protocol):
         """
         ...
 
+    def freeze(self, subject: str) -> None:
+        """Keep others from giving `subject` another schema, where the registry can; where it cannot, a warning is logged."""
+        ...
+
     def subjects(self) -> tuple[str, ...]:
         """Give all subjects."""
         ...
@@ -173,6 +177,9 @@ class MemoryRegistry:
     def delete(self, subject: str) -> None:
         """Forget the versions of `subject`; ids stay resolvable, as in the real registry."""
         self._subjects.pop(subject, None)
+
+    def freeze(self, subject: str) -> None:
+        """Do nothing: there are no others."""
 
     def subjects(self) -> tuple[str, ...]:
         """All subjects, in order of first registration."""

@@ -5,6 +5,7 @@ Ids never change their schema, so what was found stays known when the registry i
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -49,7 +50,12 @@ _IMPLIED = frozenset({"url", "basic.auth.credentials.source"})
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@,]*@")
 _NOT_FOUND = 404
+_READ_ONLY = 42205
+"""The registry's code for a subject that takes no more schemas."""
+
 _TOO_MANY, _SERVER_ERROR = 429, 500
+
+_LOG = logging.getLogger(__name__)
 
 _known: dict[str, dict[int, RegisteredSchema]] = {}
 """What this process knows, by URL without credentials: tasks of one worker come and go, schemas stay."""
@@ -150,7 +156,7 @@ class RemoteRegistry:
         """
         imports = [WireReference(each.name, each.subject, each.version) for each in references]
         schema = Schema(text, format.value, imports)
-        given = self._ask(lambda client: client.register_schema(subject, schema), f"subject {subject}")
+        given = self._ask(lambda client: _register(client, subject, schema), f"subject {subject}")
         if not isinstance(given, int) or (schema_id is not None and given != schema_id):
             raise RegistryError(f"The schema registry at {self.name} gave id {given} to subject {subject}, not {schema_id}")
         known = _known[self.name].get(given)
@@ -159,6 +165,16 @@ class RemoteRegistry:
             known = None
         _known[self.name][given] = known or RegisteredSchema(given, format, text, references)
         return given
+
+    def freeze(self, subject: str) -> None:
+        """Make the schemas of `subject` read-only; where the registry refuses, a warning is logged and nothing fails."""
+        try:
+            done = self._ask(lambda client: client.update_mode(subject, "READONLY"), f"the mode of subject {subject}")
+            reason = "" if done else f"the schema registry at {self.name} knows no modes"
+        except RegistryError as error:
+            reason = error.message
+        if reason:
+            _LOG.warning("Others may still change the key schema of subject %s: %s (see its setting mode.mutability)", subject, reason)
 
     def subjects(self) -> tuple[str, ...]:
         """Ask for all subjects; raises as `latest`."""
@@ -219,6 +235,16 @@ class RemoteRegistry:
         for secret in (part for value in secrets for part in (value, value.rpartition(":")[2]) if part):
             text = text.replace(secret, "***")
         return text
+
+
+def _register(client: Any, subject: str, schema: Schema) -> Any:
+    try:
+        return client.register_schema(subject, schema)
+    except SchemaRegistryError as error:
+        if error.error_code != _READ_ONLY:
+            raise
+        # A subject that takes no more schemas may have this one.
+        return client.lookup_schema(subject, schema).schema_id
 
 
 def _within(seconds: float, work: Callable[[], T]) -> T:

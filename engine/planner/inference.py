@@ -104,18 +104,19 @@ def registrations(topic: str, formats: Formats, schema: Schema, *, sink: bool) -
         (Side.VALUE, formats.value_format, schema.value, formats.value_features),
     )
     return tuple(
-        _registration(f"{topic}-{kind.value}", info, columns, features, sink)
+        _registration(topic, kind, info, columns, features, sink)
         for kind, info, columns, features in sides
         if columns and facts_of(info.format).infers
     )
 
 
 def _registration(
-    subject: str, info: FormatInfo, columns: tuple[Column, ...], features: frozenset[SerdeFeature], sink: bool
+    topic: str, side: Side, info: FormatInfo, columns: tuple[Column, ...], features: frozenset[SerdeFeature], sink: bool
 ) -> Registration:
     text = info.property(SCHEMA_ID)
     return Registration(
-        subject=subject,
+        subject=f"{topic}-{side.value}",
+        side=side,
         format=info,
         columns=columns,
         features=features,

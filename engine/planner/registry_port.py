@@ -79,6 +79,7 @@ class Registration:
     """
 
     subject: str
+    side: Side
     format: FormatInfo
     columns: tuple[Column, ...]
     features: frozenset[SerdeFeature]

@@ -33,6 +33,7 @@ class Stub:
     subjects: dict[str, list[int]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     credentials: list[str | None] = field(default_factory=list)
+    frozen: set[str] = field(default_factory=set)
     fault: Callable[[BaseHTTPRequestHandler], bool] = lambda handler: False
     url: str = ""
 
@@ -47,6 +48,14 @@ class Stub:
                 ids = self.subjects[subject]
                 schema_id = ids[-1] if version == "latest" else ids[int(version) - 1]
                 return 200, {"subject": subject, "version": len(ids), "id": schema_id, **self.schemas[schema_id]}
+            case "PUT", ["mode", subject]:
+                self.frozen.add(subject)
+                return 200, {"mode": body["mode"]}
+            case "POST", ["subjects", subject, "versions"] if subject in self.frozen:
+                return 422, {"error_code": 42205, "message": "in read-only mode"}
+            case "POST", ["subjects", subject] if any(self.schemas[i]["schema"] == body["schema"] for i in self.subjects[subject]):
+                known = next(i for i in self.subjects[subject] if self.schemas[i]["schema"] == body["schema"])
+                return 200, {"subject": subject, "version": 1, "id": known, **self.schemas[known]}
             case "POST", ["subjects", subject, "versions"]:
                 return 200, {"id": self.register(subject, body)}
             case _:
@@ -67,6 +76,9 @@ def handler_of(stub: Stub) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             self.serve(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def do_PUT(self) -> None:
+            self.do_POST()
 
         def serve(self, body: dict[str, Any]) -> None:
             stub.asked.append(f"{self.command} {self.path.partition('?')[0]}")
@@ -287,3 +299,42 @@ def test_settings_that_cannot_work_are_refused_at_once(url: str, config: dict[st
     with pytest.raises(RegistryError, match=message) as raised:
         open_registry(url, config)
     assert SECRET not in raised.value.render()
+
+
+KEYED = (
+    "CREATE STREAM S (K STRING KEY, A INT) WITH (KAFKA_TOPIC='in', VALUE_FORMAT='JSON');"
+    "CREATE STREAM O WITH (KAFKA_TOPIC='out', KEY_FORMAT='AVRO') AS SELECT * FROM S;"
+)
+
+
+def execute(stub: Stub, text: str) -> Session:
+    session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
+    for parsed in session.parse(text):
+        session.execute(parsed)
+    return session
+
+
+def test_the_schema_of_a_result_s_key_becomes_read_only_and_may_be_registered_again(stub: Stub) -> None:
+    execute(stub, KEYED)
+    assert stub.frozen == {"out-key"}
+    registry_remote._known.clear()
+    execute(stub, KEYED)
+    assert len(stub.subjects["out-key"]) == 1
+
+
+def test_another_key_schema_of_a_read_only_subject_is_refused(stub: Stub) -> None:
+    execute(stub, KEYED)
+    with pytest.raises(RegistryError, match="out-key"):
+        execute(stub, KEYED.replace("K STRING", "K INT"))
+
+
+def test_a_registry_that_has_no_modes_gives_a_warning(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+    def no_modes(handler: BaseHTTPRequestHandler) -> bool:
+        return handler.command == "PUT" and send(handler, 422, {"error_code": 42204, "message": "not mutable"})
+
+    stub.fault = no_modes
+    session = execute(stub, KEYED)
+    assert "O" in session.catalog.sources
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING" and each.name.startswith("engine")]
+    assert "out-key" in warning.getMessage()
+    assert "mode.mutability" in warning.getMessage()
