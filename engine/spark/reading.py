@@ -42,6 +42,8 @@ class Reader:
         self.position = position
         self._key = SideReader(source.key)
         self._value = SideReader(source.value)
+        self._type = struct_type(source)
+        self._types = {field.name: field.type for field in self._type}
 
     def read(self, batch: pa.RecordBatch) -> Read:
         """Read the records of a batch, all of which are for this source."""
@@ -52,12 +54,11 @@ class Reader:
         log.update({at: self._entry("key", error) for at, error in (*key.errors.items(), *wrong.items())})
         alive = np.ones(len(batch), dtype=bool)
         alive[list(log)] = False
-        schema = self.source.handle.schema
         whole = [*value.arrays, *self._added(batch), *key.arrays, *(bounds if self.source.window is not None else ())]
-        parts = [_struct(whole, arrow_struct(schema.value), value.present)]
-        if schema.key:
-            parts.insert(0, _struct(key.arrays, arrow_struct(schema.key), key.present))
-        return Read(_struct(parts, struct_type(self.source), alive), *bounds, log, log.keys())
+        parts = [_struct(whole, self._types["v"], value.present)]
+        if "k" in self._types:
+            parts.insert(0, _struct(key.arrays, self._types["k"], key.present))
+        return Read(_struct(parts, self._type, alive), *bounds, log, log.keys())
 
     def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
         """What a source step adds between the value and the copy of the key (`spec/plan-format.md` 6.1)."""

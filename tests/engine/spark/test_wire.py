@@ -9,7 +9,7 @@ from engine.formats.base import SerdeSpec, Side
 from engine.plan.step import FormatInfo, WindowInfo, WindowType
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.handles import Handle, KeyCodec
-from engine.spark.wire import HEADERS, decode_batches, encode_batches
+from engine.spark.wire import HEADERS, LOG, decode_batches, encode_batches
 from engine.types import sql_types as t
 from engine.types.schema import Column, Role, Schema
 
@@ -158,3 +158,55 @@ def test_log_entries_come_out_beside_records() -> None:
     log, out = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}}, log=[entry])
     assert (log["kind"], log["message"], log["src_topic"], log["src_off"]) == (1, "no", "t", 2)
     assert out["kind"] is None
+
+
+def two_sources() -> list[SourceRead]:
+    """Two sources of one topic, and one of another topic."""
+    first, second = source(), replace(source(), relation=6)
+    third = replace(source(), relation=7, topic="u", query=1)
+    return [replace(each, handle=replace(each.handle, relation=each.relation)) for each in (first, second, third)]
+
+
+def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic() -> None:
+    rows = [record(b'{"A": 1}', feed=0), record(b'{"A": 2}', q=1, topic="u", feed=1), record(b"{", feed=2), record(b'{"A": 3}', feed=3)]
+    (out,) = decode_batches(two_sources())(iter([batch(*rows)]))
+    found = out.to_pylist()
+    assert [(row["rel"], row["place"], row["q"]) for row in found] == [
+        (5, [0, 0], 0),
+        (6, [0, 1], 0),
+        (7, [1, 0], 1),
+        (-1, [2, 0], 0),
+        (-1, [2, 1], 0),
+        (5, [3, 0], 0),
+        (6, [3, 1], 0),
+    ]
+    values = [[(row[f"r{rel}"] or {"v": {}})["v"].get("A") for row in found] for rel in (5, 6, 7)]
+    assert values == [[1, None, None, None, None, 3, None], [None, 1, None, None, None, None, 3], [None, None, 2, None, None, None, None]]
+    assert [len(row["log"]) for row in found] == [0, 0, 0, 1, 1, 0, 0]
+
+
+def test_records_and_entries_of_several_sinks_stand_in_the_order_of_their_rows() -> None:
+    entry = {"kind": 1, "logger": "processing.Q", "message": "no"}
+    sinks = [replace(sink(), handle=replace(sink().handle, relation=rel), topic=f"out{rel}") for rel in (5, 6)]
+    base = {"q": 0, "place": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": []}
+    given = [
+        {**base, "rel": 6, "r6": {"k": {"K": "x"}, "v": {"A": 1}}},
+        {**base, "rel": 5, "r5": {"k": {"K": "y"}, "v": None}, "log": [entry]},
+        {**base, "rel": -1, "log": [entry, entry]},
+        {**base, "rel": 6, "r6": {"k": {"K": "z"}, "v": {"A": 2}}},
+    ]
+    struct = pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int32())]))])
+    types = {"place": pa.list_(pa.int64()), "headers": HEADERS, "log": LOG, "r5": struct, "r6": struct}
+    numbers = {**dict.fromkeys(("rel", "q", "part"), pa.int32()), **dict.fromkeys(("ts", "ws", "we", "off"), pa.int64())}
+    rows = pa.RecordBatch.from_pylist(given, schema=pa.schema({**numbers, "topic": pa.string(), **types}))
+    (out,) = encode_batches(sinks)(iter([rows]))
+    assert [(row["topic"], row["kind"], row["key"], row["value"]) for row in out.to_pylist()] == [
+        ("out6", None, b"x", b'{"A":1}'),
+        (None, 1, None, None),
+        ("out5", None, b"y", None),
+        (None, 1, None, None),
+        (None, 1, None, None),
+        ("out6", None, b"z", b'{"A":2}'),
+    ]
+    (nothing,) = encode_batches([])(iter([rows.slice(0, 1)]))
+    assert nothing.num_rows == 0
