@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
+import pyarrow as pa
 from sqlglot import exp
 
 from engine.types.sql_types import SqlType
@@ -90,6 +91,8 @@ class Scalar:
     printed: str
     doc: str
     deterministic: bool = True
+    vector: Callable[..., pa.Array] | None = None
+    """What a Python body does, for a whole column at once: arguments are Arrow arrays or constants, and nothing fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,66 +154,49 @@ class Aggregate:
 Function = Scalar | Tabular | Aggregate
 
 
-def scalar(
-    *signatures: str,
-    nulls: Nulls = Nulls.PROPAGATE,
-    with_types: bool = False,
-    returns: ReturnType | None = None,
-    name: str | None = None,
-    printed: str | None = None,
-    deterministic: bool = True,
-) -> Callable[[Body], Scalar]:
-    """Declare a native scalar function: the body maps Spark expressions to one (or to `Checked`).
+class Options(TypedDict, total=False):
+    """What the declaration of a scalar function may say besides its signatures.
 
     With `with_types` the body gets a `CallTypes` before the arguments. `returns` computes a result type that the
-    signature text cannot say; `printed` is the spelling in messages (`spec/functions.md`).
+    signature text cannot say; `name` is that of the body unless given, `printed` the spelling in messages (`spec/functions.md`).
     """
 
-    def declare(body: Body) -> Scalar:
-        declared = name or body.__name__.rstrip("_").upper()
-        return Scalar(
-            name=declared,
-            signatures=signatures,
-            body=body,
-            runs=Runs.NATIVE,
-            nulls=nulls,
-            with_types=with_types,
-            returns=returns,
-            printed=printed or declared,
-            doc=body.__doc__ or "",
-            deterministic=deterministic,
-        )
-
-    return declare
+    nulls: Nulls
+    with_types: bool
+    returns: ReturnType | None
+    name: str
+    printed: str
+    deterministic: bool
 
 
-def python_scalar(
-    *signatures: str,
-    nulls: Nulls = Nulls.PROPAGATE,
-    with_types: bool = False,
-    returns: ReturnType | None = None,
-    name: str | None = None,
-    printed: str | None = None,
-    deterministic: bool = True,
-) -> Callable[[Body], Scalar]:
-    """Declare a scalar function whose body runs in Python, once per row; any exception is that row's error."""
+def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
+    """Declare a native scalar function: the body maps Spark expressions to one (or to `Checked`)."""
+    return lambda body: _declared(body, signatures, Runs.NATIVE, None, options)
 
-    def declare(body: Body) -> Scalar:
-        declared = name or body.__name__.rstrip("_").upper()
-        return Scalar(
-            name=declared,
-            signatures=signatures,
-            body=body,
-            runs=Runs.PYTHON,
-            nulls=nulls,
-            with_types=with_types,
-            returns=returns,
-            printed=printed or declared,
-            doc=body.__doc__ or "",
-            deterministic=deterministic,
-        )
 
-    return declare
+def python_scalar(*signatures: str, vector: Callable[..., pa.Array] | None = None, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
+    """Declare a scalar function whose body runs in Python, once per row; any exception is that row's error.
+
+    `vector` does the same for a column at once (see `Scalar`).
+    """
+    return lambda body: _declared(body, signatures, Runs.PYTHON, vector, options)
+
+
+def _declared(body: Body, signatures: tuple[str, ...], runs: Runs, vector: Callable[..., pa.Array] | None, options: Options) -> Scalar:
+    name = options.get("name") or body.__name__.rstrip("_").upper()
+    return Scalar(
+        name=name,
+        signatures=signatures,
+        body=body,
+        runs=runs,
+        nulls=options.get("nulls", Nulls.PROPAGATE),
+        with_types=options.get("with_types", False),
+        returns=options.get("returns"),
+        printed=options.get("printed") or name,
+        doc=body.__doc__ or "",
+        deterministic=options.get("deterministic", True),
+        vector=vector,
+    )
 
 
 def tabular(

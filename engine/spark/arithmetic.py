@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from engine.functions.declaration import Checked
+from engine.functions.library.trees import is_large, let
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
 from engine.sql.expressions import ArithmeticOp
@@ -27,8 +28,6 @@ def combine(op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | No
     null_operand = s.any_of(s.is_null(x) for x in (left, right) if not s.is_constant(x))
     if result == t.DOUBLE:
         value = _double(op, s.cast(left, t.DOUBLE), s.cast(right, t.DOUBLE))
-        if op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS):
-            return Checked(value, null_operand)
         return s.null_fails(value) if null_operand is not None else Checked(value, exact=True)
     if isinstance(result, Decimal):
         return _decimal(op, left, right, types, result, null_operand)
@@ -49,25 +48,28 @@ def _whole(op: ArithmeticOp, left: Tree, right: Tree, result: SqlType | None, nu
 
 
 def _is_not_zero(divisor: Tree) -> bool:
-    return isinstance(divisor, exp.Literal) and not divisor.is_string and int(divisor.name) != 0
+    literal = divisor.this if isinstance(divisor, exp.Cast) else divisor
+    return isinstance(literal, exp.Literal) and s.is_constant(divisor) and float(literal.name) != 0
 
 
 def _double(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
     """IEEE: Spark gives NULL for a division by zero, Java an infinity or NaN."""
-    plain = s.binary(_KINDS[op], left, right)
-    if op is ArithmeticOp.DIVIDE:
-        positive = s.double(float("inf"))
-        by_zero = s.case(
-            [
-                (s.any_of([s.call("isnan", left), s.binary(exp.EQ, left, s.double(0.0))]) or s.FALSE, s.double(float("nan"))),
-                (s.binary(exp.GT, left, s.double(0.0)), positive),
-            ],
-            s.double(float("-inf")),
-        )
-        return s.if_(s.binary(exp.EQ, right, s.double(0.0)), by_zero, plain)
+    if op not in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) or _is_not_zero(right):
+        return s.binary(_KINDS[op], left, right)
+    if is_large(right):
+        return let([left, right], lambda a, b: _by_any(op, a, b))
+    return _by_any(op, left, right)
+
+
+def _by_any(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
+    """Divide by what may be zero: that is a product with an infinity of its sign, and no number at all as a remainder."""
+    is_zero = s.binary(exp.EQ, right, s.double(0.0))
     if op is ArithmeticOp.MODULUS:
-        return s.if_(s.binary(exp.EQ, right, s.double(0.0)), s.double(float("nan")), plain)
-    return plain
+        return s.binary(exp.Mod, left, s.if_(is_zero, s.double(float("nan")), right))
+    is_negative = s.binary(exp.EQ, s.cast(right, t.STRING), s.text("-0.0"))
+    infinity = s.if_(is_negative, s.double(float("-inf")), s.double(float("inf")))
+    product = s.binary(exp.Mul, left, s.if_(is_zero, infinity, s.double(1.0)))
+    return s.binary(exp.Div, product, s.if_(is_zero, s.double(1.0), right))
 
 
 def _decimal(

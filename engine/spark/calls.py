@@ -11,6 +11,7 @@ from sqlglot import exp
 from engine.errors import UnsupportedError
 from engine.functions.bound import Bound
 from engine.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
+from engine.functions.library.trees import is_large, is_simple, let
 from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCall
 from engine.spark.sqltree import Tree
@@ -62,6 +63,25 @@ def _is_plain(node: e.Expression) -> TypeGuard[e.StringLiteral | e.IntegerLitera
 
 def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | SparkLambda]) -> Checked:
     given = [argument.value if isinstance(argument, Checked) else argument for argument in arguments]
+    result = _guarded(function, types, given)
+    if function.nulls is Nulls.BODY or not any(isinstance(a, exp.Expression) and is_large(a) for a in given):
+        return result
+    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)):
+        return result
+    # The guard and the body would write a large argument twice, and so would those around it.
+    shared = [i for i, a in enumerate(given) if isinstance(a, exp.Expression) and not s.is_constant(a) and not is_simple(a)]
+
+    def with_names(*names: Tree) -> Checked:
+        named = dict(zip(shared, names, strict=True))
+        return _guarded(function, types, [named.get(i, a) for i, a in enumerate(given)])
+
+    values = [a for i, a in enumerate(given) if i in shared and isinstance(a, exp.Expression)]
+    fails = None if result.fails is None else let(values, lambda *names: with_names(*names).fails or s.FALSE)
+    return Checked(let(values, lambda *names: with_names(*names).value), fails, result.quiet)
+
+
+def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLambda]) -> Checked:
+    """Apply a body; a NULL argument makes the result NULL unless the body decides that."""
     made = function.body(types, *given) if function.with_types else function.body(*given)
     result = made if isinstance(made, Checked) else Checked(made)
     if function.nulls is Nulls.BODY:

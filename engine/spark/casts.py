@@ -13,12 +13,14 @@ from sqlglot import exp
 
 from engine.errors import TypeMismatchError
 from engine.functions.declaration import Checked
+from engine.functions.library.trees import let
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
 from engine.types import sql_types as t
 from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
 DAY_MS = 86_400_000
+_PLAIN_SCALE = 6
 _names = count()
 
 
@@ -32,6 +34,8 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
         return Checked(s.null_of(target))
     if source == target:
         return Checked(value)
+    if not _is_cheap(value) and _is_used_twice(source, target):
+        return _once(value, source, target)
     match source, target:
         case Primitive(a), Primitive(b) if (a, b) in _PRIMITIVE:
             return _PRIMITIVE[a, b](value)
@@ -45,6 +49,40 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
             return Checked(decimal_text(value, scale))
         case _:
             return _composite(value, source, target)
+
+
+def _is_cheap(value: Tree) -> bool:
+    """Whether it costs nothing to evaluate twice."""
+    while isinstance(value, exp.Dot) and isinstance(value.this, exp.Expression):
+        value = value.this
+    return isinstance(value, exp.Column | exp.Identifier | exp.Literal)
+
+
+def _is_used_twice(source: SqlType, target: SqlType) -> bool:
+    """Whether the text of a cast needs the operand more than once; that of nested casts would then grow by the power of their depth."""
+    match source, target:
+        case Decimal(_, scale), Primitive(Base.STRING):
+            return scale > _PLAIN_SCALE
+        case Primitive(Base.STRING), Primitive(Base.TIMESTAMP | Base.DATE | Base.TIME):
+            return True
+        case Primitive(Base.TIMESTAMP), Primitive(Base.DATE):
+            return True
+        case Primitive(Base.TIME), Primitive(Base.STRING):
+            return True
+        case (Map(), Map()) | (Struct(), _):
+            return True
+        case _:
+            return False
+
+
+def _once(value: Tree, source: SqlType, target: SqlType) -> Checked:
+    converted = let([value], lambda operand: cast_checked(operand, source, target).value)
+    probe = cast_checked(exp.to_identifier("operand"), source, target)
+    if probe.fails is None:
+        return Checked(converted)
+    if probe.quiet:
+        return _null_means_failure(value, converted)
+    return Checked(converted, let([value], lambda operand: cast_checked(operand, source, target).fails or s.FALSE))
 
 
 def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
@@ -63,7 +101,7 @@ def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
 
 def decimal_text(value: Tree, scale: int) -> Tree:
     """A DECIMAL in plain notation; Java's own text turns to exponents below 1E-6."""
-    if scale <= 6:
+    if scale <= _PLAIN_SCALE:
         return s.cast(value, t.STRING)
     whole = s.call("floor", s.call("abs", value))
     fraction = s.cast(s.binary(exp.Sub, s.call("abs", value), whole), Decimal(scale, scale))
@@ -137,17 +175,17 @@ def _plain(target: SqlType) -> Callable[[Tree], Checked]:
 
 
 def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
-    def convert(value: Tree) -> Checked:
-        trimmed = _trim(value)
-        digits = s.call("rlike", trimmed, s.text("^[+-]?[0-9]+$"))
-        return _null_means_failure(value, s.if_(digits, s.cast(trimmed, target), s.null_of(target)))
-
-    return convert
+    # What the pattern does not match becomes the empty text, which is no number.
+    return lambda value: _null_means_failure(value, s.cast(_matched(_trim(value), "^[+-]?[0-9]+$"), target))
 
 
 def _string_to_double(value: Tree) -> Checked:
-    word = s.call("rlike", value, s.text("(?i)nan|inf"))
-    return _null_means_failure(value, s.if_(word, s.null_of(t.DOUBLE), s.cast(_trim(value), t.DOUBLE)))
+    # Neither NaN nor an infinity: no other number has these letters.
+    return _null_means_failure(value, s.cast(_matched(_trim(value), "^[^nNiI]*$"), t.DOUBLE))
+
+
+def _matched(value: Tree, pattern: str) -> Tree:
+    return s.call("regexp_extract", value, s.text(pattern), s.integer(0))
 
 
 def _string_to_boolean(value: Tree) -> Checked:

@@ -15,6 +15,7 @@ from engine.errors import UnsupportedError
 from engine.functions.bound import Bound
 from engine.functions.declaration import Checked, SparkLambda
 from engine.functions.evaluate import CallInPython, columns_of, needs_python, stays
+from engine.functions.library.trees import is_large, let
 from engine.spark import arithmetic, casts, comparisons
 from engine.spark import sqltree as s
 from engine.spark.calls import compile_call, evaluated_call
@@ -192,19 +193,26 @@ def _(node: e.Comparison, bound: Bound, children: list[Checked], context: Contex
 def _(node: e.Between, bound: Bound, children: list[Checked], context: Context) -> Checked:
     operand, lower, upper = children
     a, b, c = (child.type for child in bound.children)
-    above = comparisons.compare(e.ComparisonOp.GREATER_THAN_OR_EQUAL, operand.value, lower.value, a, b)
-    below = comparisons.compare(e.ComparisonOp.LESS_THAN_OR_EQUAL, operand.value, upper.value, a, c)
-    return Checked(s.binary(exp.And, above, below), s.any_of([operand.fails, lower.fails, upper.fails]))
+
+    def between(value: Tree, least: Tree, most: Tree) -> Tree:
+        above = comparisons.compare(e.ComparisonOp.GREATER_THAN_OR_EQUAL, value, least, a, b)
+        return s.binary(exp.And, above, comparisons.compare(e.ComparisonOp.LESS_THAN_OR_EQUAL, value, most, a, c))
+
+    given = [child.value for child in children]
+    inside = let(given, between) if is_large(operand.value) else between(*given)
+    return Checked(inside, s.any_of([operand.fails, lower.fails, upper.fails]))
 
 
 @translate.register
 def _(node: e.InList, bound: Bound, children: list[Checked], context: Context) -> Checked:
     operand, *items = children
-    equal = [
-        comparisons.compare(e.ComparisonOp.EQUAL, operand.value, item.value, bound.children[0].type, child.type)
-        for item, child in zip(items, bound.children[1:], strict=True)
-    ]
-    return Checked(s.coalesce_false(s.any_of(equal) or s.FALSE), s.any_of([operand.fails, *(item.fails for item in items)]))
+    fails = s.any_of([operand.fails, *(item.fails for item in items)])
+    own, *types = (child.type for child in bound.children)
+    if own is not None and not t.contains_map(own) and all(sql_type == own for sql_type in types):
+        return Checked(s.coalesce_false(s.is_in(operand.value, [item.value for item in items])), fails)
+    pairs = zip(items, types, strict=True)
+    equal = [comparisons.compare(e.ComparisonOp.EQUAL, operand.value, item.value, own, sql_type) for item, sql_type in pairs]
+    return Checked(s.coalesce_false(s.any_of(equal) or s.FALSE), fails)
 
 
 @translate.register
@@ -255,23 +263,26 @@ def _(node: e.Case, bound: Bound, children: list[Checked], context: Context) -> 
     default = children[-1] if node.default is not None else Checked(s.null_of(bound.type))
     branches: list[tuple[Tree, Tree]] = []
     failures: list[tuple[Tree, Tree]] = []
+    silent = True
     for condition, result in pairs:
         broken = s.any_of([condition.fails, _nullable(condition.value)])
         if broken is not None:
-            branches.append((broken, s.NULL))
             failures.append((broken, s.TRUE))
+            silent = silent and not is_large(broken)
+        if broken is not None and silent:
+            branches.append((broken, s.NULL))
         branches.append((s.coalesce_false(condition.value), result.value))
         failures.append((s.coalesce_false(condition.value), result.fails or s.FALSE))
     value = s.case(branches, default.value)
     results = [result for _, result in pairs] + [default]
     while default.fails is None and failures and failures[-1][1] is s.FALSE:
         failures.pop()
-    if all(result.exact for result in results):
+    if silent and all(result.exact for result in results):
         return s.null_fails(value) if failures else Checked(value, exact=True)
     if len(failures) == 1 and failures[0][1] is s.TRUE and default.fails is None:
-        return Checked(value, failures[0][0], quiet=True)
+        return Checked(value, failures[0][0], quiet=silent)
     fails = s.case(failures, default.fails or s.FALSE) if failures else None
-    return Checked(value, fails, quiet=all(result.falls_silent for result in results))
+    return Checked(value, fails, quiet=silent and all(result.falls_silent for result in results))
 
 
 @translate.register

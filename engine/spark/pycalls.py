@@ -29,6 +29,8 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     function, types = call.function, call.types
     body = partial(function.body, types) if function.with_types else function.body
     propagate = isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE
+    if isinstance(function, Scalar) and function.vector is not None:
+        return _vector_runner(call, function.vector)
     value_type, encode = to_arrow(types.returns), to_arrow_value(types.returns)
     literals = dict(call.literals)
 
@@ -52,6 +54,22 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
         result = _arrow(values, value_type, errors)
         messages = pa.array([errors.get(at) for at in range(size)], pa.string()) if errors else pa.nulls(size, pa.string())
         return pa.StructArray.from_arrays([result, messages], ["v", "e"])
+
+    return run
+
+
+def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    """A function of whole columns, which computes unwanted rows, too, and cannot fail."""
+    literals = dict(call.literals)
+
+    def run(*given: pa.Array) -> pa.Array:
+        columns = iter(given[1:] if call.guarded else given)
+        size = len(given[0])
+        arguments = [literals[at] if at in literals else next(columns) for at in range(len(call.types.arguments))]
+        result = vector(*arguments)
+        # Only constants were given.
+        values = result if isinstance(result, pa.Array) else pa.repeat(result, size)
+        return pa.StructArray.from_arrays([values, pa.nulls(size, pa.string())], ["v", "e"])
 
     return run
 

@@ -131,6 +131,11 @@ def binary(kind: type[exp.Binary], left: Tree, right: Tree) -> Tree:
     return exp.Paren(this=kind(this=_grouped(left), expression=_grouped(right)))
 
 
+def is_in(tree: Tree, items: Sequence[Tree]) -> Tree:
+    """IN a list."""
+    return exp.Paren(this=exp.In(this=_grouped(tree), expressions=list(items)))
+
+
 def coalesce_false(tree: Tree) -> Tree:
     """The condition, with NULL read as false."""
     if isinstance(tree, exp.Boolean) or (isinstance(tree, exp.Anonymous) and tree.name == "coalesce" and tree.expressions[-1] is FALSE):

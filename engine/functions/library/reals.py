@@ -7,11 +7,41 @@ result in ten would differ in its last digit. All others are the same function o
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from engine.functions.declaration import Checked, Nulls, python_scalar, scalar
 from engine.functions.library.trees import Tree, any_of, call, double, if_, is_in, let, not_, op, text
+
+
+def _reals(values: Any) -> Any:
+    """A column of numbers, or a constant, as DOUBLE."""
+    return pc.cast(values, pa.float64(), safe=False) if isinstance(values, pa.Array) else pa.scalar(float(values), pa.float64())
+
+
+# Arrow takes these from the same library as Python does, so that both give the same digits.
+def _exps(values: Any) -> Any:
+    return pc.exp(_reals(values))
+
+
+def _logs(values: Any) -> Any:
+    return pc.ln(_reals(values))
+
+
+def _logs_to_base(base: Any, values: Any) -> Any:
+    base = _reals(base)
+    quotient = pc.divide(pc.ln(_reals(values)), pc.ln(base))
+    return pc.if_else(pc.or_(pc.less_equal(base, 0.0), pc.equal(base, 1.0)), math.nan, quotient)
+
+
+def _powers(base: Any, exponent: Any) -> Any:
+    base, exponent = _reals(base), _reals(exponent)
+    endless = pc.and_(pc.is_inf(exponent), pc.equal(pc.abs(base), 1.0))
+    return pc.if_else(pc.or_(pc.is_nan(exponent), endless), math.nan, pc.power(base, exponent))
+
 
 _REAL = ("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE")
 
@@ -92,7 +122,7 @@ def degrees(value: Tree) -> Tree:
     return call("degrees", value)
 
 
-@python_scalar(*_REAL, printed="exp")
+@python_scalar(*_REAL, printed="exp", vector=_exps)
 def exp_(value: float) -> float:
     """Return e to the power of `value`.
 
@@ -164,7 +194,7 @@ def _natural_log(value: float) -> float:
     return -math.inf if value == 0 else math.nan
 
 
-@python_scalar(*_REAL, printed="ln")
+@python_scalar(*_REAL, printed="ln", vector=_logs)
 def ln(value: float) -> float:
     """Return the natural logarithm; -Infinity for 0, NaN for negative values.
 
@@ -173,7 +203,7 @@ def ln(value: float) -> float:
     return _natural_log(value)
 
 
-@python_scalar(*_REAL, printed="log")
+@python_scalar(*_REAL, printed="log", vector=_logs)
 def log(value: float) -> float:
     """Return the natural logarithm (although ksqlDB's manual says base 10).
 
@@ -182,7 +212,7 @@ def log(value: float) -> float:
     return _natural_log(value)
 
 
-@python_scalar(*_pairs("base", "value"), name="LOG", printed="log")
+@python_scalar(*_pairs("base", "value"), name="LOG", printed="log", vector=_logs_to_base)
 def log_to_base(base: float, value: float) -> float:
     """Return the logarithm of `value` to `base`; NaN where the base is 1 or not positive.
 
@@ -191,7 +221,7 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-@python_scalar(*_pairs("base", "exponent"), printed="power")
+@python_scalar(*_pairs("base", "exponent"), printed="power", vector=_powers)
 def power(base: float, exponent: float) -> float:
     """Return `base` to the power of `exponent`.
 

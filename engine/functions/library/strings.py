@@ -172,7 +172,7 @@ def len_text(value: Tree) -> Tree:
 
     def units(v: Tree) -> Tree:
         wide = cast(op(exp.IntDiv, call("octet_length", call("encode", v, text("UTF-16BE"))), number(2)), "INT")
-        return if_(op(exp.EQ, call("octet_length", v), call("length", v)), call("length", v), wide)
+        return if_(op(exp.EQ, call("octet_length", v), call("length", v)), call("octet_length", v), wide)
 
     return let([value], units)
 
@@ -329,7 +329,7 @@ _CONTROL = "".join(map(chr, range(33)))
 
 
 def _starts_visibly(value: Tree) -> Tree:
-    return op(exp.GT, call("ascii", value), number(ord(" ")))
+    return op(exp.GTE, value, text("!"))
 
 
 @scalar("(input STRING) -> STRING", printed="trim")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 
 from sqlglot import exp
 
@@ -101,6 +102,15 @@ def is_simple(tree: Tree) -> bool:
     if isinstance(tree, exp.Dot):
         return isinstance(tree.this, exp.Expression) and not isinstance(tree.this, exp.Identifier) and is_simple(tree.this)
     return isinstance(tree, exp.Column | exp.Literal | exp.Boolean)
+
+
+def is_large(tree: Tree) -> bool:
+    """Whether writing it twice would let the text of nested expressions grow by the power of their depth."""
+    return next(islice(tree.walk(), _LARGE, None), None) is not None
+
+
+_LARGE = 60
+"""Nodes; below that, evaluating a tree twice costs less than what `let` makes of it."""
 
 
 def let(values: Sequence[Tree], body: Callable[..., Tree]) -> Tree:
