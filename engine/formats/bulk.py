@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from engine.formats import bulk_avro, bulk_json, bulk_json_write, bulk_kafka, bulk_protobuf
+from engine.formats import bulk_avro, bulk_json, bulk_json_sr, bulk_json_write, bulk_kafka, bulk_protobuf
 from engine.formats.base import SerdeSpec
 from engine.formats.bulk_base import BulkDecoder, BulkEncoder
 
@@ -22,8 +22,10 @@ _DECODERS: Mapping[str, Callable[[SerdeSpec, Types], BulkDecoder | None]] = Mapp
     {
         "AVRO": bulk_avro.decoder,
         "JSON": bulk_json.decoder,
+        "JSON_SR": bulk_json_sr.decoder,
         "KAFKA": bulk_kafka.decoder,
         "PROTOBUF": bulk_protobuf.decoder,
+        "PROTOBUF_NOSR": bulk_protobuf.bare_decoder,
     }
 )
 
@@ -31,8 +33,10 @@ _ENCODERS: Mapping[str, Callable[[SerdeSpec, Types], BulkEncoder | None]] = Mapp
     {
         "AVRO": bulk_avro.encoder,
         "JSON": bulk_json_write.encoder,
+        "JSON_SR": bulk_json_sr.encoder,
         "KAFKA": bulk_kafka.encoder,
         "PROTOBUF": bulk_protobuf.encoder,
+        "PROTOBUF_NOSR": bulk_protobuf.bare_encoder,
     }
 )
 

@@ -29,22 +29,24 @@ _SEPARATOR = b"\n"
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
     """Read wrapped rows of plain columns and arrays of them."""
-    if spec.unwrapped or not all(_is_plain(column.type) for column in spec.columns):
+    if spec.unwrapped or not all(is_plain(column.type) for column in spec.columns):
         return None
-    return _Reader(spec.columns, types).decode
+    return ObjectReader(spec.columns, types).decode
 
 
-def _is_plain(sql_type: SqlType) -> bool:
+def is_plain(sql_type: SqlType) -> bool:
+    """Whether Arrow's reader takes a type without any coercion."""
     return sql_type.item in _PLAIN if isinstance(sql_type, Array) else sql_type in _PLAIN
 
 
-class _Reader:
-    """Remembers under which name the data has each column: that of the first record is tried first."""
+class ObjectReader:
+    """Remembers under which name the data has each column: that of the first record is tried first; `exact` allows the column's only."""
 
-    def __init__(self, columns: Sequence[Column], types: Sequence[pa.DataType]) -> None:
+    def __init__(self, columns: Sequence[Column], types: Sequence[pa.DataType], *, exact: bool = False) -> None:
         self._columns = columns
         self._types = types
-        self._names: list[str] | None = None
+        self._exact = exact
+        self._names: list[str] | None = [column.name for column in columns] if exact else None
 
     def decode(self, data: pa.BinaryArray) -> list[pa.Array]:
         """Read records, none of them null.
@@ -91,7 +93,7 @@ class _Reader:
     def _renamed(self, table: pa.Table, names: Sequence[str]) -> list[str]:
         """The names with those of members that were not expected and are columns in another case."""
         found = list(names)
-        known = set(names)
+        known = set(table.column_names) if self._exact else set(names)
         for name in table.column_names:
             if name in known:
                 continue

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from engine.formats.base import SerdeSpec
 from engine.formats.bulk_base import BulkEncoder, buffers_of, require, values_of
+from engine.types.schema import Column
 from engine.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
 
 Texts = Callable[[pa.Array], pa.Array]
@@ -22,17 +23,24 @@ _PLAIN_MIN, _PLAIN_MAX = 1e-3, 1e7
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
     """Write wrapped rows of plain columns."""
-    if spec.unwrapped or not all(column.type in _TEXTS for column in spec.columns):
-        return None
-    names = [orjson.dumps(column.name).decode() for column in spec.columns]
-    texts = [_TEXTS[column.type] for column in spec.columns]
+    return None if spec.unwrapped else row_encoder(spec.columns, b"")
 
-    def encode(columns: Sequence[pa.Array]) -> pa.BinaryArray:
+
+def row_encoder(columns: Sequence[Column], before: bytes) -> BulkEncoder | None:
+    """Make the function that writes rows of plain columns as objects, each of them after the bytes `before`."""
+    if not all(column.type in _TEXTS for column in columns):
+        return None
+    names = [orjson.dumps(column.name).decode() for column in columns]
+    texts = [_TEXTS[column.type] for column in columns]
+    header = pa.scalar(before, type=pa.binary())
+
+    def encode(arrays: Sequence[pa.Array]) -> pa.BinaryArray:
         pieces: list[pa.Array | str] = []
-        for at, (name, to_texts, column) in enumerate(zip(names, texts, columns, strict=True)):
-            written = to_texts(column)
+        for at, (name, to_texts, array) in enumerate(zip(names, texts, arrays, strict=True)):
+            written = to_texts(array)
             pieces += [f"{',' if at else '{'}{name}:", written.fill_null("null") if written.null_count else written]
-        return pc.cast(pc.binary_join_element_wise(*pieces, "}", ""), pa.binary())
+        rows = pc.cast(pc.binary_join_element_wise(*pieces, "}", ""), pa.binary())
+        return pc.binary_join_element_wise(header, rows, pa.scalar(b"", type=pa.binary())) if before else rows
 
     return encode
 

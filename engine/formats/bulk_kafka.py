@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.formats.base import SerdeSpec
-from engine.formats.bulk_base import BulkDecoder, BulkEncoder, buffers_of, require, text_of
+from engine.formats.bulk_base import BulkDecoder, BulkEncoder, binary_of, buffers_of, require, text_of, values_of
 from engine.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
 
 _LAYOUTS: dict[SqlType, str] = {INTEGER: ">i4", BIGINT: ">i8", DOUBLE: ">f8"}
@@ -36,7 +36,20 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write the only column, if it is text."""
-    if len(spec.columns) != 1 or spec.columns[0].type != STRING:
+    """Write the only column, a number or text."""
+    sql_type = spec.columns[0].type
+    if len(spec.columns) != 1:
         return None
-    return lambda columns: pc.cast(columns[0], pa.binary())
+    if sql_type == STRING:
+        return lambda columns: pc.cast(columns[0], pa.binary())
+    layout = _LAYOUTS.get(sql_type)
+    if layout is None:
+        return None
+    big = np.dtype(layout)
+
+    def encode(columns: Sequence[pa.Array]) -> pa.BinaryArray:
+        content = values_of(columns[0]).astype(big).view(np.uint8)
+        data = binary_of(content, np.full(len(columns[0]), big.itemsize))
+        return pc.if_else(columns[0].is_valid(), data, None) if columns[0].null_count else data
+
+    return encode

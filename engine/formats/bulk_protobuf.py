@@ -13,13 +13,13 @@ from google.protobuf.descriptor import FieldDescriptor as Fd
 
 from engine.errors import EngineError, RegistryError
 from engine.formats import bulk_numbers as n
-from engine.formats import connect_read, proto_schema
+from engine.formats import connect_read, proto_schema, proto_text
 from engine.formats.base import SerdeSpec
 from engine.formats.bulk_base import BulkDecoder, BulkEncoder, Bytes, NotPlainError, Numbers, require, text_of, valid_of, values_of
 from engine.formats.connect import Kind
-from engine.formats.framed import frame, resolve, split_frame, written_schema
+from engine.formats.framed import OWN_ID, frame, resolve, split_frame, written_schema
 from engine.formats.languages import LANGUAGES, Selector
-from engine.formats.registry import RegisteredSchema
+from engine.formats.registry import RegisteredSchema, SchemaFormat
 from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, TIMESTAMP, SqlType
 
 _VARINT, _FIXED64, _CONTENT, _FIXED32 = 0, 1, 2, 5
@@ -52,6 +52,17 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
         return reader.read(data, header)
 
     return decode
+
+
+def bare_decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
+    """Read PROTOBUF_NOSR: messages of the schema that is made from the columns."""
+    reader = None if spec.unwrapped else _reader(spec, _own(spec), (0,), types)
+    return None if reader is None else lambda data: reader.read(data, b"")
+
+
+def _own(spec: SerdeSpec) -> RegisteredSchema:
+    text = proto_text.schema_text(spec.columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation"))
+    return RegisteredSchema(OWN_ID, SchemaFormat.PROTOBUF, text)
 
 
 def _reader(spec: SerdeSpec, schema: RegisteredSchema, selector: Selector, types: Sequence[pa.DataType]) -> _Reader | None:
@@ -210,13 +221,21 @@ def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None
     schema = written_schema(spec)
     imports = spec.schemas.imports_of(schema)
     name = language.definition(schema.text, imports, spec.format.property("fullSchemaName"))
-    message = proto_schema.load(schema.text, imports).message(name)
-    fields = list(message.fields)
+    return _encoder(spec, schema, name, frame(schema.id, language.header(schema.text, imports, name)))
+
+
+def bare_encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
+    """Write PROTOBUF_NOSR."""
+    return None if spec.unwrapped else _encoder(spec, _own(spec), None, b"")
+
+
+def _encoder(spec: SerdeSpec, schema: RegisteredSchema, name: str | None, before: bytes) -> BulkEncoder | None:
+    fields = list(proto_schema.load(schema.text, spec.schemas.imports_of(schema)).message(name).fields)
     if [field.name for field in fields] != [column.name for column in spec.columns] or not all(map(_is_plain, fields)):
         return None
     if any(_WRITTEN.get(column.type) != field.type for column, field in zip(spec.columns, fields, strict=True)):
         return None
-    header = pa.scalar(frame(schema.id, language.header(schema.text, imports, name)), type=pa.binary())
+    header = pa.scalar(before, type=pa.binary())
     order = sorted(range(len(fields)), key=lambda at: fields[at].number)
 
     def encode(arrays: Sequence[pa.Array]) -> pa.BinaryArray:

@@ -121,7 +121,7 @@ def test_a_bulk_codec_that_never_helps_is_rarely_asked(monkeypatch: pytest.Monke
         asked += 1
         raise NotPlainError
 
-    monkeypatch.setattr(bulk_json, "_Reader", lambda columns, types: type("R", (), {"decode": staticmethod(refuse)}))
+    monkeypatch.setattr(bulk_json, "ObjectReader", lambda columns, types: type("R", (), {"decode": staticmethod(refuse)}))
     given = spec("JSON", "I INT")
     reader = SideReader(given)
     for _ in range(50):
