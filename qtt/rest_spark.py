@@ -96,18 +96,23 @@ def _is_asked(run: _Run, query: PersistentQuery) -> bool:
 
 
 def _execute(run: _Run) -> model.Outcome | None:
-    text = "\n".join(run.case.statements)
-    try:
-        register_topics(run.session, run.case)
-        statements = run.session.parse(text)
-    except SqlSyntaxError as error:
-        return model.Rejected(message=f"{error}\nStatement: {text}", error_code=error.code)
-    for index, parsed in enumerate(statements):
+    """Carry the statements out: those before the first SELECT are one request, each SELECT is one of its own."""
+    register_topics(run.session, run.case)
+    texts = run.case.statements
+    first = next((at for at, text in enumerate(texts) if text.startswith("SELECT ")), len(texts))
+    index = 0
+    for text in ("\n".join(texts[:first]), *texts[first:]):
         try:
-            _statement(run, parsed)
-        except EngineError as error:
-            last = index == len(statements) - 1
-            return model.Rejected(message=str(error), statement_index=index, is_last=last, error_code=error.code)
+            statements = run.session.parse(text)
+        except SqlSyntaxError as error:
+            return model.Rejected(message=f"{error}\nStatement: {text}", error_code=error.code)
+        for at, parsed in enumerate(statements):
+            try:
+                _statement(run, parsed)
+            except EngineError as error:
+                last = text is texts[-1] and at == len(statements) - 1
+                return model.Rejected(message=str(error), statement_index=index, is_last=last, error_code=error.code)
+            index += 1
     return None
 
 

@@ -12,13 +12,14 @@ from engine.functions.registry import Registry
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
 from engine.planner.scope import unknown_source
-from engine.planner.trees import column_refs
+from engine.planner.trees import calls, column_refs
 from engine.queries.pull_keys import KeyRules, check_in_lists, unqualified
 from engine.queries.transient import QueryKind, TransientQuery, plan_query
 from engine.spark.intake import NULL_KEY
 from engine.spark.log_kinds import DESERIALIZATION, FATAL
 from engine.sql.expressions import Expression
 from engine.sql.statements import Query, SelectExpression, SelectStructAll, SourceKind
+from engine.sql.text import format_expression
 from engine.topics.records import LogEntry, Record
 from engine.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
 from engine.types.sql_types import quote
@@ -48,6 +49,7 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     if source is None:
         raise unknown_source(query.source.name, catalog, query.source.span)
     _check_columns(query)
+    _check_calls(query, source, functions)
     _check_queryable(source, query, config)
     # Every key comes once, so that the rows need no more than a stream's: no old version is ever looked for.
     rows = replace(source, kind=SourceKind.STREAM)
@@ -100,6 +102,16 @@ def _check_columns(query: Query) -> None:
     _refuse_columns(selected, "SELECT")
     if query.where is not None:
         _refuse_columns((query.where,), "WHERE")
+
+
+def _check_calls(query: Query, source: Source, functions: Registry) -> None:
+    """Refuse aggregates, which would need a GROUP BY, and table functions over tables (`spec/language.md` 9)."""
+    for expression in (item.expression for item in query.select if isinstance(item, SelectExpression)):
+        for call in calls(expression, functions.is_aggregate):
+            hint = f"a table that is made by SELECT {format_expression(call)} … GROUP BY … can be asked for its rows"
+            raise StatementError(f"Pull queries don't support aggregate functions.{_MORE}{_PUSH_HINT}", span=call.span, hint=hint)
+        if source.kind is SourceKind.TABLE and next(calls(expression, functions.is_table_function), None) is not None:
+            raise StatementError("Table source is not supported with table functions", span=expression.span)
 
 
 def _refuse_columns(expressions: Iterable[Expression], clause: str) -> None:

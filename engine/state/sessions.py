@@ -93,8 +93,9 @@ class SessionWindowAggregate:
         return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
 
     def _prune(self, state: State) -> None:
+        """Forget the sessions that ended before the retention, which is no shorter than gap and grace: till then they can be read."""
         ends = state.get("ends", [])
-        while ends and ends[0][0] <= self._expired(state):
+        while ends and ends[0][0] <= min(self._expired(state), state.get("newest", 0) - self.retention_ms):
             _take(ends, state)
 
     def _close(self, close: int, state: State) -> list[Output]:

@@ -34,7 +34,7 @@ class TimeWindowAggregate:
     """Whether anything asks for the results that are replaced."""
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Update the open windows of the row, then close those that stream time has left behind."""
+        """Update the open windows of the row, then forget those that nobody can read any more; FINAL emits those that closed."""
         if row.key is None or row.value is None:
             return []
         time: int = max(state.get("time", row.timestamp), row.timestamp)
@@ -44,7 +44,8 @@ class TimeWindowAggregate:
         for start in self._starts(row.timestamp):
             if start + self.size_ms > close:
                 self._update(start, row, row.key, row.value, state, outputs)
-        self._close(close - self.size_ms, state, outputs)
+        # What has been emitted stays readable for the retention, which is no shorter than size and grace.
+        self._close(close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs)
         return outputs
 
     def _starts(self, timestamp: int) -> range:

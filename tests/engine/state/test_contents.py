@@ -86,3 +86,23 @@ def test_some_states_hold_something_else() -> None:
     assert not any(shows_table(operator) for operator in (final, left, foreign))
     with pytest.raises(TypeError, match="ForeignKeyJoin is no table"):
         next(contents(foreign, {}, None, False))
+
+
+def test_windows_can_be_read_for_their_retention() -> None:
+    state: State = {}
+    windows = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=10, grace_ms=0, retention_ms=20)
+    for timestamp in (5, 15, 38, 39, 7, 41):
+        list(windows.process(Row(0, (1,), (1,), timestamp), state))
+    # The newest window starts at 40, and what starts before 20 is gone; the row of 7 was late.
+    shown = [(entry.window, entry.value[1]) for entry in contents(windows, state, None, True)]
+    assert shown == [((30, 40), 2), ((40, 50), 1)]
+    list(windows.process(Row(0, (1,), (1,), 51), state))
+    assert [entry.window for entry in contents(windows, state, None, True)] == [(30, 40), (40, 50), (50, 60)]
+
+
+def test_sessions_can_be_read_for_their_retention() -> None:
+    state: State = {}
+    sessions = SessionWindowAggregate(**GROUPED, gap_ms=3, grace_ms=0, retention_ms=20)
+    for timestamp in (5, 15, 30):
+        list(sessions.process(Row(0, (1,), (1,), timestamp), state))
+    assert [entry.window for entry in contents(sessions, state, None, True)] == [(15, 15), (30, 30)]
