@@ -117,7 +117,7 @@ class SideReader:
 def _plain(many: BulkDecoder, data: pa.BinaryArray) -> Side | None:
     try:
         return Side(many(data), np.ones(len(data), dtype=bool), {})
-    except NotPlainError:
+    except (NotPlainError, pa.ArrowException):
         return None
 
 
@@ -205,7 +205,7 @@ class SideWriter:
 def _written(many: BulkEncoder, arrays: Sequence[pa.Array]) -> pa.BinaryArray | None:
     try:
         return many(arrays)
-    except NotPlainError:
+    except (NotPlainError, pa.ArrowException):
         return None
 
 

@@ -22,7 +22,7 @@ from engine.session import Session
 from engine.spark.sides import SideReader
 
 FORMATS = [name for name in SCHEMAS if name != "NONE"]
-FLAT_TOO = {"AVRO flat": "AVRO", "JSON flat": "JSON", "PROTOBUF flat": "PROTOBUF"}
+FLAT_TOO = {f"{name} flat": name for name in ("AVRO", "JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")}
 FLAT = "I INT, L BIGINT, D DOUBLE, S STRING, B BOOLEAN, TS TIMESTAMP"
 BATCH = 100
 MEMORY = 32 * 1024 * 1024
