@@ -166,6 +166,24 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Callabl
     return state
 
 
+def _map_build(types: CallTypes, entries: list[Any]) -> dict[str, Any]:
+    return {entry["KEY"]: entry["VALUE"] for entry in entries if entry is not None and entry["KEY"] is not None}
+
+
+def _header_values(types: CallTypes, entries: list[Any], key: str) -> list[Any]:
+    return [entry["VALUE"] for entry in entries if entry is not None and entry["KEY"] == key]
+
+
+def _header_value(types: CallTypes, entries: list[Any], key: str) -> Any:
+    return next(reversed(_header_values(types, entries, key)), None)
+
+
+def _convert_from(types: CallTypes, data: bytes, encoding: str) -> str:
+    if encoding.lower() not in ("utf8", "utf-8"):
+        raise ValueError(f"unknown encoding {encoding}")
+    return data.decode("utf-8")
+
+
 TWINS: Mapping[str, Twin] = {
     "array_concat": _array_concat,
     "array_contains": _array_contains,
@@ -180,10 +198,14 @@ TWINS: Mapping[str, Twin] = {
     "array_sort": _array_sort,
     "array_union": _sets(lambda left, right: [*left, *right]),
     "as_map": _as_map,
+    "convert_from": _convert_from,
     "entries": _entries,
     "filter_array": lambda types, items, keep: None if items is None else [x for x in items if _kept(keep, x)],
     "filter_map": _filter_map,
     "generate_series": _series,
+    "header_value": _header_value,
+    "header_values": _header_values,
+    "map_build": _map_build,
     "map_keys": lambda types, given: None if given is None else [key for key, _ in java_ordered(given)],
     "map_union": _map_union,
     "map_values": lambda types, given: None if given is None else [value for _, value in java_ordered(given)],

@@ -157,6 +157,8 @@ def python_result(
     guarded = context.active is not s.TRUE or not columns
     name = context.python.name(PythonCall(function, types, literals, guarded))
     outcome = s.call(name, *([context.active] if guarded else []), *columns)
+    if isinstance(function, Scalar) and function.vector is not None:
+        return Checked(outcome)
     value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
     error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
     return Checked(value, s.is_not_null(error), quiet=True)

@@ -80,8 +80,11 @@ def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
     if not before and not after:
         return s.binary(exp.EQ, value, s.text(part))
     found = s.call("contains" if before and after else "endswith" if before else "startswith", value, s.text(part))
-    ends = s.any_of(s.call("contains", value, s.text(end)) for end in LINE_ENDS)
-    return s.all_of(found, s.not_(ends or s.FALSE))
+    ends = [s.call("contains", value, s.text(end)) for end in LINE_ENDS]
+    is_ascii = s.binary(exp.EQ, s.call("octet_length", value), s.call("length", value))
+    rare = s.any_of(end for end, text in zip(ends, LINE_ENDS, strict=True) if not text.isascii()) or s.FALSE
+    usual = [end for end, text in zip(ends, LINE_ENDS, strict=True) if text.isascii()]
+    return s.all_of(found, s.not_(s.any_of([*usual, s.all_of(s.not_(is_ascii), rare)]) or s.FALSE))
 
 
 def _pattern_of(pattern: Tree, escape: str | None) -> Tree:

@@ -341,9 +341,12 @@ def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context
     quiet = base.falls_silent and index.falls_silent
     if isinstance(bound.children[0].type, Map):
         return Checked(s.call("try_element_at", base.value, index.value), fails, quiet)
-    literal = isinstance(bound.children[1].node, e.IntegerLiteral)
     position = s.cast(index.value, t.INTEGER)
-    missing_index = None if literal else s.all_of(s.is_not_null(base.value), s.is_null(position))
+    given = bound.children[1].node
+    if isinstance(given, e.IntegerLiteral):
+        at = s.null_of(t.INTEGER) if given.value == 0 else position
+        return Checked(s.call("try_element_at", base.value, at), fails, quiet)
+    missing_index = s.all_of(s.is_not_null(base.value), s.is_null(position))
     item = s.call("try_element_at", base.value, s.call("nullif", position, s.integer(0)))
     return Checked(item, s.any_of([fails, missing_index]), quiet)
 

@@ -21,16 +21,17 @@ from engine.types.sql_types import SqlType
 def register(spark: SparkSession, calls: PythonCalls) -> None:
     """Make every Python function of a pipeline known to Spark under its name."""
     for name, call in calls.calls.items():
-        result = f"STRUCT<v: {to_spark(call.types.returns)}, e: STRING>"
-        spark.udf.register(name, arrow_udf(_runner(call), result))
+        function, result = call.function, to_spark(call.types.returns)
+        if isinstance(function, Scalar) and function.vector is not None:
+            spark.udf.register(name, arrow_udf(_vector_runner(call, function.vector), result))
+        else:
+            spark.udf.register(name, arrow_udf(_runner(call), f"STRUCT<v: {result}, e: STRING>"))
 
 
 def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     function, types = call.function, call.types
     body = partial(function.body, types) if function.with_types else function.body
     propagate = isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE
-    if isinstance(function, Scalar) and function.vector is not None:
-        return _vector_runner(call, function.vector)
     value_type, encode = to_arrow(types.returns), to_arrow_value(types.returns)
     literals = dict(call.literals)
 
@@ -64,12 +65,9 @@ def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callabl
 
     def run(*given: pa.Array) -> pa.Array:
         columns = iter(given[1:] if call.guarded else given)
-        size = len(given[0])
-        arguments = [literals[at] if at in literals else next(columns) for at in range(len(call.types.arguments))]
-        result = vector(*arguments)
-        # Only constants were given.
-        values = result if isinstance(result, pa.Array) else pa.repeat(result, size)
-        return pa.StructArray.from_arrays([values, pa.nulls(size, pa.string())], ["v", "e"])
+        result = vector(*(literals[at] if at in literals else next(columns) for at in range(len(call.types.arguments))))
+        # Of constants alone it makes a constant.
+        return result if isinstance(result, pa.Array) else pa.repeat(result, len(given[0]))
 
     return run
 

@@ -1,9 +1,9 @@
 """What our expressions cost beside the same work written by hand in PySpark.
 
-    python tests/bench/expressions.py [--rows 1000000] [--rounds 5]
+    python -m tests.bench.expressions [--rows 1000000] [--rounds 5] [--each]
 
-Both run in one session with code generation, in turns; the medians count. Then the time to plan a statement of 20
-expressions.
+Both run in one session with the settings of production, in turns; the median of the ratios counts. Before that, the time to plan
+a statement of 20 expressions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from engine.spark.pycalls import register
 from engine.spark.session import open_session
 from engine.sql.parser import parse_expression
 from engine.types import sql_types as t
+from tests.bench.measure import interleaved, machine, median_ratio
 
 COLUMNS = {"ID": t.BIGINT, "N": t.INTEGER, "X": t.DOUBLE, "NAME": t.STRING, "TAGS": t.Array(t.STRING), "SEEN": t.TIMESTAMP}
 
@@ -101,19 +103,17 @@ def _ours(spark: SparkSession, texts: dict[str, Callable[[], Column]]) -> DataFr
     return spark.sql(f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM bench_rows")
 
 
-def _seconds(frame: DataFrame) -> float:
-    start = time.perf_counter()
+def _run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - start
 
 
 def _compare(spark: SparkSession, name: str, texts: dict[str, Callable[[], Column]], rows: DataFrame, rounds: int) -> None:
     ours = _ours(spark, texts)
     by_hand = rows.select(*(make().alias(f"c{i}") for i, make in enumerate(texts.values())))
-    _seconds(ours), _seconds(by_hand)
-    times = [(_seconds(ours), _seconds(by_hand)) for _ in range(rounds)]
-    a, b = (statistics.median(side) for side in zip(*times, strict=True))
-    sys.stdout.write(f"{name}: {len(texts)} expressions, ours {a:.2f} s, by hand {b:.2f} s, ratio {a / b:.2f}\n")
+    times = interleaved({"ours": partial(_run, ours), "by hand": partial(_run, by_hand)}, rounds)
+    a, b = (statistics.median(times[way]) for way in ("ours", "by hand"))
+    ratio = median_ratio(times, "ours", "by hand")
+    sys.stdout.write(f"{name}: {len(texts)} expressions, ours {a:.2f} s, by hand {b:.2f} s, ratio {ratio:.2f}\n")
 
 
 def _each(spark: SparkSession, texts: dict[str, Callable[[], Column]], rows: DataFrame) -> None:
@@ -155,6 +155,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="one expression at a time, too")
     chosen = parser.parse_args()
     _planning()
+    sys.stdout.write(f"{chosen.rows} rows, {chosen.rounds} rounds, {machine()}\n")
     spark = open_session(extra={"spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"})
     rows = _rows(spark, chosen.rows)
     _compare(spark, "native", NATIVE, rows, chosen.rounds)
