@@ -1,0 +1,48 @@
+"""Every overload of every function is called by a statement of our own cases that is planned."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from engine.errors import EngineError
+from engine.functions import registry
+from engine.functions.resolve import Overload
+from engine.functions.table import FUNCTIONS
+from engine.session import Session
+from qtt.load import load
+
+NEVER_CHOSEN = frozenset({"COUNT()"})
+"""What the planner writes in another way: COUNT(*) and COUNT() count the rows' times."""
+
+CASES = Path(__file__).parents[3] / "test-cases"
+
+
+def test_every_overload_has_a_case(monkeypatch):
+    called: set[int] = set()
+    choose = registry.choose
+
+    def noted(overloads, arguments, span=None):
+        choice = choose(overloads, arguments, span)
+        called.add(id(choice.overload))
+        return choice
+
+    monkeypatch.setattr(registry, "choose", noted)
+    for area in ("functions", "aggregates", "headers"):
+        for path in sorted((CASES / area).iterdir()):
+            for case in load(path).cases:
+                _plan(case.statements)
+    missing = [_text(name, overload) for name in FUNCTIONS for overload in FUNCTIONS.overloads[name] if id(overload) not in called]
+    assert set(missing) == NEVER_CHOSEN, "\n".join(missing)
+
+
+def _plan(statements: tuple[str, ...]) -> None:
+    session = Session()
+    with contextlib.suppress(EngineError):
+        for statement in statements:
+            for parsed in session.parse(statement):
+                session.execute(parsed)
+
+
+def _text(name: str, overload: Overload) -> str:
+    return f"{name}({', '.join(map(str, overload.signature.parameters))})"
