@@ -23,6 +23,7 @@ from engine.errors import EngineError
 from engine.importer import import_report
 from engine.planner.config import Config
 from engine.queries.engine import MemoryEngine
+from engine.queries.quiet import QuietStart
 from engine.session import Session
 from engine.sql.admin import Describe, ListThings
 from engine.topics.memory import MemoryBroker
@@ -131,7 +132,12 @@ def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     files: dict[str, list[Path]] = {}
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
-    return MemoryEngine(Session(config=config), by_time=True), Inputs(files)
+    return MemoryEngine(Session(config=config), by_time=True, open_spark=QuietStart(_starting)), Inputs(files)
+
+
+def _starting() -> None:
+    if sys.stderr.isatty():
+        Console(stderr=True).print("starting Spark, a few seconds …", style="dim")
 
 
 def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.admin.answer import Answer
+from engine.admin.readable import readable
 from engine.errors import EngineError
 
 Progress = Mapping[str, tuple[int, int, int, str]]
@@ -26,7 +27,8 @@ def show(console: Console, answer: Answer) -> None:
             table.add_column(Text(column.name))
         for at, row in enumerate(answer.rows):
             style = "dim" if at in answer.tombstones else ""
-            table.add_row(*(Text(shown(value)) for value in row), style=style)
+            cells = zip(row, answer.columns, strict=True)
+            table.add_row(*(Text(shown(readable(value, column.type))) for value, column in cells), style=style)
         console.print(table)
         ended = "Limit Reached" if answer.limited else f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"
         console.print(Text(ended, "dim"))

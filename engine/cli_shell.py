@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.console import Console
 
 from engine.cli_render import show, show_error
@@ -21,11 +23,15 @@ WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A state
 HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
 SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …, SET 'property' = 'value'.
 A push query (EMIT CHANGES) shows what its sources hold now and ends.
-exit or Ctrl-D leaves, Ctrl-C gives up the line."""
+Tab completes keywords, functions and names; the arrow keys go back to earlier statements, Ctrl-R searches them.
+Ctrl-C gives up a statement or stops a query, exit or Ctrl-D leaves."""
+
+_COMMENT = re.compile(r"--[^\n]*")
+_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
 class SqlCompleter(Completer):
-    """Completes keywords, functions, and the names of sources and columns."""
+    """Completes keywords, functions, and the names of sources, columns, topics and queries."""
 
     def __init__(self, engine: MemoryEngine) -> None:
         """Complete from what the engine knows at each time."""
@@ -47,6 +53,8 @@ class SqlCompleter(Completer):
         yield from ((_written(source.name), source.kind.value.lower()) for source in sources)
         columns = dict.fromkeys((column.name, str(column.type)) for source in sources for column in source.schema.columns)
         yield from ((_written(name), type_) for name, type_ in columns)
+        yield from ((name, "query") for name in session.queries)
+        yield from ((name, "topic") for name in self._engine.broker.topics if name not in session.catalog.sources)
         yield from ((name, "function") for name in sorted(session.functions))
         yield from ((word, "") for word in sorted(KEYWORDS))
 
@@ -81,7 +89,7 @@ def run_shell(
             continue
         except EOFError:
             return
-        word = text.strip().rstrip(";").lower()
+        word = _COMMENT.sub("", text).strip().rstrip(";").strip().lower()
         if word in ("exit", "quit"):
             return
         if word == "help":
@@ -98,21 +106,39 @@ def _guarded(engine: MemoryEngine, text: str, out: Console, errors: Console, inp
 
 
 def _prompt(engine: MemoryEngine, history: Path | None) -> Callable[[], str]:
-    session: PromptSession[str] = PromptSession(
+    session = prompt_session(engine, history)
+    return lambda: session.prompt("kestrel> ")
+
+
+def prompt_session(engine: MemoryEngine, history: Path | None) -> PromptSession[str]:
+    """The prompt: a statement may have several lines, and is one entry of the history."""
+    return PromptSession(
         history=InMemoryHistory() if history is None else FileHistory(str(history)),
         completer=SqlCompleter(engine),
         complete_while_typing=False,
+        multiline=True,
+        prompt_continuation="      -> ",
+        key_bindings=_keys(),
     )
 
-    def ask() -> str:
-        text = session.prompt("kestrel> ")
-        while not _is_complete(text):
-            text += "\n" + session.prompt("      -> ")
-        return text
 
-    return ask
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
 
 
-def _is_complete(text: str) -> bool:
-    word = text.strip().lower()
-    return not word or word.endswith(";") or word in ("exit", "quit", "help")
+def is_complete(text: str) -> bool:
+    """Whether Enter hands a text over: it ends in a semicolon that stands in no text, name or comment, or is a word of the shell."""
+    bare = _COMMENT.sub("", _TEXT.sub("''", text)).strip()
+    left_open = any(bare.replace("''", "").count(quote) for quote in "'\"`")
+    word = bare.lower()
+    return not word or word in ("exit", "quit", "help") or (bare.endswith(";") and not left_open)

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.admin.answer import Answer as Told
 from engine.admin.answers import answer_of
+from engine.admin.readable import readable
 from engine.admin.view import View
 from engine.errors import EngineError, SqlSyntaxError, UnsupportedError
 from engine.inserts import Constants, insert_record
@@ -245,7 +246,8 @@ def _answer(query: TransientQuery, rows: Sequence[Row]) -> Answer:
     schema = ", ".join(map(str, query.columns))
     elements: list[model.Actual] = [{"header": {"schema": schema, "queryId": query.plan.query_id}}]
     for row in rows:
-        content: dict[str, Any] = {"columns": list(row.values)}
+        values = zip(row.values, query.columns, strict=True)
+        content: dict[str, Any] = {"columns": [readable(value, column.type) for value, column in values]}
         elements.append({"row": {**content, "tombstone": True} if row.tombstone else content})
     return Answer("query", (*elements, *_final(query, rows)))
 

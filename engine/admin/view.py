@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.catalog.catalog import Source
 from engine.errors import Span, UnknownSourceError
+from engine.planner.scope import similar_source
 from engine.session import PersistentQuery, Session
 from engine.topics.memory import MemoryBroker
 
@@ -28,8 +29,7 @@ class View:
         """
         source = self.session.catalog.sources.get(name)
         if source is None:
-            near = next((known for known in self.session.catalog.sources if known.upper() == name.upper()), None)
-            hint = None if near is None else f'did you mean "{near}"? Names in double quotes keep their case'
+            hint = similar_source(name, self.session.catalog)
             raise UnknownSourceError(f"Could not find STREAM/TABLE '{name}' in the Metastore", span=span, hint=hint)
         return source
 

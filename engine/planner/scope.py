@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from engine.catalog.catalog import Catalog, Source
 from engine.errors import Span, StatementError, UnknownColumnError, UnknownSourceError
@@ -190,8 +191,16 @@ def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
 
 
 def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
-    """The error for a source that does not exist; the hint names one that differs in case only."""
-    near = next((known for known in catalog.sources if known.upper() == name.upper()), None)
-    hint = None if near is None else f'did you mean "{near}"? Names in double quotes keep their case'
+    """The error for a source that does not exist; the hint names one that is called almost so."""
+    hint = similar_source(name, catalog)
     place = f"Line: {span.line}, Col: {span.column}: " if span else ""
     return UnknownSourceError(f"{place}Source `{name}` does not exist.", span=span, hint=hint)
+
+
+def similar_source(name: str, catalog: Catalog) -> str | None:
+    """A hint at a source whose name differs in case only, or else in a few letters."""
+    same = next((known for known in catalog.sources if known.upper() == name.upper()), None)
+    if same is not None:
+        return f'did you mean "{same}"? Names in double quotes keep their case'
+    near = get_close_matches(name, catalog.sources, n=1)
+    return f"did you mean {near[0]}?" if near else None

@@ -7,13 +7,17 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from engine.cli import ExitCode, main
 from engine.cli_render import shown, to_json
-from engine.cli_shell import SqlCompleter, run_shell
+from engine.cli_shell import SqlCompleter, is_complete, prompt_session, run_shell
 from engine.cli_topics import Inputs, record_lines
 from engine.errors import EngineError
 from engine.planner.config import Config
@@ -148,3 +152,52 @@ def test_values_as_text() -> None:
         "true",
     ]
     assert to_json({"d": 1.5, "b": b"hi"}) == '{"d": 1.5, "b": "aGk="}'
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("", True),
+        ("help", True),
+        ("exit;", True),
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1;  -- that is all", True),
+        ("SELECT 'a;", False),
+        ("SELECT 'it''s; ';", True),
+        ("SELECT `a;", False),
+        ("SELECT 1 -- no;", False),
+        ("-- only a comment", True),
+    ],
+)
+def test_when_enter_ends_a_statement(text: str, complete: bool) -> None:
+    assert is_complete(text) is complete
+
+
+def test_a_statement_of_several_lines_is_one_entry_of_the_history(engine: MemoryEngine, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        session = prompt_session(engine, history)
+        keys.send_text("SHOW\rSTREAMS;\r")
+        assert session.prompt("> ") == "SHOW\nSTREAMS;"
+        keys.send_text("SHOW TABLES;\r")
+        session.prompt("> ")
+    assert list(FileHistory(str(history)).load_history_strings()) == ["SHOW TABLES;", "SHOW\nSTREAMS;"]
+
+
+def test_completion_knows_topics_and_queries(engine: MemoryEngine) -> None:
+    for parsed in engine.parse(f"{STREAM} CREATE STREAM o WITH (kafka_topic='other') AS SELECT * FROM s;"):
+        engine.execute(parsed)
+
+    def offered(text: str) -> list[tuple[str, str]]:
+        found = SqlCompleter(engine).get_completions(Document(text), CompleteEvent())
+        return [(c.text, c.display_meta_text) for c in found]
+
+    assert ("other", "topic") in offered("PRINT ot")
+    assert ("CSAS_O_0", "query") in offered("PAUSE csas")
+    assert ("O", "stream") in offered("SELECT * FROM o")
+
+
+def test_a_name_that_is_almost_right(engine: MemoryEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shell", "--execute", f"{STREAM.replace('STREAM s', 'STREAM orders')} DESCRIBE ordrs;"]) == ExitCode.REFUSED
+    assert "did you mean ORDERS?" in capsys.readouterr().err

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,3 +61,31 @@ def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -
 def test_a_value_that_cannot_be_computed_is_refused(engine: MemoryEngine) -> None:
     with pytest.raises(EngineError, match="Failed to evaluate"):
         tell(engine, "INSERT INTO s VALUES (1, CAST('x' AS INT));")
+
+
+def test_an_interrupt_stops_the_query_and_nothing_else(engine: MemoryEngine) -> None:
+    tell(engine, "INSERT INTO s VALUES (1, 2);")
+    assert tell(engine, "SELECT * FROM t;").rows == ((1, 2),)
+    spark = engine.open_spark()
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not spark.streams.active and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        for text in ("SELECT * FROM s EMIT CHANGES;", "SELECT * FROM t;"):
+            # The second has the persistent query process a record first.
+            tell(engine, "INSERT INTO s VALUES (1, 5);")
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                tell(engine, text)
+            thread.join()
+            assert spark.streams.active == []
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    tell(engine, "INSERT INTO s VALUES (2, 1);")
+    assert tell(engine, "SELECT * FROM t;").rows == ((1, 12), (2, 1))
