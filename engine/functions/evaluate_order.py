@@ -27,10 +27,12 @@ def identity(value: Any) -> Hashable:
 
 
 def rank(value: Any) -> Any:
-    """Give what orders values of one type: NaN is the greatest number, and arrays go item by item."""
+    """Give what orders values of one type: NaN is the greatest number, bytes have a sign, and arrays go item by item."""
     match value:
         case float():
             return (math.isnan(value), 0.0 if math.isnan(value) else value)
+        case bytes():
+            return bytes(byte ^ 0x80 for byte in value)
         case list():
             return [(item is not None, None if item is None else rank(item)) for item in value]
         case _:

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from engine.functions.declaration import Checked
 from engine.functions.library.like import ANY, LINE_ENDS, like_regex, plain_part, quote
-from engine.functions.library.trees import is_simple
+from engine.functions.library.trees import is_simple, signed_order
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
 from engine.sql.expressions import ComparisonOp
@@ -22,6 +22,10 @@ _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
     ComparisonOp.GREATER_THAN_OR_EQUAL: exp.GTE,
 }
 
+_ORDERS = frozenset(
+    {ComparisonOp.LESS_THAN, ComparisonOp.LESS_THAN_OR_EQUAL, ComparisonOp.GREATER_THAN, ComparisonOp.GREATER_THAN_OR_EQUAL}
+)
+
 _SPECIAL = r"([\\.\[\]{}()*+?^$|])"
 _ESCAPED = (("%", "\u0001"), ("_", "\u0002"))
 _LAST = "\u0003"
@@ -34,6 +38,8 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     if t.TIMESTAMP in (left_type, right_type) and t.DATE in (left_type, right_type):
         left, right = (_as_instant(x, sql_type) for x, sql_type in ((left, left_type), (right, right_type)))
     left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
+    if left_type == t.BYTES and op in _ORDERS:
+        left, right = signed_order(left), signed_order(right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return s.binary(exp.NullSafeEQ, left, right)
     if op is ComparisonOp.IS_DISTINCT_FROM:

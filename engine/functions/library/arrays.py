@@ -7,9 +7,26 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Checked, Nulls, scalar
-from engine.functions.library.arrays_trees import ITEM, alike, any_item, comparable, contains, has_map, keep, lambda_, name, same
+from engine.functions.library.arrays_trees import ITEM, alike, any_item, comparable, contains, has_map, keep, lambda_, name, part, same
 from engine.functions.library.limits import MOST_ITEMS
-from engine.functions.library.trees import Tree, all_of, any_of, call, case, cast, if_, is_in, is_null, let, not_, null, number, op, text
+from engine.functions.library.trees import (
+    Tree,
+    all_of,
+    any_of,
+    call,
+    case,
+    cast,
+    if_,
+    is_in,
+    is_null,
+    let,
+    not_,
+    null,
+    number,
+    op,
+    signed_order,
+    text,
+)
 from engine.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 
@@ -144,9 +161,17 @@ def array_min(types: CallTypes, items: Tree) -> Checked:
 
 
 def _extreme(types: CallTypes, function: str, items: Tree) -> Checked:
+    if _item(types) == BYTES:
+        return Checked(part(call(function, _keyed(items)), "v"))
     if isinstance(_item(types), Primitive | Decimal):
         return Checked(call(function, items))
     return Checked(null(), any_item(items, [ITEM], not_(is_null(name(ITEM)))))
+
+
+def _keyed(items: Tree) -> Tree:
+    """BYTES with what orders them."""
+    pair = call("named_struct", text("k"), signed_order(name(ITEM)), text("v"), name(ITEM))
+    return call("transform", items, lambda_([ITEM], if_(is_null(name(ITEM)), null(), pair)))
 
 
 @scalar(
@@ -163,12 +188,17 @@ def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> 
     """
     if not isinstance(_item(types), Primitive | Decimal):
         return Checked(items, call("coalesce", op(exp.GT, call("array_size", items), number(1)), exp.false()))
+    of_bytes = _item(types) == BYTES
+
+    def sorted_by(function: str, a: Tree, *options: Tree) -> Tree:
+        return part(call(function, _keyed(a), *options), "v") if of_bytes else call(function, a, *options)
+
     if direction is None:
-        return Checked(call("array_sort", items))
+        return Checked(sorted_by("array_sort", items))
 
     def sort(a: Tree, word: Tree) -> Tree:
-        rising = (is_in(word, "ASC", "ASCENDING"), call("array_sort", a))
-        return case([rising, (is_in(word, "DESC", "DESCENDING"), call("sort_array", a, exp.false()))], null())
+        rising = (is_in(word, "ASC", "ASCENDING"), sorted_by("array_sort", a))
+        return case([rising, (is_in(word, "DESC", "DESCENDING"), sorted_by("sort_array", a, exp.false()))], null())
 
     return Checked(let([items, call("upper", direction)], sort))
 

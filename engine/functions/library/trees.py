@@ -104,6 +104,15 @@ def is_simple(tree: Tree) -> bool:
     return isinstance(tree, exp.Column | exp.Literal | exp.Boolean)
 
 
+_LOW = "".join(map(chr, range(0x80)))
+_ABOVE_ALL = "".join(map(chr, range(0x100, 0x180)))
+
+
+def signed_order(value: Tree) -> Tree:
+    """A text that is ordered as Java orders bytes: those from 0x80 on are negative and come first."""
+    return call("translate", call("decode", value, text("ISO-8859-1")), text(_LOW), text(_ABOVE_ALL))
+
+
 def is_large(tree: Tree) -> bool:
     """Whether writing it twice would let the text of nested expressions grow by the power of their depth."""
     return next(islice(tree.walk(), _LARGE, None), None) is not None

@@ -20,6 +20,15 @@ from engine.spark.sqltree import Tree
 from engine.sql.parser import parse_expression
 
 MORE = (
+    "TO_BYTES('80', 'hex') < TO_BYTES('7f', 'hex') -> TRUE",
+    "TO_BYTES('00', 'hex') < TO_BYTES('0000', 'hex') -> TRUE",
+    "TO_BYTES('00', 'hex') >= TO_BYTES('ff', 'hex') -> TRUE",
+    "TO_BYTES('01', 'hex') BETWEEN TO_BYTES('80', 'hex') AND TO_BYTES('7f', 'hex') -> TRUE",
+    "FROM_BYTES(ARRAY_MAX(ARRAY[TO_BYTES('80', 'hex'), NULL, TO_BYTES('7f', 'hex')]), 'hex') -> '7F'",
+    "FROM_BYTES(ARRAY_MIN(ARRAY[TO_BYTES('00', 'hex'), NULL, TO_BYTES('ff', 'hex')]), 'hex') -> 'FF'",
+    "FROM_BYTES(ARRAY_SORT(ARRAY[TO_BYTES('00', 'hex'), NULL, TO_BYTES('ff', 'hex')])[1], 'hex') -> 'FF'",
+    "FROM_BYTES(ARRAY_SORT(ARRAY[TO_BYTES('ff', 'hex'), NULL, TO_BYTES('00', 'hex')], 'DESC')[1], 'hex') -> '00'",
+    "ARRAY_SORT(ARRAY[TO_BYTES('ff', 'hex'), NULL], 'DESC')[2] IS NULL -> TRUE",
     "ABS(CAST(-2147483648 AS INT)) -> -2147483647 - 1",
     "CEIL(-0.5E0) -> -0E0",
     "CEIL(1E300) -> 1E300",
@@ -50,6 +59,11 @@ MORE = (
     "INT_FROM_BYTES(TO_BYTES('00000102', 'hex'), 'MIDDLE') -> NULL",
     "LEN('😀') -> 2",
     "LN(0) -> -1 / 0E0",
+    "1E0 / -0E0 -> -1 / 0E0",
+    "-1E0 / -0E0 -> 1 / 0E0",
+    "5E0 % 0E0 -> 0E0 / 0E0",
+    "TRIM(CHR(9) || ' a' || CHR(10)) -> 'a'",
+    "TRIM('\u00e9') -> '\u00e9'",
     "LOG(1, 5) -> 0E0 / 0E0",
     "POWER(-8, 0.5E0) -> 0E0 / 0E0",
     "POWER(0, -1) -> 1 / 0E0",
