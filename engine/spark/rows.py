@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from engine.functions.bound import Bound
 from engine.plan.schemas import scope_of
 from engine.plan.step import SelectItem
 from engine.spark import sqltree as s
@@ -12,7 +14,7 @@ from engine.spark.expressions import compile_closed, compile_expression
 from engine.spark.group import QueryBuild
 from engine.spark.handles import Handle
 from engine.spark.sqltree import Tree
-from engine.sql.expressions import ColumnRef, Expression, NullLiteral
+from engine.sql.expressions import Case, ColumnRef, Expression, FunctionCall, Lambda, Logical, NullLiteral
 from engine.sql.text import format_expression
 from engine.types.schema import Column
 
@@ -32,7 +34,24 @@ def projection(build: QueryBuild, handle: Handle, items: Sequence[SelectItem], p
         message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
         tree = compile_closed(bound, context, message)
         fields.append((item.alias, tree if isinstance(bound.node, ColumnRef) else s.cast(tree, bound.type)))
+        for name, changed in _sorted_in_place(bound, context):
+            # The columns of one row are the same Java objects wherever they stand, before the call too.
+            context.columns = {**context.columns, name: changed}
+            copies = [at for at, other in enumerate(items[: index + 1]) if other.expression == ColumnRef(name)]
+            fields = [(alias, changed if at in copies else field) for at, (alias, field) in enumerate(fields)]
     return s.if_(s.is_null(handle.part(part)), s.NULL, s.named_struct(fields)), present(context.faults, handle.part(part))
+
+
+def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree]]:
+    """Give the columns whose arrays an expression surely sorts, and what they are then: ARRAY_SORT changes its argument."""
+    if isinstance(bound.node, Case | Logical | Lambda):
+        return
+    for child in bound.children:
+        yield from _sorted_in_place(child, context)
+    if isinstance(bound.node, FunctionCall) and bound.node.name == "ARRAY_SORT" and isinstance(bound.children[0].node, ColumnRef):
+        name = bound.children[0].node.name
+        silent = replace(context, faults=[])
+        yield name, s.call("coalesce", compile_expression(bound, silent).value, context.columns[name])
 
 
 def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: str) -> tuple[Tree, tuple[Fault, ...]]:
