@@ -188,17 +188,27 @@ def _ask(runs: Sequence[_Run], memory: Memory) -> None:
             found[number, at] = _asked(run, query)
     run_jobs(memory, [job for job in found.values() if isinstance(job, Job)])
     for (number, at), result in found.items():
-        run = runs[number]
-        query = run.asked[at]
-        if isinstance(result, Job):
-            if result.error is not None:
-                run.outcome = model.Failed(message=str(result.error))
-            rows = query.rows(result.output.records, result.window) if result.output is not None else []
-        else:
-            rows = result
-        run.answers.append(_answer(query, rows))
-        if run.case.with_proto:
-            run.proto_answers.append(Answer("queryProto", (*proto_elements(query.columns, rows), *_final(query, rows))))
+        try:
+            _take(runs[number], runs[number].asked[at], result)
+        except EngineError as error:
+            runs[number].outcome = model.Failed(message=str(error))
+
+
+def _take(run: _Run, query: TransientQuery, result: Job | list[Row]) -> None:
+    """Add the answer of a query to its case.
+
+    Raises:
+        EngineError: the query failed, or its rows cannot be said in protobuf.
+    """
+    if isinstance(result, Job):
+        if result.error is not None:
+            raise result.error
+        rows = query.rows(result.output.records, result.window) if result.output is not None else []
+    else:
+        rows = result
+    run.answers.append(_answer(query, rows))
+    if run.case.with_proto:
+        run.proto_answers.append(Answer("queryProto", (*proto_elements(query.columns, rows), *_final(query, rows))))
 
 
 def _asked(run: _Run, query: TransientQuery) -> Job | list[Row]:
