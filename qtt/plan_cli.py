@@ -28,6 +28,8 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "run": "execute stored plans, each against its own spec",
         "explain": "show plans as trees, with the Spark SQL that they become",
         "diff": "show what differs between two plans, statement texts aside",
+        "checkpoint": "store checkpoints of plans: the state in the middle of their cases",
+        "resume": "go on from stored checkpoints, and compare what comes after",
         "adopt": "store plans that were written by hand, in the style of an older release",
     }
 )
@@ -44,6 +46,8 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
         action.add_argument("--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept")
         if name == "run":
             add_run_options(action)
+        if name == "checkpoint":
+            action.add_argument("--after", type=int, metavar="N", help="take the checkpoint after N inputs (default: half of them)")
 
 
 def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
@@ -108,6 +112,16 @@ def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     return ExitCode.FAILURES if text else ExitCode.OK
 
 
+def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    loaded = plan_commands.stored_cases(arguments.paths)
+    cases = select(loaded.cases, arguments.expression, arguments.shard)
+    return max(_told(plan_commands.store_checkpoints(cases, arguments.after)), report_errors(loaded))
+
+
+def _resume(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    return _told(plan_commands.resume_checkpoints(arguments.paths))
+
+
 def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     from qtt.plan_text import check_plan
 
@@ -119,5 +133,14 @@ def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = MappingProxyType(
-    {"record": _record, "check": _check, "run": _run, "explain": _explain, "diff": _diff, "adopt": _adopt}
+    {
+        "record": _record,
+        "check": _check,
+        "run": _run,
+        "explain": _explain,
+        "diff": _diff,
+        "checkpoint": _checkpoint,
+        "resume": _resume,
+        "adopt": _adopt,
+    }
 )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from qtt import plans
+from qtt import plan_checkpoints, plans
 from qtt.corpus import Kind, find_files
 from qtt.driver import PlanningDriver, PlanningError
-from qtt.load import Loaded, load_all
-from qtt.model import Case, Json
+from qtt.load import Loaded, load_all, load_stored
+from qtt.model import Case, CaseFileError, Json, Status
 from qtt.plan_spec import case_document
 from qtt.read_json import parse_json
 from qtt.selection import select
@@ -34,7 +34,8 @@ def stored_cases(paths: Sequence[Path]) -> Loaded:
 
 def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
     """Record below `folder` what needs recording; a case that cannot be planned or stored is a problem and stops no other."""
-    done, problems = [], []
+    done: list[str] = []
+    problems: list[str] = []
     for case in cases:
         try:
             stored = plans.record(folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case))
@@ -62,6 +63,46 @@ def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> 
 
 def _unplanned(case: Case, error: PlanningError) -> str:
     return f"{case.id}: cannot be planned ({case.file}:{case.line})\n  {error}"
+
+
+def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
+    """Store a checkpoint of each stored case beside its plan; a case without state, or whose state does not matter, is a problem."""
+    from qtt.plan_resume import Checkpoints
+
+    done: list[str] = []
+    problems: list[str] = []
+    engine = Checkpoints()
+    try:
+        for case in cases:
+            try:
+                path = plan_checkpoints.write(case.file.parent, engine.freeze(case, after))
+            except plans.PlanStoreError as error:
+                problems.append(str(error))
+            else:
+                done.append(f"stored {path}, {path.stat().st_size} bytes")
+    finally:
+        engine.close()
+    return Findings(tuple(done), tuple(problems))
+
+
+def resume_checkpoints(paths: Sequence[Path]) -> Findings:
+    """Go on from every checkpoint below `paths`; what comes after and is not as its case expects is a problem."""
+    from qtt.plan_resume import Checkpoints
+
+    done: list[str] = []
+    problems: list[str] = []
+    engine = Checkpoints()
+    try:
+        for file in (file for path in paths for file in plan_checkpoints.find(path)):
+            try:
+                result = engine.resume(load_stored(file.with_name(plans.SPEC_FILE)), plan_checkpoints.read(file))
+            except (plans.PlanStoreError, CaseFileError) as error:
+                problems.append(str(error))
+            else:
+                (done if result.status is Status.PASSED else problems).append(f"{result.status.value} {file}\n  {result.reason}".rstrip())
+    finally:
+        engine.close()
+    return Findings(tuple(done), tuple(problems))
 
 
 def plan_texts(paths: Sequence[Path], expression: str | None, shard: str | None, driver: PlanningDriver) -> Iterator[tuple[str, str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -22,6 +24,23 @@ class ResumableRunner(MemoryRunner):
         """Start a query with no state."""
         return ResumableQuery(self, pipeline)
 
+    def resume(self, pipeline: Pipeline, checkpoint: Path, fed: Sequence[Record]) -> ResumableQuery:
+        """Go on from a checkpoint that some engine left behind after it had processed `fed` in one `advance`.
+
+        Of these records only the number counts; the folder is copied.
+        """
+        query = ResumableQuery(self, pipeline)
+        query.restore(checkpoint, fed)
+        return query
+
+    def folder(self, name: str) -> Path:
+        """Where the checkpoint called `name` is."""
+        return Path(self._root) / name
+
+    def feed(self, stream: Any, rows: list[dict[str, Any]]) -> None:
+        """Put rows into a memory stream, as one offset of it."""
+        self._feed(stream, rows)
+
     def memory_stream(self) -> Any:
         """Make a memory stream of records."""
         return self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(self._encoder, self._spark._jsparkSession)
@@ -34,7 +53,7 @@ class ResumableRunner(MemoryRunner):
         """Run a pipeline over further rows, from the checkpoint called `name` on."""
         found: dict[int, list[dict[str, Any]]] = {}
         self._feed(stream, rows)
-        writer = self._collecting(self.frame(pipeline, stream), found, f"{self._root}/{name}")
+        writer = self._collecting(self.frame(pipeline, stream), found, str(self.folder(name)))
         self._finish(writer.trigger(availableNow=True).start())
         return _outputs([row for batch in found.values() for row in batch], pipeline, 1)[0]
 
@@ -60,6 +79,19 @@ class ResumableQuery:
         rows = [_row(0, self._fed + at, record) for at, record in enumerate(records)]
         self._fed += len(rows)
         return self._runner.step(self._pipeline, self._stream, self._name, rows)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the query's checkpoint; it exists as soon as the query has advanced."""
+        return self._runner.folder(self._name)
+
+    def restore(self, checkpoint: Path, fed: Sequence[Record]) -> None:
+        """Take the state and progress of a checkpoint."""
+        self._begin(self._pipeline)
+        shutil.copytree(checkpoint, self.checkpoint)
+        # The new stream has to stand where the checkpoint's stream stood: Spark asks only for what comes after.
+        self._runner.feed(self._stream, [_row(0, at, record) for at, record in enumerate(fed)])
+        self._fed = len(fed)
 
     def _begin(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
