@@ -1,0 +1,139 @@
+"""Reading topics as an application would: what transactions committed, and nothing of those that were aborted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from engine.errors import EngineError
+from engine.kafka.config import KafkaConfig
+from engine.topics.records import Record
+
+TIMEOUT = 30
+"""Seconds that the broker has to answer."""
+
+_END_OF_PARTITION = -191
+_CHUNK = 1_000
+_SETTINGS: Mapping[str, str | int | bool] = {
+    "group.id": "kestrel-reader",
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 20,
+}
+
+
+def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -> dict[str, int]:
+    """The number of partitions of the topics that exist, of all by default.
+
+    Raises:
+        EngineError: the broker does not answer.
+    """
+    with _errors(config):
+        found = AdminClient(config.client()).list_topics(timeout=TIMEOUT).topics
+    wanted = None if topics is None else set(topics)
+    return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None and (wanted is None or name in wanted)}
+
+
+def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Record]]:
+    """All committed records that the topics hold now, by topic, each partition's in offset order; topics that do not exist are left out.
+
+    Raises:
+        EngineError: the broker does not answer.
+    """
+    counts = partition_counts(config, topics)
+    found: dict[str, list[Record]] = {topic: [] for topic in counts}
+    places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, count in counts.items() for partition in range(count)]
+    if not places:
+        return found
+    with _errors(config), _consumer(config) as consumer:
+        consumer.assign(places)
+        for record in _until_ends(consumer, len(places)):
+            found[record.topic].append(record)
+    for records in found.values():
+        records.sort(key=lambda record: (record.partition, record.offset))
+    return found
+
+
+def follow_topic(config: KafkaConfig, topic: str, *, from_beginning: bool) -> Iterator[Record]:
+    """The records of a topic as they come, without end; what PRINT shows.
+
+    Raises:
+        EngineError: there is no such topic, or the broker does not answer.
+    """
+    count = partition_counts(config, [topic]).get(topic)
+    if count is None:
+        raise EngineError(f"topic {topic} does not exist", hint="SHOW TOPICS lists those that do; case matters")
+    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+    with _errors(config), _consumer(config) as consumer:
+        consumer.assign([TopicPartition(topic, partition, start) for partition in range(count)])
+        while True:
+            for message in consumer.consume(_CHUNK, 0.2):
+                error = message.error()
+                if error is None:
+                    yield to_record(message)
+                elif error.code() != _END_OF_PARTITION:
+                    raise KafkaException(error)
+
+
+def to_record(message: Message) -> Record:
+    """A message as the record that it is; a timestamp that the topic does not keep is -1."""
+    given: Any = message.headers() or ()
+    headers = tuple((name, _bytes(value)) for name, value in given)
+    return Record(
+        topic=message.topic() or "",
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        timestamp=message.timestamp()[1],
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        headers=headers,
+    )
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _until_ends(consumer: Consumer, partitions: int) -> Iterator[Record]:
+    """Everything up to the ends of all partitions; open transactions are not waited for."""
+    ended: set[tuple[str | None, int | None]] = set()
+    deadline = time.monotonic() + TIMEOUT
+    while len(ended) < partitions:
+        messages = consumer.consume(_CHUNK, 0.1)
+        if messages:
+            deadline = time.monotonic() + TIMEOUT
+        elif time.monotonic() > deadline:
+            raise EngineError(f"the broker gave nothing for {TIMEOUT} s", hint="is it still there?")
+        for message in messages:
+            error = message.error()
+            if error is None:
+                yield to_record(message)
+            elif error.code() == _END_OF_PARTITION:
+                ended.add((message.topic(), message.partition()))
+            else:
+                raise KafkaException(error)
+
+
+@contextmanager
+def _consumer(config: KafkaConfig) -> Iterator[Consumer]:
+    consumer = Consumer(config.client() | dict(_SETTINGS))
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _errors(config: KafkaConfig) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise EngineError(
+            f"the broker {config.servers}: {error.args[0].str()}", hint="is it there, and are the credentials right?"
+        ) from error

@@ -1,0 +1,70 @@
+"""Which partition a record goes to: Java's default partitioner, over whole columns of keys at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SEED = np.uint32(0x9747B28C)
+_M = np.uint32(0x5BD1E995)
+_POSITIVE = np.uint32(0x7FFFFFFF)
+
+_Words = np.ndarray[Any, np.dtype[np.uint32]]
+
+
+def partitions_of(topics: pa.Array, keys: pa.Array, feeds: pa.Array, counts: Mapping[str, int]) -> pa.Array:
+    """The partition of each record: by the murmur2 hash of its key, in turns by feed order where it has no key; null where no topic.
+
+    Java spreads records without a key at random; ours go to the same partition again when a batch is replayed.
+    """
+    partitions = pc.index_in(topics, value_set=pa.array(counts.keys(), pa.string()))
+    known = np.array([*counts.values(), 1], dtype=np.uint32)
+    count = known[pc.fill_null(partitions, len(counts)).to_numpy(zero_copy_only=False)]
+    hashed = murmur2_all(keys) & _POSITIVE
+    turns = (pc.fill_null(feeds, 0).to_numpy(zero_copy_only=False) & 0x7FFFFFFF).astype(np.uint32)
+    chosen = np.where(keys.is_null().to_numpy(zero_copy_only=False), turns, hashed) % count
+    return pa.array(chosen.astype(np.int32), mask=partitions.is_null().to_numpy(zero_copy_only=False))
+
+
+def murmur2_all(keys: pa.Array) -> _Words:
+    """The murmur2 hash of every key, with Kafka's seed, as unsigned numbers; a null key counts as an empty one.
+
+    Keys of equal length are hashed together, word by word.
+    """
+    data, starts, lengths = _bytes(keys)
+    result = np.empty(len(keys), dtype=np.uint32)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        block = data[starts[rows][:, None] + np.arange(length)]
+        result[rows] = _hash(block, int(length))
+    return result
+
+
+def _bytes(keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The bytes of a column, where each key begins in them and how long it is."""
+    filled = pc.fill_null(keys.cast(pa.large_binary()), b"")
+    _, offsets, data = filled.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
+    return np.frombuffer(data or b"", dtype=np.uint8), ends[:-1], np.diff(ends)
+
+
+def _hash(block: np.ndarray[Any, np.dtype[np.uint8]], length: int) -> _Words:
+    """Hash rows of `length` bytes each; unsigned numbers wrap around as Java's do."""
+    whole = length & ~3
+    h: _Words = np.full(len(block), _SEED ^ np.uint32(length), dtype=np.uint32)
+    words = np.ascontiguousarray(block[:, :whole]).view("<u4")
+    for at in range(whole // 4):
+        k = words[:, at] * _M
+        k = (k ^ (k >> np.uint32(24))) * _M
+        h = (h * _M) ^ k
+    for at in reversed(range(whole, length)):
+        h ^= block[:, at].astype(np.uint32) << np.uint32(8 * (at - whole))
+    if whole < length:
+        h *= _M
+    h = (h ^ (h >> np.uint32(13))) * _M
+    result: _Words = h ^ (h >> np.uint32(15))
+    return result

@@ -1,0 +1,245 @@
+"""One writer of the sink: a producer with a transactional id, and the number of the batch that it wrote last.
+
+It lives in a Python worker of Spark from batch to batch. The number of a batch is kept as an offset of the consumer group that is called as
+the query, in the transaction that writes the batch: either both are there or none. Its place is the topic-partition of the first record,
+which no other writer of the batch writes to, and which is the same when the batch is replayed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+from engine.kafka.config import KafkaConfig
+
+TIMEOUT = 60
+"""Seconds that the broker has to answer."""
+
+_BATCH_BYTES = 256 * 1024
+_FRAME_BYTES = 512
+"""What a batch is larger on the way than librdkafka counts: its head, and what compression adds to what it cannot compress."""
+
+_LARGEST_REQUEST = 100_000_000
+"""What a broker accepts at all; the size of a record is for the topic to limit."""
+
+_TRANSACTION_MS = 120_000
+_POLL_EVERY = 2_000
+
+_TUNING: Mapping[str, str | int | bool] = {
+    "linger.ms": 5,
+    "compression.type": "lz4",
+    "message.max.bytes": _LARGEST_REQUEST,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 131_072,
+    "partitioner": "murmur2_random",
+    "enable.idempotence": True,
+    "delivery.report.only.error": True,
+}
+
+_TRANSPORT, _TIMED_OUT = -195, -185
+"""librdkafka's own codes, which the Python client keeps to itself."""
+
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        _TRANSPORT,
+        _TIMED_OUT,
+    }
+)
+"""Errors of a broker that has just started or lost a peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a batch is spread: the number of writers, and of partitions by topic; a replay must use that of the first attempt."""
+
+    slots: int
+    partitions: Mapping[str, int]
+
+    def to_json(self, run: int, topics: Mapping[str, int]) -> str:
+        """What a writer leaves beside the number of a batch; only its own topics are of interest."""
+        return json.dumps({"run": run, "slots": self.slots, "partitions": dict(topics)}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A batch that a writer committed."""
+
+    batch: int
+    run: int
+    slots: int
+    partitions: Mapping[str, int]
+
+    @staticmethod
+    def of(committed: TopicPartition) -> Mark | None:
+        """Read what stands in the consumer group, if anything does."""
+        if committed.offset < 0:
+            return None
+        try:
+            left = json.loads(committed.metadata or "{}")
+        except ValueError:
+            left = {}
+        return Mark(committed.offset, left.get("run", 0), left.get("slots", 0), left.get("partitions", {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record on its way; `cause` is the record of a source that led to it: topic, partition, offset."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: list[tuple[str, str | bytes | None]]
+    cause: tuple[str | None, int | None, int | None]
+
+
+class WriteError(Exception):
+    """A batch that could not be written; the text is for a user."""
+
+
+class Writer:
+    """Writes the share of one slot."""
+
+    def __init__(self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], *, transactional: bool) -> None:
+        """Open the producer: whoever had its transactional id before can commit nothing any more."""
+        self._topics = topics
+        self._failed: list[str] = []
+        self.last: int | None = None
+        settings = config.client(**_TUNING, batch_size=_batch_bytes(config, topics))
+        if transactional:
+            settings |= {"transactional.id": f"{query}-{slot}", "transaction.timeout.ms": _TRANSACTION_MS}
+            self._group = Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
+        self._producer = Producer(settings)
+        if transactional:
+            self._retried(lambda: self._producer.init_transactions(TIMEOUT))
+
+    def serves(self, topics: frozenset[str]) -> bool:
+        """Whether the producer was opened for these topics, whose limits it keeps to."""
+        return topics <= self._topics
+
+    def mark(self, place: tuple[str, int]) -> Mark | None:
+        """The last batch that was committed with a first record for this topic-partition."""
+        committed = self._retried(lambda: self._group.committed([TopicPartition(*place)], TIMEOUT))
+        return Mark.of(committed[0])
+
+    def begin(self, place: tuple[str, int], batch: int, left: str) -> None:
+        """Open a transaction that will hold the number of the batch.
+
+        Raises:
+            KafkaException: another writer has opened its producer under this transactional id since; or the broker's error.
+        """
+        self._failed.clear()
+        self._producer.begin_transaction()
+        offset = TopicPartition(*place, batch, left)
+        self._producer.send_offsets_to_transaction([offset], self._group.consumer_group_metadata(), TIMEOUT)
+
+    def send(self, record: Outgoing, count: int) -> None:
+        """Hand over a record; `count` tells how many there were before.
+
+        Raises:
+            WriteError: the client refuses it, or the broker refused one of those before.
+        """
+        report = partial(self._report, record.cause, record.topic, record.partition)
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    partition=record.partition,
+                    timestamp=record.timestamp,
+                    headers=record.headers,
+                    on_delivery=report,
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise WriteError(_text(error.args[0], record.cause, record.topic, record.partition, None)) from error
+        if count % _POLL_EVERY == 0:
+            self._producer.poll(0)
+        self._check()
+
+    def commit(self, batch: int) -> None:
+        """Make everything visible at once, and remember the batch.
+
+        Raises:
+            WriteError: the broker refused a record.
+            KafkaException: the transaction could not be committed.
+        """
+        self.flush()
+        self._retried(lambda: self._producer.commit_transaction(TIMEOUT))
+        self.last = batch
+
+    def flush(self) -> None:
+        """Wait until the broker has every record.
+
+        Raises:
+            WriteError: the broker refused a record, or had not taken all of them in time.
+        """
+        waiting = self._producer.flush(_TRANSACTION_MS / 1000)
+        self._check()
+        if waiting:
+            raise WriteError(f"the broker did not take {waiting} records within {_TRANSACTION_MS // 1000} s")
+
+    def abort(self) -> None:
+        """Take back what was sent, as far as the broker can still be told; otherwise it will find out by itself."""
+        try:
+            self._producer.abort_transaction(TIMEOUT)
+        except KafkaException:
+            return
+
+    def _report(
+        self, cause: tuple[str | None, int | None, int | None], topic: str, partition: int, error: KafkaError, message: Message
+    ) -> None:
+        # Once one record fails, the rest of a transaction is thrown away and reported, too.
+        if not self._failed:
+            self._failed.append(_text(error, cause, topic, partition, message))
+
+    def _check(self) -> None:
+        if self._failed:
+            raise WriteError(self._failed[0])
+
+    def _retried(self, call: Any) -> Any:
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                reason = error.args[0]
+                if time.monotonic() > deadline or not (reason.retriable() or reason.code() in _PASSING):
+                    raise
+                time.sleep(0.05)
+
+
+def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:
+    """How large a batch of records may be: a topic that takes less refuses the whole batch, whose records would be small enough each."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    limits = [_BATCH_BYTES]
+    # A client that nobody holds is destroyed, and its answers with it.
+    admin = AdminClient(config.client())
+    for future in admin.describe_configs(resources, request_timeout=TIMEOUT).values():
+        try:
+            limit = int(future.result()["max.message.bytes"].value)
+            limits.append(max(1, limit - limit // 20 - _FRAME_BYTES))
+        except KafkaException:
+            # Not everyone may read the configuration of a topic; a topic that is missing is found out later.
+            continue
+    return min(limits)
+
+
+def _text(error: KafkaError, cause: tuple[str | None, int | None, int | None], topic: str, partition: int, message: Message | None) -> str:
+    source = f"caused by {cause[0]}-{cause[1]} at offset {cause[2]}" if cause[0] is not None else "of unknown cause"
+    size = f"; it has {len(message.value() or b'') + len(message.key() or b'')} bytes" if message is not None else ""
+    return f"a record for {topic}-{partition}, {source}, was refused: {error.str()}{size}"

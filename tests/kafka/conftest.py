@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.errors import EngineError
+from engine.kafka.broker import Broker
+from engine.kafka.config import KafkaConfig
+from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaConfig]:
+    """A broker of the tests' own, or the one that the environment names."""
+    os.environ.setdefault(CONNECTOR_SETTING, CONNECTOR_SEEN_TO_WORK)
+    given = os.environ.get("KESTREL_KAFKA")
+    if given:
+        yield KafkaConfig(servers=given)
+        return
+    try:
+        broker = Broker.start()
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no broker: {error.message} (KESTREL_KAFKA=HOST:PORT names one)")
+    with broker:
+        yield KafkaConfig(servers=broker.address)
+
+
+@pytest.fixture
+def topic(kafka: KafkaConfig) -> Callable[..., str]:
+    """Makes topics that no other test has."""
+    admin = AdminClient(kafka.client())
+
+    def make(partitions: int = 2, **config: str) -> str:
+        name = f"t{os.getpid()}_{next(_numbers)}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        for future in admin.create_topics([NewTopic(name, partitions, config=settings)]).values():
+            future.result()
+        return name
+
+    return make

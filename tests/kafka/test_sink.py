@@ -1,0 +1,189 @@
+"""The sink against a real broker: what an application reads that sees only what was committed."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.errors import QueryError
+from engine.kafka.config import KafkaConfig
+from engine.kafka.consume import read_topics
+from engine.kafka.jars import connector_jars
+from engine.kafka.partitioning import murmur2_all
+from engine.kafka.sink import Delivery, write_batch
+from engine.spark.session import open_session
+from engine.spark.wire import WIRE_OUTPUT
+from engine.topics.partitioner import partition_of
+from engine.topics.records import LogEntry
+
+pytestmark = pytest.mark.spark
+
+Topic = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return open_session()
+
+
+def row(to: str, place: int, key: bytes | None, value: bytes | None, **more: Any) -> dict[str, Any]:
+    given = {"q": 0, "place": [place, 0], "topic": to, "timestamp": place, "key": key, "value": value, "headers": []}
+    return {**given, **more}
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    names = [part.split(" ")[0] for part in WIRE_OUTPUT.replace("ARRAY<STRUCT<key: STRING, value: BINARY>>", "H").split(", ")]
+    schema = spark.createDataFrame([], WIRE_OUTPUT).schema
+    return spark.createDataFrame([tuple(r.get(name) for name in names) for r in rows], schema).repartition(3)
+
+
+def test_a_record_arrives_with_all_that_it_has(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(1)
+    headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "b", "value": b""}]
+    rows = [row(name, 5, b"k", b"v", headers=headers), row(name, 6, b"k", None), row(name, 7, None, b"")]
+    assert write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka).records == 3
+    first, tombstone, keyless = read_topics(kafka, [name])[name]
+    assert (first.key, first.value, first.timestamp) == (b"k", b"v", 5)
+    assert first.headers == (("a", b"1"), ("a", None), ("b", b""))
+    assert (tombstone.value, keyless.key, keyless.value) == (None, None, b"")
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_each_partition_is_in_the_order_of_places(spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery) -> None:
+    name = topic(5)
+    rows = [row(name, place, f"k{place % 7}".encode(), str(place).encode()) for place in range(1, 400)]
+    random.Random(1).shuffle(rows)
+    write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka, delivery=delivery)
+    found = defaultdict(list)
+    for record in read_topics(kafka, [name])[name]:
+        assert record.key is not None
+        assert record.partition == partition_of(record.key, 5)
+        found[record.partition].append(int(record.value or b""))
+    assert sum(len(places) for places in found.values()) == 399
+    assert all(places == sorted(places) for places in found.values())
+
+
+def test_a_replayed_batch_is_written_once(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(3)
+    rows = [row(name, place, str(place).encode(), b"v") for place in range(50)]
+    counts = [write_batch(frame(spark, rows), batch, query=f"q{name}", config=kafka).records for batch in (4, 4, 5, 5)]
+    assert counts == [50, 0, 50, 0]
+    assert len(read_topics(kafka, [name])[name]) == 100
+
+
+def test_a_half_committed_batch_is_completed_as_it_was_begun(
+    spark: SparkSession, kafka: KafkaConfig, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(4)
+    rows = [row(name, place, str(place).encode(), b"v") for place in range(80)]
+    half = [r for r in rows if partition_of(r["key"], 4) % 2 == 0]
+    monkeypatch.setattr("engine.kafka.sink._parallelism", lambda _: 4)
+    assert write_batch(frame(spark, half), 9, query=f"q{name}", config=kafka).records == len(half)
+    monkeypatch.setattr("engine.kafka.sink._parallelism", lambda _: 3)
+    assert write_batch(frame(spark, rows), 9, query=f"q{name}", config=kafka).records == 80 - len(half)
+    assert len(read_topics(kafka, [name])[name]) == 80
+
+
+def test_an_older_run_can_write_nothing(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(1)
+    rows = [row(name, 1, b"k", b"v")]
+    write_batch(frame(spark, rows), 3, query=f"q{name}", config=kafka, run=2)
+    for batch, run in ((4, 1), (2, 2)):
+        with pytest.raises(QueryError, match="run 2"):
+            write_batch(frame(spark, rows), batch, query=f"q{name}", config=kafka, run=run)
+    assert len(read_topics(kafka, [name])[name]) == 1
+
+
+def test_another_producer_of_the_same_name_is_locked_out(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(1)
+    zombie = Producer(kafka.client(transactional_id=f"q{name}-0"))
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce(name, b"zombie", b"k")
+    zombie.flush(30)
+    write_batch(frame(spark, [row(name, 1, b"k", b"v")]), 0, query=f"q{name}", config=kafka)
+    with pytest.raises(Exception, match=r"fenced|epoch|Fenced"):
+        zombie.commit_transaction(30)
+    assert [record.value for record in read_topics(kafka, [name])[name]] == [b"v"]
+
+
+def test_a_writer_that_another_has_replaced_opens_anew(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(1)
+    write_batch(frame(spark, [row(name, 1, b"k", b"0")]), 0, query=f"q{name}", config=kafka)
+    other = Producer(kafka.client(transactional_id=f"q{name}-0"))
+    other.init_transactions(30)
+    write_batch(frame(spark, [row(name, 1, b"k", b"1")]), 1, query=f"q{name}", config=kafka)
+    assert [record.value for record in read_topics(kafka, [name])[name]] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_a_record_that_is_too_large_stops_the_query(spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery) -> None:
+    name = topic(1, max_message_bytes="1000")
+    small = [row(name, place, b"k", b"v") for place in range(100)]
+    large = row(name, 50, b"k", random.Random(1).randbytes(5000), src_topic="in", src_part=1, src_off=42)
+    with pytest.raises(QueryError) as caught:
+        write_batch(frame(spark, [*small, large]), 0, query=f"q{name}", config=kafka, delivery=delivery)
+    assert f"{name}-0" in caught.value.message
+    assert "in-1 at offset 42" in caught.value.message
+    if delivery is Delivery.EXACTLY_ONCE:
+        assert read_topics(kafka, [name])[name] == []
+
+
+def test_small_records_reach_a_topic_with_a_low_limit(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(1, max_message_bytes="2000")
+    random_ = random.Random(1)
+    rows = [row(name, place, b"k", random_.randbytes(300)) for place in range(200)]
+    assert write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka).records == 200
+
+
+def test_a_missing_topic_is_named(spark: SparkSession, kafka: KafkaConfig) -> None:
+    with pytest.raises(QueryError, match="nowhere does not exist"):
+        write_batch(frame(spark, [row("nowhere", 1, b"k", b"v")]), 0, query="qnowhere", config=kafka)
+
+
+def test_log_entries_come_back_in_place_order(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(2)
+    log = {"kind": 0, "logger": "l", "src_topic": "in", "src_part": 1, "topic": None, "timestamp": None, "headers": None}
+    rows = [row(name, 1, b"k", b"v"), *(row(name, place, None, None, **log, message=f"m{place}", src_off=place) for place in (3, 2))]
+    written = write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka)
+    assert written.records == 1
+    assert written.entries == tuple(
+        (0, LogEntry(kind=0, logger="l", message=f"m{at}", topic="in", partition=1, offset=at)) for at in (2, 3)
+    )
+
+
+def test_an_empty_batch_writes_nothing(spark: SparkSession, kafka: KafkaConfig) -> None:
+    assert write_batch(frame(spark, []), 0, query="qempty", config=kafka).records == 0
+
+
+def test_the_number_of_a_batch_stands_in_the_consumer_group(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+    name = topic(1)
+    write_batch(frame(spark, [row(name, 1, b"k", b"v")]), 7, query=f"q{name}", config=kafka)
+    consumer = Consumer(kafka.client(group_id=f"q{name}"))
+    assert consumer.committed([TopicPartition(name, 0)], 30)[0].offset == 7
+    consumer.close()
+
+
+def test_keys_hash_as_in_java(spark: SparkSession, kafka: KafkaConfig) -> None:
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    urls = gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = next(jvm.java.io.File(str(jar)).toURI().toURL() for jar in connector_jars() if "kafka-clients" in jar.name)
+    utils = jvm.java.net.URLClassLoader(urls).loadClass("org.apache.kafka.common.utils.Utils")
+    types = gateway.new_array(jvm.java.lang.Class, 1)
+    types[0] = jvm.java.lang.Class.forName("[B")
+    method = utils.getMethod("murmur2", types)
+    random_ = random.Random(7)
+    keys = [random_.randbytes(random_.randrange(60)) for _ in range(10_000)]
+    ours = murmur2_all(pa.array(keys, pa.binary())).astype("int32").tolist()
+    arguments = gateway.new_array(jvm.java.lang.Object, 1)
+    for key, hashed in zip(keys, ours, strict=True):
+        arguments[0] = key
+        assert method.invoke(None, arguments) == hashed
