@@ -56,6 +56,21 @@ def bounded(body: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def unlimited(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Let what `body` does within a bounded call not count: tables that are made once for all values."""
+
+    @wraps(body)
+    def call(*arguments: Any) -> Any:
+        running, _watch.running = _watch.running, False
+        try:
+            return body(*arguments)
+        finally:
+            _watch.calls += 1
+            _watch.running = running
+
+    return call
+
+
 def watched(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call `body` under the timer; a function of the module, so that a worker has one watch whatever was sent to it."""
     if get_ident() != _watch.home:

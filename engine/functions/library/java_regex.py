@@ -1,17 +1,17 @@
 r"""Java's regular expressions on Python's engine.
 
 Spark could run them in the JVM, but there a bad pattern ends the query instead of failing one row, and a group that took
-no part in a match gives an empty text instead of NULL. What this does not translate (intersections and unions of
-character classes, `\G`, `\X`, look-behinds of varying length, rare properties) counts as a bad pattern.
+no part in a match gives an empty text instead of NULL. What this does not translate (`\G`, `\X`, look-behinds of varying
+length, rare properties) counts as a bad pattern.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache, reduce
+
+from engine.functions.library import java_regex_sets as sets
 
 _BREAKS = r"\n\r\x85\u2028\u2029"
 _LINE_END = rf"\r\n|[{_BREAKS}]"
@@ -199,7 +199,8 @@ class _Translator:
         if set(on + off) - set("imsxudU"):
             raise BadPatternError(f"unknown flag in {self.pattern!r}")
         now = (self.flags[-1] | set(on)) - set(off)
-        for_python = "".join(flag for flag in "ix" if flag in on)
+        # Python's letters are ASCII here unless a group says otherwise; it cannot say that they are not Unicode.
+        for_python = "".join(flag for flag in "ixu" if flag in on) + ("a" if "u" in off else "")
         not_for_python = "".join(flag for flag in "ix" if flag in off)
         opening = f"(?{for_python}{'-' if not_for_python else ''}{not_for_python}:"
         if scoped:
@@ -280,10 +281,10 @@ class _Translator:
         if name in _PLAIN:
             return _PLAIN[name], False
         if name in "xu0c":
-            return _code(self.code(name)), False
+            return sets.character(self.code(name)), False
         if name.isascii() and name.isalpha():
             raise BadPatternError(f"unknown escape \\{name}")
-        return _code(ord(name)), False
+        return sets.character(ord(name)), False
 
     def property(self) -> str:
         if self.pattern[self.at : self.at + 1] == "{":
@@ -304,54 +305,45 @@ class _Translator:
         return ord(text) ^ 64 if kind == "c" else int(text, 8 if kind == "0" else 16)
 
     def character_class(self) -> str:
+        members, negated = self.class_body()
+        if not members:
+            return r"[\s\S]" if negated else "(?!)"
+        return f"[{'^' if negated else ''}{members}]"
+
+    def class_body(self) -> tuple[str, bool]:
+        """Read a class as its members, and whether they are excluded; classes within it join it, `&&` cuts what stands at its sides."""
         self.at += 1
         negated = self.pattern[self.at : self.at + 1] == "^"
         self.at += negated
-        parts: list[str] = []
+        sides: list[list[str]] = [[]]
         while self.at < len(self.pattern):
             character = self.pattern[self.at]
-            if character == "]" and parts:
+            if character == "]" and any(sides):
                 self.at += 1
-                return f"[{'^' if negated else ''}{''.join(parts)}]"
-            parts.append(self.class_item(character))
+                given = ["".join(side) for side in sides if side]
+                return reduce(sets.intersection, given), negated
+            if self.pattern.startswith("&&", self.at):
+                self.at += 2
+                sides.append([])
+            else:
+                sides[-1].append(self.class_item(character))
         raise BadPatternError(f"unclosed character class in {self.pattern!r}")
 
     def class_item(self, character: str) -> str:
-        if character == "[" or self.pattern.startswith("&&", self.at):
-            raise BadPatternError("unions and intersections of character classes are not supported")
+        if character == "[":
+            members, negated = self.class_body()
+            return sets.complement(members) if negated else members
         if self.pattern.startswith(r"\Q", self.at):
-            return "".join(_code(ord(c)) for c in self.quoted())
+            return "".join(sets.character(ord(c)) for c in self.quoted())
         if character == "\\":
             members, negated = self.members()
-            return _complement(members) if negated else members
+            return sets.complement(members) if negated else members
         self.at += 1
-        return "-" if character == "-" else _code(ord(character))
+        return "-" if character == "-" else sets.character(ord(character))
 
 
-def _code(code: int) -> str:
-    return f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
-
-
-@cache
 def _category(name: str) -> str:
-    """The characters of a Unicode general category, as ranges of a class."""
-    return _ranges(lambda c: unicodedata.category(c).startswith(name), name)
-
-
-@cache
-def _complement(members: str) -> str:
-    inside = re.compile(f"[{members}]")
-    return _ranges(lambda c: inside.match(c) is None, members)
-
-
-def _ranges(wanted: Callable[[str], bool], name: str) -> str:
-    found: list[list[int]] = []
-    for code in range(sys.maxunicode + 1):
-        if wanted(chr(code)):
-            if found and found[-1][1] == code - 1:
-                found[-1][1] = code
-            else:
-                found.append([code, code])
-    if not found:
+    members = sets.category(name)
+    if not members:
         raise BadPatternError(f"unknown character property {name}")
-    return "".join(f"{_code(first)}-{_code(last)}" for first, last in found)
+    return members

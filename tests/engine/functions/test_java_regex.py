@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from engine.functions.library.java_regex import BadPatternError, compile_pattern, matches, replace_all, split, split_all
+from engine.functions.library.java_regex_sets import _categories, category
+from engine.functions.library.regex import regexp_extract
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,17 @@ from engine.functions.library.java_regex import BadPatternError, compile_pattern
         (r"\x41\u0042\x{43}\0104", "ABCD", ["ABCD"]),
         (r"a++b", "aab", ["aab"]),
         (r"x{2}", "xxx", ["xx"]),
+        (r"[a-z&&[^bc]]+", "abcd", ["a", "d"]),
+        (r"[a-z&&b-m&&[d-z]]+", "abcdmn", ["dm"]),
+        (r"[a-d[m-p]]+", "afmq", ["a", "m"]),
+        (r"[^a-z&&[^b]]+", "abc", ["b"]),
+        (r"[a&&b]|c", "abc", ["c"]),
+        (r"[^a&&b]", "a", ["a"]),
+        (r"[\P{L}]+", "ab12", ["12"]),
+        (r"[\w-.]+", "a-b.c d", ["a-b.c", "d"]),
+        (r"(?i)É", "é", []),
+        (r"(?iu)É", "é", ["é"]),
+        (r"(?iu:É)É", "éÉ", ["éÉ"]),
         (r"\h\R", "\u3000\r\n", ["\u3000\r\n"]),
         (r"a # note", "a # note", ["a # note"]),
     ],
@@ -36,7 +49,7 @@ def test_matches(pattern, value, expected):
     assert [found.group() for found in matches(compile_pattern(pattern), value)] == expected
 
 
-@pytest.mark.parametrize("pattern", ["(", ")", "[a", "a{", "a{,2}", "*", r"\y", "(?P<a>b)", "a\\", "[a&&b]", r"\p{Nope}", "(?q)", "a**"])
+@pytest.mark.parametrize("pattern", ["(", ")", "[a", "a{", "a{,2}", "*", r"\y", "(?P<a>b)", "a\\", r"\p{Nope}", "(?q)", "a**"])
 def test_bad_patterns(pattern):
     with pytest.raises(BadPatternError):
         compile_pattern(pattern)
@@ -55,3 +68,9 @@ def test_splits():
     assert split(compile_pattern("x*"), "axxb") == ["a", "", "b"]
     assert split(compile_pattern("x*"), "") == [""]
     assert split_all(compile_pattern("x"), "xaxx") == ["", "a", "", ""]
+
+
+def test_the_tables_of_characters_do_not_count_as_time_of_a_value():
+    _categories.cache_clear()
+    category.cache_clear()
+    assert regexp_extract.body(r"[\p{Lu}&&[^\P{L}]]+", "xAB1") == "AB"
