@@ -28,6 +28,7 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "run": "execute stored plans, each against its own spec",
         "explain": "show plans as trees, with the Spark SQL that they become",
         "diff": "show what differs between two plans, statement texts aside",
+        "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
         "checkpoint": "store checkpoints of plans: the state in the middle of their cases",
         "resume": "go on from stored checkpoints, and compare what comes after",
         "adopt": "store plans that were written by hand, in the style of an older release",
@@ -112,6 +113,15 @@ def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     return ExitCode.FAILURES if text else ExitCode.OK
 
 
+def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    loaded = plan_commands.stored_cases(arguments.paths)
+    engine = open_driver()
+    try:
+        return max(_told(plan_commands.prove_plans(select(loaded.cases, arguments.expression, arguments.shard), engine)), report_errors(loaded))
+    finally:
+        engine.close()
+
+
 def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     loaded = plan_commands.stored_cases(arguments.paths)
     cases = select(loaded.cases, arguments.expression, arguments.shard)
@@ -139,6 +149,8 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = M
         "run": _run,
         "explain": _explain,
         "diff": _diff,
+        "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
+        "prove": _prove,
         "checkpoint": _checkpoint,
         "resume": _resume,
         "adopt": _adopt,

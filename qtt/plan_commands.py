@@ -65,6 +65,18 @@ def _unplanned(case: Case, error: PlanningError) -> str:
     return f"{case.id}: cannot be planned ({case.file}:{case.line})\n  {error}"
 
 
+def prove_plans(cases: Sequence[Case], driver: PlanningDriver) -> Findings:
+    """Compare stored plans of ours with what today's codec and planner make of them, and run what differs."""
+    from qtt.plan_oracles import compare, run_today
+
+    found = [compare(stored, case, driver) for case in cases for stored in plans.find_plans(case.file.parent)]
+    problems = [each.problem for each in found if each.problem]
+    differing = sum(each.differs for each in found)
+    excused = sum(bool(each.excuse) for each in found)
+    told = f"{len(found)} plans are the same after a round trip; {differing} differ from those of today, {excused} of them for a stated reason"
+    return Findings(() if problems else (told,), (*problems, *run_today(found, driver)))
+
+
 def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
     """Store a checkpoint of each stored case beside its plan; a case without state, or whose state does not matter, is a problem."""
     from qtt.plan_resume import Checkpoints

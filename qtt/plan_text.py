@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.errors import EngineError
-from engine.plan.codec import PlanFile, load_plan
+from engine.plan.codec import PlanFile, dump_plan, load_plan
 from engine.plan.diff import diff_plans
 from engine.plan.explain import explain_plan
 from engine.session import Session
@@ -43,6 +43,21 @@ def difference_text(left: Path, right: Path) -> str:
     """
     old, new = (_load(read_plan(file), str(file)) for file in (left, right))
     return "\n".join(map(str, diff_plans(old, new, RESTORED)))
+
+
+def differences_between(old: str, new: str, name: str) -> str:
+    """What differs between the texts of two plans, of which the first is called `name`; nothing where they mean the same.
+
+    Raises:
+        PlanStoreError: a text that is no plan.
+    """
+    return "\n".join(map(str, diff_plans(_load(old, name), _load(new, "today's plan"), RESTORED)))
+
+
+def survives_codec(text: str, name: str) -> bool:
+    """Whether a plan is the same after today's codec has written and read it; raise PlanStoreError."""
+    plan = _load(text, name)
+    return _load(dump_plan(plan), name) == plan
 
 
 def check_plan(text: str, name: str) -> None:

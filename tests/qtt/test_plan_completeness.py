@@ -12,7 +12,7 @@ from engine.plan.table import COMMANDS, STEPS
 from qtt.plans import find_plans
 from qtt.read_json import parse_json
 
-WAITING = ("createKafkaSourceV1", "kafkaStreamSourceV1", "kafkaTableSourceV1", "intake", "metadata")
+WAITING = ("createKafkaSourceV1", "kafkaStreamSourceV1", "kafkaTableSourceV1", "intake", "metadata", "streamHeadersV1", "tableHeadersV1")
 """Objects that are not released yet, so that no plan of them has to be kept."""
 
 STORE = Path(__file__).resolve().parents[2] / "historic-plans"
