@@ -117,7 +117,8 @@ def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     loaded = plan_commands.stored_cases(arguments.paths)
     engine = open_driver()
     try:
-        return max(_told(plan_commands.prove_plans(select(loaded.cases, arguments.expression, arguments.shard), engine)), report_errors(loaded))
+        cases = select(loaded.cases, arguments.expression, arguments.shard)
+        return max(_told(plan_commands.prove_plans(cases, engine)), report_errors(loaded))
     finally:
         engine.close()
 
@@ -149,7 +150,6 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = M
         "run": _run,
         "explain": _explain,
         "diff": _diff,
-        "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
         "prove": _prove,
         "checkpoint": _checkpoint,
         "resume": _resume,

@@ -73,7 +73,7 @@ def prove_plans(cases: Sequence[Case], driver: PlanningDriver) -> Findings:
     problems = [each.problem for each in found if each.problem]
     differing = sum(each.differs for each in found)
     excused = sum(bool(each.excuse) for each in found)
-    told = f"{len(found)} plans are the same after a round trip; {differing} differ from those of today, {excused} of them for a stated reason"
+    told = f"{len(found)} plans survive a round trip; {differing} differ from those of today, {excused} of them for a stated reason"
     return Findings(() if problems else (told,), (*problems, *run_today(found, driver)))
 
 

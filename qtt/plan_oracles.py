@@ -31,6 +31,7 @@ class Comparison:
 
 def compare(stored: StoredPlan, case: Case, driver: PlanningDriver) -> Comparison:
     """Compare a stored plan with what today's codec and planner make of it; nothing is run."""
+    excuse = ""
     try:
         text, spec = load_stored(stored)
         excuse = str(spec.get("today", ""))
