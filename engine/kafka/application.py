@@ -23,10 +23,12 @@ from engine.kafka.offsets import BrokerOffsets
 from engine.kafka.progress import QueryState
 from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
+from engine.kafka.topics import Topics
 from engine.session import Session
 from engine.spark.constants import evaluate_constants
 from engine.spark.session import open_session
 from engine.sql.parser import ParsedStatement
+from engine.sql.statements import DropSource
 from engine.topics.memory import MemoryBroker
 from engine.topics.records import Record
 
@@ -61,7 +63,7 @@ class Application:
                 session=self.session,
                 folder=folder,
                 manifest=folder.load().next_run(),
-                define=lambda parsed: self._define(parsed),
+                define=lambda parsed: self._define(parsed, Topics(settings.config, offsets)),
                 ask=lambda parsed: answer_of(parsed.statement, self._view(offsets)),
                 insert=lambda parsed: self._insert(parsed),
             )
@@ -104,9 +106,20 @@ class Application:
             self._spark = spark
         return self._spark
 
-    def _define(self, parsed: ParsedStatement) -> Answer | None:
+    def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
+        dropped = self._topic_to_delete(parsed)
         done = self.session.execute(parsed)
+        topics.declare(done, self.session)
+        if dropped is not None:
+            topics.delete(dropped)
         return said(done.message) if done.message else None
+
+    def _topic_to_delete(self, parsed: ParsedStatement) -> str | None:
+        statement = parsed.statement
+        if not isinstance(statement, DropSource) or not statement.delete_topic:
+            return None
+        source = self.session.catalog.sources.get(statement.name)
+        return None if source is None else source.topic
 
     def _insert(self, parsed: ParsedStatement) -> Answer | None:
         done = self.session.execute(parsed)
