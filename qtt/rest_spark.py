@@ -132,8 +132,7 @@ def _statement(run: _Run, parsed: ParsedStatement) -> None:
     if done.insert is None:
         run.answers.append(Answer("admin", ({"@type": "currentStatus", "statementText": parsed.text},)))
         return
-    spark = open_test_session()
-    constants = Constants(session.functions, lambda bounds: evaluate_constants(spark, bounds, session.config))
+    constants = Constants(session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config))
     run.broker.produce(insert_record(done.insert, constants, session.serde(), lambda: int(time.time() * 1000)))
 
 
