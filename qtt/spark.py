@@ -111,7 +111,9 @@ class SparkDriver:
         for run in runs:
             query = run.pending.pop(0)
             try:
-                depth = len(build_pipeline([query_run(run, query)], run.session.functions).texts)
+                pipeline = build_pipeline([query_run(run, query)], run.session.functions)
+                pipeline.tasks(declared_partitions(run.case))
+                depth = len(pipeline.texts)
             except EngineError as error:
                 run.outcome = model.Rejected(message=str(error), error_code=error.code)
                 continue
@@ -128,7 +130,7 @@ class SparkDriver:
         feeds = [feed_of(run, query) for run, query in members]
         try:
             pipeline = build_pipeline([query_run(run, query) for run, query in members], members[0][0].session.functions)
-            outputs = self._memory().run(pipeline, feeds, cut)
+            outputs = self._memory().run(pipeline, feeds, cut, tasks=[_tasks(run, query) for run, query in members])
         except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
             if len(members) == 1:
                 members[0][0].outcome = model.Crashed(message=_short(error))
@@ -147,6 +149,19 @@ class SparkDriver:
             if self._runner is None:
                 self._runner = MemoryRunner(open_test_session())
             return self._runner
+
+
+def declared_partitions(case: model.Case) -> dict[str, int]:
+    """The partitions of the topics that a case declares."""
+    return {topic.name: topic.partitions for topic in case.topics}
+
+
+def _tasks(run: Run, query: PersistentQuery) -> int:
+    """How many tasks a query has: one, as in ksqlDB's own tests, unless a record of the case says which partition it is in."""
+    if not any(given.partition for given in run.case.inputs):
+        return 1
+    topics = {run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources}
+    return max((count for topic, count in declared_partitions(run.case).items() if topic in topics), default=1)
 
 
 def plan_text(case: model.Case) -> str:

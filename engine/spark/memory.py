@@ -109,10 +109,14 @@ class MemoryRunner:
         feeds: Sequence[Sequence[Record]],
         cut: Cut | None = None,
         look: Callable[[str], None] | None = None,
+        *,
+        tasks: Sequence[int] | None = None,
+        pages: int = 1,
     ) -> list[Output]:
         """Feed each query its records in order, and give what each query wrote, in place order.
 
-        `look` is given the checkpoint at the end, before it is removed.
+        `look` is given the checkpoint at the end, before it is removed. `tasks` is the number of partitions of each query's topics,
+        1 if it is not given.
 
         Raises:
             Exception: Spark's own, when the pipeline as a whole does not run.
@@ -122,7 +126,7 @@ class MemoryRunner:
         stream = self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
             self._encoder, self._spark._jsparkSession
         )
-        frame = pipeline.frame(self._spark, DataFrame(stream.toDF(), self._spark))
+        frame = pipeline.frame(self._spark, DataFrame(stream.toDF(), self._spark), pages, tasks=tasks)
         table = f"kestrel_out_{next(_names)}"
         checkpoint = f"{self._root}/{table}"
         batches = list(chosen.batches(rows))

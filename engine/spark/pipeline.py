@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from uuid import uuid4
@@ -15,6 +15,7 @@ from engine.functions.table import FUNCTIONS
 from engine.plan.document import QueryPlan
 from engine.spark import pycalls
 from engine.spark.builder import build_step
+from engine.spark.copartition import check_partitions
 from engine.spark.demand import unread_table
 from engine.spark.group import Group, QueryBuild
 from engine.spark.host import apply_level
@@ -58,22 +59,33 @@ class Pipeline:
         """The topics that a query reads."""
         return frozenset(source.topic for source in self.group.sources if source.query == query)
 
-    def frame(self, spark: SparkSession, records: DataFrame, pages: int = 1, partitions: Mapping[str, int] | None = None) -> DataFrame:
+    def frame(
+        self,
+        spark: SparkSession,
+        records: DataFrame,
+        pages: int = 1,
+        partitions: Mapping[str, int] | None = None,
+        tasks: Sequence[int] | None = None,
+    ) -> DataFrame:
         """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`.
 
         `pages` is how many parts the keys of a task are split into, each with one state that one core works on: 1 in a test,
         `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
-        partitions each source topic has; with more than one, state and stream time are kept per partition of the key.
+        partitions each source topic has; with more than one, state and stream time are kept per partition of the key. A group whose
+        queries read different topics of one name gives the number of `tasks` of each query instead.
+
+        Raises:
+            StatementError: topics that are joined have different numbers of partitions.
         """
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
         columns = [*ENVELOPE.items(), *((struct_column(x.relation), x.handle.struct_type()) for x in sources)]
         decoded = records.mapInArrow(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
-        return self.between(spark, decoded, pages, partitions or {}).mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
+        found = self.tasks(partitions or {}) if tasks is None else tasks
+        return self.between(spark, decoded, pages, found).mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
 
-    def between(self, spark: SparkSession, rows: DataFrame, pages: int, partitions: Mapping[str, int]) -> DataFrame:
+    def between(self, spark: SparkSession, rows: DataFrame, pages: int, tasks: Sequence[int]) -> DataFrame:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""
-        tasks = self.tasks(partitions)
         for at, text in enumerate(self.templates):
             if at > 0:
                 rows = apply_level(rows, self.level(at), tasks)
@@ -86,7 +98,12 @@ class Pipeline:
         return rows
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
-        """How many tasks each query has: as many as its widest source topic has partitions."""
+        """How many tasks each query has: as many as its widest source topic has partitions; topics without a number have one.
+
+        Raises:
+            StatementError: topics that are joined have different numbers of partitions.
+        """
+        check_partitions(self.group, partitions)
         counts = [1] * (1 + max((source.query for source in self.group.sources), default=0))
         for source in self.group.sources:
             counts[source.query] = max(counts[source.query], partitions.get(source.topic, 1))

@@ -107,7 +107,7 @@ def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
     values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
 
     def ours() -> None:
-        drained(pipeline.between(spark, decoded(stream(spark, given), pipeline, values), PAGES, {}), folder)
+        drained(pipeline.between(spark, decoded(stream(spark, given), pipeline, values), PAGES, [1]), folder)
 
     def native() -> None:
         drained(stream(spark, given).groupBy("K").agg(F.count("*").alias("N"), F.sum("V").alias("TOTAL")), folder)
