@@ -9,11 +9,14 @@ from sqlglot import exp
 
 from engine.functions.declaration import Nulls, python_scalar, scalar
 from engine.functions.library import java_time
+from engine.functions.library.java_time_fast import layout_of
 from engine.functions.library.java_time_simple import parse_simple_date
 from engine.functions.library.java_time_units import span_millis, to_int
 from engine.functions.library.trees import Tree, call, cast, number, op
 
 _DAY_MS = 86_400_000
+_GREGORIAN = -141_427
+"""The first day that `SimpleDateFormat` does not take for one of the Julian calendar, 1582-10-15."""
 
 
 def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, date: Tree) -> Tree:
@@ -91,7 +94,9 @@ def parse_date(text: str, pattern: str) -> int:
 
     Example: UNIX_DATE(PARSE_DATE('11/05/2019', 'dd/MM/yyyy')) -> 18027
     """
-    return to_int(parse_simple_date(text, pattern))
+    layout = layout_of(pattern)
+    fast = layout.read(text) if layout is not None and layout.has_date and not layout.has_time else None
+    return fast[0] if fast is not None and fast[0] >= _GREGORIAN else to_int(parse_simple_date(text, pattern))
 
 
 @python_scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, printed="stringtodate")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.functions.library.java_time_fast import layout_of
 from engine.functions.library.java_time_fields import (
     DATE_FIELDS,
     DAY_NANOS,
@@ -32,7 +33,9 @@ def format_date(days: int, pattern: str) -> str:
     Raises:
         ValueError: a bad pattern, or one that asks for more than a date.
     """
-    return compile_pattern(pattern).write(Moment(days=days))
+    layout = layout_of(pattern)
+    fast = layout.write(days, 0) if layout is not None and not layout.has_time else None
+    return compile_pattern(pattern).write(Moment(days=days)) if fast is None else fast
 
 
 def format_time(millis: int, pattern: str) -> str:
@@ -41,7 +44,9 @@ def format_time(millis: int, pattern: str) -> str:
     Raises:
         ValueError: a bad pattern, or one that asks for more than a time.
     """
-    return compile_pattern(pattern).write(Moment(nanos=millis * _MILLI_NANOS))
+    layout = layout_of(pattern)
+    fast = layout.write(0, millis * _MILLI_NANOS) if layout is not None and not layout.has_date else None
+    return compile_pattern(pattern).write(Moment(nanos=millis * _MILLI_NANOS)) if fast is None else fast
 
 
 def format_instant(millis: int, pattern: str, zone: Zone) -> str:
@@ -54,7 +59,9 @@ def format_instant(millis: int, pattern: str, zone: Zone) -> str:
     offset = zone.offset_at(second)
     days, of_day = divmod(second + offset, _DAY_SECONDS)
     nanos = of_day * SECOND_NANOS + millis % 1_000 * _MILLI_NANOS
-    return compile_pattern(pattern).write(Moment(days, nanos, zone, offset))
+    layout = layout_of(pattern)
+    fast = layout.write(days, nanos) if layout is not None else None
+    return compile_pattern(pattern).write(Moment(days, nanos, zone, offset)) if fast is None else fast
 
 
 def parse_date(text: str, pattern: str) -> int:
@@ -63,6 +70,10 @@ def parse_date(text: str, pattern: str) -> int:
     Raises:
         ValueError: a bad pattern, a text that does not fit, or no full date in it.
     """
+    layout = layout_of(pattern)
+    fast = layout.read(text) if layout is not None and layout.has_date else None
+    if fast is not None:
+        return fast[0]
     days = resolve(compile_pattern(pattern).read(text, root=False)).days
     if days is None:
         raise ValueError(f"Text '{text[:100]}' could not be parsed: Unable to obtain LocalDate")
@@ -75,6 +86,10 @@ def parse_time(text: str, pattern: str) -> int:
     Raises:
         ValueError: a bad pattern, a text that does not fit, no full time in it, or a field of a date.
     """
+    layout = layout_of(pattern)
+    fast = layout.read(text) if layout is not None and layout.has_time and not layout.has_date else None
+    if fast is not None:
+        return fast[1] // _MILLI_NANOS
     resolved = resolve(compile_pattern(pattern).read(text, root=False))
     for field in DATE_FIELDS:
         if resolved.has(field):
@@ -92,6 +107,12 @@ def parse_instant(text: str, pattern: str, default: Zone) -> int:
     Raises:
         ValueError: a bad pattern or a text that does not fit.
     """
+    layout = layout_of(pattern)
+    # Where an offset changes, a time may exist twice or not at all.
+    fast = layout.read(text) if layout is not None and layout.has_date and default.region is None else None
+    if fast is not None:
+        days, nanos = fast
+        return (days * _DAY_SECONDS - default.fixed) * 1_000 + nanos // _MILLI_NANOS
     resolved = resolve(compile_pattern(pattern).read(text, root=True))
     zone = resolved.zone or default
     days = _days(resolved)

@@ -1,0 +1,93 @@
+"""Patterns with digits at fixed places give what the machinery for all patterns gives."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from engine.functions.library import dates, java_time
+from engine.functions.library.java_time_fast import layout_of
+from engine.functions.library.java_time_zones import zone_of
+
+PATTERNS = (
+    *("yyyy-MM-dd", "dd.MM.yyyy", "MM/dd/yyyy", "yyyyMMdd", "'on' yyyy-MM-dd", "yyyy MM dd"),
+    *("HH", "HH:mm", "HH:mm:ss", "HHmmss", "HH:mm:ss.SSS", "HHmmssSSS", "mm HH"),
+    *("yyyy-MM-dd HH", "yyyy-MM-dd HH:mm", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss.SSS", "yyyyMMddHHmmss", "HH:mm:ss dd.MM.yyyy"),
+    *("yyyyMMddHHmmssSSS", "SSS ss mm HH dd MM yyyy"),
+)
+SLOW = (
+    "yyyy-MM",
+    "yy-MM-dd",
+    "yyyy-MM-dd hh",
+    "yyyy-MM-dd ss",
+    "yyyy-MM-dd yyyy",
+    "yyyy-M-d",
+    "HH:mm X",
+    "[yyyy-MM-dd]",
+    "yyyy''MM-dd",
+    "uuuu-MM-dd",
+    "''",
+    "",
+)
+ZONES = ("UTC", "GMT", "+05:30", "-03", "Europe/London")
+_RANDOM = random.Random(11)
+INSTANTS = (
+    *(0, -1, 951_782_400_000, -62_135_596_800_000, -62_135_596_800_001, 253_402_300_799_999, 253_402_300_800_000),
+    *(_RANDOM.randrange(-62_200_000_000_000, 253_500_000_000_000) for _ in range(60)),
+    *(_RANDOM.randrange(0, 2_000_000_000_000) for _ in range(60)),
+)
+
+
+def outcome(work, *arguments):
+    """What a function gives, or that it refuses."""
+    try:
+        return work(*arguments)
+    except (ValueError, ArithmeticError):
+        return "refused"
+
+
+def both(monkeypatch, work, *arguments):
+    """With the fast way and without."""
+    fast = outcome(work, *arguments)
+    with monkeypatch.context() as patched:
+        patched.setattr(java_time, "layout_of", lambda _: None)
+        patched.setattr(dates, "layout_of", lambda _: None)
+        return fast, outcome(work, *arguments)
+
+
+def damaged(text):
+    """A text and some that look like it."""
+    yield text
+    yield from (text + "0", text[:-1], text.replace("0", "9"), text.replace("-", "/"), text.lower(), " " + text, text.replace("1", "\u0661"))
+    at = _RANDOM.randrange(len(text))
+    yield text[:at] + str(_RANDOM.randrange(10)) + text[at + 1 :]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_both_ways_agree(monkeypatch, pattern):
+    for millis, zone in itertools.product(INSTANTS, ZONES):
+        fast, slow = both(monkeypatch, java_time.format_instant, millis, pattern, zone_of(zone))
+        assert fast == slow, (millis, zone)
+        for text in damaged(fast):
+            fast, slow = both(monkeypatch, java_time.parse_instant, text, pattern, zone_of(zone))
+            assert fast == slow, (text, zone)
+    for millis in INSTANTS:
+        days, of_day = divmod(millis, 86_400_000)
+        for work, value in ((java_time.format_date, days), (java_time.format_time, of_day)):
+            fast, slow = both(monkeypatch, work, value, pattern)
+            assert fast == slow, (work, value)
+            for text, read in itertools.product(damaged(fast), (java_time.parse_date, java_time.parse_time, dates.parse_date.body)):
+                fast, slow = both(monkeypatch, read, text, pattern)
+                assert fast == slow, (read, text)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_they_are_fast(pattern):
+    assert layout_of(pattern) is not None
+
+
+@pytest.mark.parametrize("pattern", SLOW)
+def test_others_are_not(pattern):
+    assert layout_of(pattern) is None
