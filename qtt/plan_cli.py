@@ -31,6 +31,7 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
         "checkpoint": "store checkpoints of plans: the state in the middle of their cases",
         "resume": "go on from stored checkpoints, and compare what comes after",
+        "compact": "remove stored plans that say nothing more than others of their case (--dry-run: only say which)",
         "adopt": "store plans that were written by hand, in the style of an older release",
     }
 )
@@ -47,6 +48,8 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
         action.add_argument("--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept")
         if name == "run":
             add_run_options(action)
+        if name == "compact":
+            action.add_argument("--dry-run", action="store_true", help="remove nothing")
         if name == "checkpoint":
             action.add_argument("--after", type=int, metavar="N", help="take the checkpoint after N inputs (default: half of them)")
 
@@ -133,6 +136,10 @@ def _resume(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     return _told(plan_commands.resume_checkpoints(arguments.paths))
 
 
+def _compact(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    return _told(plan_commands.compact_plans(arguments.paths, dry_run=arguments.dry_run))
+
+
 def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     from qtt.plan_text import check_plan
 
@@ -153,6 +160,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = M
         "prove": _prove,
         "checkpoint": _checkpoint,
         "resume": _resume,
+        "compact": _compact,
         "adopt": _adopt,
     }
 )

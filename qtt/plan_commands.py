@@ -12,6 +12,7 @@ from qtt.corpus import Kind, find_files
 from qtt.driver import PlanningDriver, PlanningError
 from qtt.load import Loaded, load_all, load_stored
 from qtt.model import Case, CaseFileError, Json, Status
+from qtt.plan_compact import choose
 from qtt.plan_spec import case_document
 from qtt.read_json import parse_json
 from qtt.selection import select
@@ -75,6 +76,23 @@ def prove_plans(cases: Sequence[Case], driver: PlanningDriver) -> Findings:
     excused = sum(bool(each.excuse) for each in found)
     told = f"{len(found)} plans survive a round trip; {differing} differ from those of today, {excused} of them for a stated reason"
     return Findings(() if problems else (told,), (*problems, *run_today(found, driver)))
+
+
+def compact_plans(paths: Sequence[Path], *, dry_run: bool) -> Findings:
+    """Remove below `paths` what is proved equal to a plan that stays; raise PlanStoreError."""
+    from qtt.plan_text import plan_facts, plan_meaning
+
+    verdicts = choose([stored for path in paths for stored in plans.find_plans(path)], plan_facts, plan_meaning)
+    newest = plans.newest_plans(verdict.plan for verdict in verdicts).values()
+    done = []
+    for verdict in verdicts:
+        if verdict.equal_to is not None:
+            done.append(f"{'would remove' if dry_run else 'removed'} {verdict.plan.folder}: it equals {verdict.equal_to.version}")
+            if not dry_run:
+                plans.remove(verdict.plan)
+        elif verdict.plan not in newest:
+            done.append(f"kept {verdict.plan.folder}: {verdict.reason}")
+    return Findings((*done, f"{sum(v.equal_to is None for v in verdicts)} of {len(verdicts)} plans stay"))
 
 
 def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:

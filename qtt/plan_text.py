@@ -8,9 +8,11 @@ from engine.errors import EngineError
 from engine.plan.codec import PlanFile, dump_plan, load_plan
 from engine.plan.diff import diff_plans
 from engine.plan.explain import explain_plan
+from engine.plan.facts import facts_of
 from engine.session import Session
 from engine.spark.pipeline import QueryRun, build_pipeline
 from qtt.corpus_functions import corpus_functions
+from qtt.model import Json
 from qtt.plan_replay import execute_plan_file
 from qtt.plans import PLAN_FILE, RESTORED, PlanStoreError, read_plan, written_by
 
@@ -52,6 +54,22 @@ def differences_between(old: str, new: str, name: str) -> str:
         PlanStoreError: a text that is no plan.
     """
     return "\n".join(map(str, diff_plans(_load(old, name), _load(new, "today's plan"), RESTORED)))
+
+
+def plan_facts(document: Json) -> frozenset[str]:
+    """What the content of a plan.json uses of the format."""
+    return facts_of(document)
+
+
+def plan_meaning(text: str, name: str) -> object:
+    """What is equal for plans that run alike: the statements without their texts, and the switches that a replay restores.
+
+    Raises:
+        PlanStoreError: the text, called `name`, is no plan.
+    """
+    plan = _load(text, name)
+    switches = tuple(plan.configs.get(switch) or "false" for switch in RESTORED)
+    return tuple((statement.ddl_command, statement.query_plan) for statement in plan.statements), switches
 
 
 def survives_codec(text: str, name: str) -> bool:

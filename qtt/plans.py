@@ -172,6 +172,11 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
     return StoredPlan(stored.case, stored.version, None, folder)
 
 
+def remove(stored: StoredPlan) -> None:
+    """Remove a stored plan, of which another one has been proved to say the same."""
+    shutil.rmtree(stored.folder)
+
+
 def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
     """What is wrong with the store, one sentence each; `fresh` has the plan of today by case id.
 
