@@ -1,0 +1,94 @@
+"""Over several partitions and pages each key gets the records that it gets over one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from engine.session import Session
+from engine.spark.memory import Cut, MemoryRunner
+from engine.spark.pipeline import QueryRun, build_pipeline
+from engine.spark.session import open_test_session
+from engine.topics.partitioner import partition_of
+from engine.topics.records import Record
+
+PARTITIONS = 3
+PAGES = 4
+
+SOURCES = {
+    "orders": "CREATE TABLE ORDERS (ID STRING PRIMARY KEY, ITEM STRING, N INT)",
+    "goods": "CREATE TABLE GOODS (ID STRING PRIMARY KEY, ITEM STRING, N INT)",
+    "clicks": "CREATE STREAM CLICKS (ID STRING KEY, ITEM STRING, N INT)",
+    "views": "CREATE STREAM VIEWS (ID STRING KEY, ITEM STRING, N INT)",
+}
+
+QUERIES = {
+    "aggregate": "TABLE R AS SELECT ID, COUNT(*) AS C, COLLECT_LIST(N) AS L FROM CLICKS GROUP BY ID HAVING COUNT(*) > 1",
+    "new key": "TABLE R WITH (key_format='JSON') AS SELECT ITEM, N % 2 AS P, COUNT(*) AS C, SUM(N) AS S FROM CLICKS GROUP BY ITEM, N % 2",
+    "table": "TABLE R AS SELECT ID, N FROM ORDERS WHERE N > 3",
+    "table aggregate": "TABLE R AS SELECT ITEM, COUNT(*) AS C, SUM(N) AS S FROM ORDERS GROUP BY ITEM",
+    "stream-table": "STREAM R AS SELECT C.ITEM AS ITEM, C.N AS N, G.N AS M FROM CLICKS C LEFT JOIN GOODS G ON C.ITEM = G.ID",
+    "tables": "TABLE R AS SELECT O.ID AS ID, O.N AS N, G.N AS M FROM ORDERS O LEFT JOIN GOODS G ON O.ID = G.ID",
+    "foreign key": "TABLE R AS SELECT O.ID AS ID, G.N AS M FROM ORDERS O LEFT JOIN GOODS G ON O.ITEM = G.ID",
+    "window": "TABLE R AS SELECT ITEM, SUM(N) AS S FROM CLICKS WINDOW HOPPING (SIZE 20 SECONDS, ADVANCE BY 10 SECONDS) GROUP BY ITEM",
+    "sessions": "TABLE R AS SELECT ID, COUNT(*) AS C FROM CLICKS WINDOW SESSION (3 SECONDS) GROUP BY ID",
+    "streams": "STREAM R AS SELECT C.ID AS ID, C.N AS N, V.N AS M FROM CLICKS C JOIN VIEWS V WITHIN 5 SECONDS ON C.ID = V.ID",
+}
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[MemoryRunner]:
+    opened = MemoryRunner(open_test_session())
+    yield opened
+    opened.close()
+
+
+def planned(query: str) -> QueryRun:
+    session = Session()
+    sources = [f"{source} WITH (kafka_topic='{topic}', value_format='JSON');" for topic, source in SOURCES.items()]
+    for statement in session.parse(f"{' '.join(sources)} CREATE {query};"):
+        session.execute(statement)
+    (made,) = session.queries.values()
+    return QueryRun(plan=made.plan, settings=made.config, serde=session.serde())
+
+
+def records(partitions: int) -> list[Record]:
+    """The same records, in as many partitions."""
+    random_ = random.Random(11)
+    found = []
+    for at in range(150):
+        topic = random_.choice(["orders", "goods", "clicks", "views"])
+        key = random_.choice("abcdefgh").encode()
+        value = {"ITEM": random_.choice("abcdefgh"), "N": random_.randrange(9)}
+        gone = topic in ("orders", "goods") and random_.random() < 0.2
+        data = None if gone else json.dumps(value).encode()
+        found.append(Record(topic=topic, key=key, value=data, timestamp=at * 100, partition=partition_of(key, partitions), offset=at))
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("cut", ["one", "random:3"])
+def test_each_key_has_the_same_records_over_partitions_and_pages(runner: MemoryRunner, cut: str) -> None:
+    runs = [planned(text) for text in QUERIES.values()]
+    topics = [build_pipeline([run]).source_topics(0) for run in runs]
+
+    def by_key(partitions: int, pages: int) -> list[dict[bytes | None, list[tuple[bytes | None, int]]]]:
+        feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]
+        outputs = runner.run(build_pipeline(runs), feeds, Cut.parse(cut), tasks=[partitions] * len(runs), pages=pages)
+        found = []
+        for output in outputs:
+            keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)
+            for record in output.records:
+                keys[record.key].append((record.value, record.timestamp))
+            found.append(dict(keys))
+        return found
+
+    whole = by_key(1, 1)
+    assert all(len(keys) > 3 for keys in whole)
+    split = by_key(PARTITIONS, PAGES)
+    for name, one, several in zip(QUERIES, whole, split, strict=True):
+        assert several == one, name
