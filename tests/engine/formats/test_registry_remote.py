@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 import json
 import pickle
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from samples import spec
 
 from engine.errors import RegistryAwayError, RegistryError, SerdeError
@@ -270,6 +278,42 @@ def test_credentials_come_from_the_settings_or_the_url_and_a_refusal_is_told(stu
         assert stub.credentials[-1] is not None
         assert "me:" not in str(raised.value) + repr(registry)
     assert stub.credentials[0] == stub.credentials[-1]
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that only itself vouches for, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "registry")])
+    now = dt.datetime.now(dt.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 7, now, now + dt.timedelta(days=1))
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = builder.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
+    files = folder / "registry.pem", folder / "registry.key"
+    files[0].write_bytes(signed.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+def test_a_registry_over_tls_must_have_a_certificate_that_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_remote, "_known", {})
+    certificate, key = _certificate(tmp_path)
+    stub = Stub()
+    stub.register("t-value", {"schema": RECORD})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(stub))
+    server.daemon_threads = True
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"https://127.0.0.1:{server.server_port}"
+    try:
+        assert open_registry(url, {"ssl.ca.location": str(certificate)}).latest("t-value") is not None
+        with pytest.raises(RegistryAwayError, match="https"):
+            open_registry(url, {}).latest("t-value")
+        assert len(stub.asked) == 1
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_schema_that_the_registry_refuses_is_the_fault_of_the_statement(stub: Stub) -> None:
