@@ -19,6 +19,7 @@ from engine.formats.facts import FULL_NAME
 from engine.formats.languages import LANGUAGES
 from engine.formats.table import decoder as table_decoder
 from engine.formats.wire import Wire
+from engine.functions.library.budget import bounded
 
 SCHEMA = "schema"
 """The format property that holds a schema which the statement itself gives."""
@@ -90,10 +91,11 @@ def _csv(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 
 def _regex(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    pattern = re.compile(spec.format.property("pattern") or "")
+    # Some patterns take for ever on some messages (docs/adr/0010).
+    search = bounded(re.compile(spec.format.property("pattern") or "").search)
 
     def decode(data: bytes) -> Row | None:
-        found = pattern.search(data.decode("utf-8"))
+        found = search(data.decode("utf-8"))
         return None if found is None else found.groups()
 
     return decode

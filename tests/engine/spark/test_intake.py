@@ -189,6 +189,11 @@ def test_what_a_format_cannot_read_is_quoted(name: str, data: bytes, message: st
         decoded(name, data, "A STRING", **({"schema": AVRO} if name == "AVRO" else {}))
 
 
+def test_a_pattern_that_takes_for_ever_is_an_error_of_the_message() -> None:
+    with pytest.raises(SerdeError, match="Failed to decode REGEX"):
+        decoded("REGEX", b"a" * 40, "A STRING", pattern="(a+)+$x")
+
+
 def test_a_long_message_is_quoted_in_part() -> None:
     with pytest.raises(SerdeError) as caught:
         decoded("JSON_DOCUMENT", b"x" * 10_000, "A STRING")
