@@ -15,6 +15,7 @@ from engine.formats import avro_schema, connect_read
 from engine.formats import bulk_numbers as n
 from engine.formats.base import SerdeSpec
 from engine.formats.bulk_base import BulkDecoder, BulkEncoder, NotPlainError, Numbers, require, text_of, valid_of, values_of
+from engine.formats.bulk_schemas import by_schema
 from engine.formats.connect import ConnectSchema, Missing
 from engine.formats.framed import frame, resolve, split_frame, written_schema
 from engine.formats.java_text import INT_MAX, INT_MIN
@@ -81,7 +82,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
             raise NotPlainError
         return reader.read(data, frame(schema_id, b""))
 
-    return decode
+    return by_schema(decode)
 
 
 def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> _Reader | None:

@@ -14,6 +14,7 @@ from engine.formats.base import SerdeSpec
 from engine.formats.bulk_base import BulkDecoder, BulkEncoder, NotPlainError
 from engine.formats.bulk_json import ObjectReader
 from engine.formats.bulk_json_write import row_encoder
+from engine.formats.bulk_schemas import by_schema
 from engine.formats.connect import ConnectField, Kind, Missing
 from engine.formats.framed import frame, resolve, split_frame, written_schema
 from engine.formats.registry import RegisteredSchema
@@ -63,7 +64,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
             raise NotPlainError
         return reader.read(data, frame(schema_id, b""))
 
-    return decode
+    return by_schema(decode)
 
 
 def _fields(spec: SerdeSpec, schema: RegisteredSchema) -> Sequence[ConnectField] | None:

@@ -16,6 +16,7 @@ from engine.formats import bulk_numbers as n
 from engine.formats import connect_read, proto_schema, proto_text
 from engine.formats.base import SerdeSpec
 from engine.formats.bulk_base import BulkDecoder, BulkEncoder, Bytes, NotPlainError, Numbers, require, text_of, valid_of, values_of
+from engine.formats.bulk_schemas import by_schema
 from engine.formats.connect import Kind
 from engine.formats.framed import OWN_ID, frame, resolve, split_frame, written_schema
 from engine.formats.languages import LANGUAGES, Selector
@@ -51,7 +52,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
             raise NotPlainError
         return reader.read(data, header)
 
-    return decode
+    return by_schema(decode)
 
 
 def bare_decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:

@@ -186,7 +186,23 @@ def test_names_in_another_case_are_found_in_whichever_record_they_stand() -> Non
     assert not agree(bulk, given, [b'{"id":1}', b'{"ID":2}'])
 
 
-def test_several_schemas_in_one_batch_are_left_to_single_records() -> None:
+@pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])
+def test_records_of_several_schemas_keep_their_order(format: str) -> None:
+    made, registry = random.Random(9), MemoryRegistry()
+    versions = [spec(format, text) for text in ("ID INT, S STRING", "ID INT, S STRING, MORE DOUBLE", "MORE DOUBLE, ID INT")]
+    for each in versions:
+        schema = own_schema(each)
+        registry.register("topic-value", schema.format, schema.text)
+    wanted = spec(format, "ID INT, S STRING, MORE DOUBLE", schemas=registry.snapshot())
+    data = []
+    for at in range(40):
+        written = replace(made.choice(versions), schemas=registry.snapshot())
+        row = {"ID": at, "S": f"s{at}", "MORE": at / 2}
+        data.append(table.encoder(written)(tuple(row[column.name] for column in written.columns)) or b"")
+    assert agree(bulk_decoder(wanted, types(wanted)), wanted, data)
+
+
+def test_a_schema_that_nobody_has_is_left_to_single_records() -> None:
     given = spec("AVRO", "ID INT")
     one = table.encoder(given)((1,)) or b""
     assert not agree(bulk_decoder(given, types(given)), given, [one, b"\x00\x00\x00\x00\x09" + one[5:]])
