@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   qtt run test-cases/functions/lpad.json -k "negative and not AVRO"
   qtt run ../shared/ksqldb/query-validation-tests --tolerant-errors --json report.json
   qtt run test-cases --cut random:7 --restart       cut the input at random, restart every query
+  kestrel broker --port 0 --once sh -c 'qtt run test-cases --kafka $KESTREL_KAFKA'
   qtt run test-cases --shard 2/4                    the second quarter of the cases
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
@@ -55,6 +56,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = _command(commands, "run", "run cases and compare what comes out")
     add_run_options(run)
+    run.add_argument(
+        "--kafka", metavar="HOST:PORT", help="run the cases on this broker, over topics of their own that are removed afterwards"
+    )
     _command(commands, "list", "list the ids of cases")
     _command(commands, "explain", "show the plan and the Spark SQL of cases")
     _command(commands, "approve", "fill in the outputs that cases leave out")
@@ -71,7 +75,12 @@ def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name
 def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt run`: run the cases, print what failed and a summary, write the report."""
     loaded = load_all(find_files(arguments.paths))
-    return run_loaded(loaded, arguments, open_driver)
+    if arguments.kafka is None:
+        return run_loaded(loaded, arguments, open_driver)
+    if arguments.cut or arguments.restart:
+        raise SelectionError("--cut and --restart belong to runs in memory, not to --kafka")
+    arguments.jobs = 1
+    return run_loaded(loaded, arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
 
 
 def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:

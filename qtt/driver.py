@@ -54,3 +54,10 @@ def open_driver() -> PlanningDriver:
     from qtt.rest_driver import FullDriver
 
     return FullDriver()
+
+
+def open_kafka_driver(servers: str) -> PlanningDriver:
+    """Open the driver that runs cases on the broker at HOST:PORT."""
+    from qtt.kafka import KafkaDriver
+
+    return KafkaDriver(servers)

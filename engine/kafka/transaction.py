@@ -29,7 +29,11 @@ _FRAME_BYTES = 512
 _LARGEST_REQUEST = 100_000_000
 """What a broker accepts at all; the size of a record is for the topic to limit."""
 
+EARLIEST = 1
+"""Stands for the timestamp 0 (ms), which librdkafka takes for "now"."""
+
 _TRANSACTION_MS = 120_000
+_LOOK_SECONDS = 0.5
 _POLL_EVERY = 2_000
 
 _TUNING: Mapping[str, str | int | bool] = {
@@ -158,7 +162,7 @@ class Writer:
                     record.value,
                     record.key,
                     partition=record.partition,
-                    timestamp=record.timestamp,
+                    timestamp=record.timestamp or EARLIEST,
                     headers=record.headers,
                     on_delivery=report,
                 )
@@ -188,8 +192,12 @@ class Writer:
         Raises:
             WriteError: the broker refused a record, or had not taken all of them in time.
         """
-        waiting = self._producer.flush(_TRANSACTION_MS / 1000)
-        self._check()
+        deadline = time.monotonic() + _TRANSACTION_MS / 1000
+        waiting = 1
+        while waiting and time.monotonic() < deadline:
+            waiting = self._producer.flush(_LOOK_SECONDS)
+            # Once a record was refused, a transaction sends no other: they would be waited for in vain.
+            self._check()
         if waiting:
             raise WriteError(f"the broker did not take {waiting} records within {_TRANSACTION_MS // 1000} s")
 

@@ -1,0 +1,170 @@
+"""A group of queries over topics of a broker, run to the end in one batch: what tests use in place of memory streams."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
+
+from engine.kafka.config import KafkaConfig
+from engine.kafka.consume import read_topics
+from engine.kafka.jars import connector_jars
+from engine.kafka.sink import write_batch
+from engine.spark.memory import Output
+from engine.spark.pipeline import Pipeline
+from engine.spark.session import INTERPRETED, open_session, open_test_session
+from engine.spark.wire import HEADERS, WIRE_INPUT
+from engine.topics.records import LogEntry, Record
+
+_INPUT = pa.schema(
+    [
+        ("q", pa.int32()),
+        ("feed", pa.int64()),
+        ("topic", pa.string()),
+        ("part", pa.int32()),
+        ("off", pa.int64()),
+        ("ts", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+_SELECTED = (
+    "topic", "partition AS part", "offset AS off", "unix_millis(timestamp) AS ts", "key", "value", "headers",
+)  # fmt: skip
+
+_names = count()
+_udf: Any = arrow_udf
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record of the broker."""
+
+_Fed = tuple[int, int, str, int]
+"""Query, feed order, topic of the plan, and the timestamp (ms), since a broker cannot be given 0 (ADR 16)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedQuery:
+    """One query of a group.
+
+    `topics` gives the broker's name of each topic that the plan names; `feed` says in which order which records are fed, by topic of the
+    plan, partition and offset; `tasks` is the number of partitions of its topics.
+    """
+
+    topics: Mapping[str, str]
+    feed: Sequence[Record]
+    tasks: int
+
+
+class FusedRunner:
+    """Runs groups of queries on one Spark session against one broker."""
+
+    def __init__(self, config: KafkaConfig, prefix: str) -> None:
+        """Start Spark with its Kafka connector.
+
+        Raises:
+            EngineError: the connector is not to be had.
+        """
+        self._config, self._prefix = config, prefix
+        self._root = tempfile.mkdtemp(prefix="kestrel-")
+        open_session("local[2]", {**INTERPRETED, "spark.jars": ",".join(str(jar) for jar in connector_jars())})
+        self._spark: SparkSession = open_test_session()
+
+    def close(self) -> None:
+        """Remove the checkpoints of this runner."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def run(self, pipeline: Pipeline, queries: Sequence[FusedQuery]) -> list[Output]:
+        """Run the queries over what their topics hold; give what is then in the topics that they write, by partition.
+
+        Raises:
+            Exception: Spark's own, when the pipeline as a whole does not run.
+        """
+        outputs = [Output() for _ in queries]
+        places = {
+            (query.topics[record.topic], record.partition, record.offset): (number, feed, record.topic, record.timestamp)
+            for number, query in enumerate(queries)
+            for feed, record in enumerate(query.feed)
+        }
+        if places:
+            for number, entry in self._run(pipeline, places, queries):
+                outputs[number].log.append(entry)
+        sinks = {(sink.query, sink.topic) for sink in pipeline.group.sinks}
+        found = read_topics(self._config, {queries[number].topics[topic] for number, topic in sinks})
+        for number, topic in sorted(sinks):
+            outputs[number].records += [_renamed(record, topic) for record in found[queries[number].topics[topic]]]
+        return outputs
+
+    def _run(self, pipeline: Pipeline, places: Mapping[Place, _Fed], queries: Sequence[FusedQuery]) -> list[tuple[int, LogEntry]]:
+        records = (
+            self._spark.readStream.format("kafka")
+            .options(**self._config.spark())
+            .option("kafka.isolation.level", "read_committed")
+            .option("subscribe", ",".join(sorted({topic for topic, _, _ in places})))
+            .option("startingOffsets", "earliest")
+            .option("includeHeaders", "true")
+            .load()
+            .selectExpr(*_SELECTED)
+            .coalesce(1)
+            .mapInArrow(_fed(places), WIRE_INPUT)
+        )
+        frame = pipeline.frame(self._spark, records, tasks=[query.tasks for query in queries])
+        named = frame.withColumn("topic", _udf(_named([query.topics for query in queries]), "string")("q", "topic"))
+        name = f"{self._prefix}-q{next(_names)}"
+        entries: list[tuple[int, LogEntry]] = []
+
+        def write(batch: DataFrame, number: int) -> None:
+            entries.extend(write_batch(batch, number, query=name, config=self._config).entries)
+
+        checkpoint = f"{self._root}/{name}"
+        running = named.writeStream.foreachBatch(write).outputMode("update").option("checkpointLocation", checkpoint)
+        query = running.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return entries
+
+
+def _fed(places: Mapping[Place, _Fed]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Give each record its query, its feed order and the name that its topic has in the plan."""
+
+    def feed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: list[dict[str, Any]] = []
+        for batch in batches:
+            for row in batch.to_pylist():
+                known = places.get((row["topic"], row["part"], row["off"]))
+                if known is not None:
+                    rows.append({**row, "q": known[0], "feed": known[1], "topic": known[2], "ts": known[3]})
+        rows.sort(key=lambda row: row["feed"])
+        yield pa.RecordBatch.from_pylist(rows, schema=_INPUT)
+
+    return feed
+
+
+def _named(topics: Sequence[Mapping[str, str]]) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    def named(queries: pa.Array, names: pa.Array) -> pa.Array:
+        pairs = zip(queries.to_pylist(), names.to_pylist(), strict=True)
+        return pa.array([None if name is None else topics[query][name] for query, name in pairs], pa.string())
+
+    return named
+
+
+def _renamed(record: Record, topic: str) -> Record:
+    return Record(
+        topic=topic,
+        key=record.key,
+        value=record.value,
+        timestamp=record.timestamp,
+        partition=record.partition,
+        offset=record.offset,
+        headers=record.headers,
+    )

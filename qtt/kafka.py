@@ -1,0 +1,235 @@
+"""The driver against a real broker: topics of each case's own, inputs really produced, outputs really consumed.
+
+A topic has the partitions that the case declares for it, else one; a sink inherits those of the topics that its query reads. A record
+goes to the partition that the case names, else to the one of its key, as Java's producer chooses.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from uuid import uuid4
+
+from engine.formats.base import Side
+from engine.formats.json_form import from_json_form
+from engine.formats.windowed import join
+from engine.inserts import source_spec
+from engine.kafka.config import KafkaConfig
+from engine.kafka.fused import FusedQuery, FusedRunner
+from engine.kafka.produce import make_topics, remove_topics, send_records
+from engine.kafka.transaction import EARLIEST
+from engine.session import PersistentQuery
+from engine.spark.memory import Cut, Output
+from engine.spark.pipeline import build_pipeline
+from engine.topics.partitioner import partition_of
+from engine.topics.records import Record
+from qtt import model
+from qtt.driver import RunOptions
+from qtt.rest import RestCase
+from qtt.spark import Run, SparkDriver, collect, feed_of, prepare, produced, query_run
+from qtt.sql_script import ScriptCase
+
+_NO_BROKER = "cases of REST answers and SQL scripts run in memory only"
+
+
+@dataclass(slots=True)
+class _Topics:
+    """The topics of one case: their names on the broker, by their names in the case, and how many partitions each has."""
+
+    prefix: str
+    names: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, topic: str, partitions: int) -> None:
+        if topic not in self.names:
+            self.names[topic] = f"{self.prefix}-{len(self.names)}"
+            self.counts[topic] = partitions
+
+
+class KafkaDriver(SparkDriver):
+    """Runs cases on one Spark session over the topics of a broker."""
+
+    def __init__(self, servers: str) -> None:
+        """Take the address of the broker; Spark starts with the first case."""
+        super().__init__()
+        self._config = KafkaConfig.of(servers)
+        self._prefix = f"qtt-{uuid4().hex[:8]}"
+        self._cases = count()
+        self._topics: dict[int, _Topics] = {}
+        self._broker: FusedRunner | None = None
+
+    def close(self) -> None:
+        """Remove what is kept on disk."""
+        if self._broker is not None:
+            self._broker.close()
+        super().close()
+
+    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        """Run the cases; each is yielded once with its outcome and its share of the seconds."""
+        plain = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
+        for case in cases:
+            if isinstance(case, RestCase | ScriptCase):
+                yield case, model.Crashed(message=_NO_BROKER), 0.0
+        yield from super().run(plain, options)
+
+    def _run_group(self, cases: Sequence[model.Case], cut: Cut) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        started = time.perf_counter()
+        runs = []
+        for case in cases:
+            try:
+                runs.append(prepare(case))
+            except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+                yield case, model.Crashed(message=f"{type(error).__name__}: {error}"), 0.0
+        try:
+            self._start(runs)
+            share = (time.perf_counter() - started) / max(len(runs), 1)
+            while active := [run for run in runs if run.outcome is None and run.pending]:
+                self._round(active, cut)
+            for run in runs:
+                yield run.case, run.outcome if run.outcome is not None else produced(run), run.seconds + share
+        finally:
+            self._end(runs)
+
+    def _start(self, runs: Sequence[Run]) -> None:
+        """Create the topics of a group and produce what its cases give."""
+        planned = [run for run in runs if run.outcome is None]
+        for run in planned:
+            self._topics[id(run)] = _topics_of(run, f"{self._prefix}-{next(self._cases)}")
+        made = [self._topics[id(run)] for run in planned]
+        make_topics(self._config, {topics.names[name]: topics.counts[name] for topics in made for name in topics.names})
+        for run in planned:
+            self._produce(run)
+
+    def _end(self, runs: Sequence[Run]) -> None:
+        """Remove the topics of a group."""
+        gone = [topics for run in runs if (topics := self._topics.pop(id(run), None)) is not None]
+        remove_topics(self._config, [name for topics in gone for name in topics.names.values()])
+
+    def _produce(self, run: Run) -> None:
+        topics = self._topics[id(run)]
+        inserted = [record for records in run.topics.values() for record in records]
+        given = [_placed(run, topics, record) for record in (*run.inputs, *inserted)]
+        sent = send_records(self._config, [replace(record, topic=topics.names[record.topic]) for record in given])
+        refused = next((record for record in sent if isinstance(record, str)), None)
+        if refused is not None:
+            run.outcome = model.Crashed(message=f"the broker refused an input: {refused}")
+            return
+        there = [
+            replace(record, topic=asked.topic, timestamp=asked.timestamp)
+            for record, asked in zip(sent, given, strict=True)
+            if isinstance(record, Record)
+        ]
+        run.inputs = there[: len(run.inputs)]
+        run.topics = {}
+        for record in there[len(run.inputs) :]:
+            run.topics.setdefault(record.topic, []).append(record)
+
+    def _fused(self, members: Sequence[tuple[Run, PersistentQuery]], cut: Cut) -> None:
+        """Run the queries as one; halve the group as long as it fails."""
+        started = time.perf_counter()
+        try:
+            pipeline = build_pipeline([query_run(run, query) for run, query in members], members[0][0].session.functions)
+            outputs = self._opened().run(pipeline, [self._query(run, query) for run, query in members])
+        except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
+            if len(members) == 1:
+                members[0][0].outcome = model.Crashed(message=(str(error) or type(error).__name__)[:2000])
+                return
+            half = len(members) // 2
+            self._fused(members[:half], cut)
+            self._fused(members[half:], cut)
+            return
+        share = (time.perf_counter() - started) / len(members)
+        for (run, query), output in zip(members, outputs, strict=True):
+            run.seconds += share
+            # A topic is read whole, with what earlier queries wrote to it.
+            for topic in {record.topic for record in output.records}:
+                run.topics.pop(topic, None)
+            collect(run, query, pipeline, output)
+            _restore(run, output, self._topics[id(run)].counts)
+
+    def _query(self, run: Run, query: PersistentQuery) -> FusedQuery:
+        topics = self._topics[id(run)]
+        return FusedQuery(topics=topics.names, feed=feed_of(run, query), tasks=max(_counts_read(run, query, topics), default=1))
+
+    def _opened(self) -> FusedRunner:
+        with self._opening:
+            if self._broker is None:
+                self._broker = FusedRunner(self._config, self._prefix)
+            return self._broker
+
+
+def _topics_of(run: Run, prefix: str) -> _Topics:
+    declared = {topic.name: topic.partitions for topic in run.case.topics} if not run.case.tolerant else {}
+    topics = _Topics(prefix)
+    fed = [record.topic for record in (*run.inputs, *(record for records in run.topics.values() for record in records))]
+    written = {source.topic: source for source in run.session.catalog.sources.values()}
+    for topic in dict.fromkeys((*fed, *(name for name, source in written.items() if source.created_by is None))):
+        topics.add(topic, declared.get(topic, 1))
+    for query in run.session.queries.values():
+        sink = run.session.catalog.sources.get(query.plan.sink or "")
+        if sink is not None:
+            topics.add(sink.topic, declared.get(sink.topic, next(iter(_counts_read(run, query, topics)), 1)))
+    for topic in written:
+        topics.add(topic, declared.get(topic, 1))
+    return topics
+
+
+def _counts_read(run: Run, query: PersistentQuery, topics: _Topics) -> list[int]:
+    """The partitions of the topics that a query reads, the left-most first."""
+    sources = run.session.catalog.sources
+    return [topics.counts.get(sources[name].topic, 1) for name in query.plan.sources if name in sources]
+
+
+def _placed(run: Run, topics: _Topics, record: Record) -> Record:
+    """A record with its partition: that of the case, else that of its key."""
+    partitions = topics.counts[record.topic]
+    asked = {given.topic for given in run.case.inputs if given.partition is not None}
+    if partitions == 1 or record.topic in asked or record.key is None:
+        return replace(record, partition=record.partition if partitions > 1 else 0)
+    return replace(record, partition=partition_of(record.key, partitions))
+
+
+def _restore(run: Run, output: Output, counts: Mapping[str, int]) -> None:
+    """Put the records of each topic into the order in which the case expects them, as far as the order of each partition allows.
+
+    Records keep the places that the broker gave them; a timestamp that no broker can be given is read as the 0 that was meant (ADR 16).
+    """
+    for topic in {record.topic for record in output.records}:
+        queues: dict[int, deque[Record]] = {}
+        for record in sorted((r for r in output.records if r.topic == topic), key=lambda r: (r.partition, r.offset)):
+            queues.setdefault(record.partition, deque()).append(record)
+        wanted = [expected for expected in run.case.outputs or () if expected.topic == topic]
+        run.topics[topic] = [
+            _as_meant(_next(queues, _partition(run, expected, counts[topic])), expected) for expected in wanted if any(queues.values())
+        ]
+        run.topics[topic] += _merged(queues)
+
+
+def _partition(run: Run, expected: model.OutputRecord, partitions: int) -> int | None:
+    """Where an expected record belongs: where the case says, else where its key does; None where it has none."""
+    if expected.partition is not None or partitions == 1:
+        return expected.partition or 0
+    source = run.session.sources_of_topic(expected.topic)[0]
+    key = from_json_form(run.session.serde()(source_spec(source, Side.KEY)), expected.key)
+    if key is not None and expected.window is not None and source.window is not None:
+        key = join(key, (expected.window.start, expected.window.end), source.window)
+    return None if key is None else partition_of(key, partitions)
+
+
+def _next(queues: Mapping[int, deque[Record]], partition: int | None) -> Record:
+    """The next record of a partition; of another one where that is empty, which will not compare equal."""
+    queue = queues.get(partition) if partition is not None else None
+    return (queue or next(queue for queue in queues.values() if queue)).popleft()
+
+
+def _merged(queues: Mapping[int, deque[Record]]) -> Iterator[Record]:
+    """What is left, always from the partition whose next record is the oldest."""
+    while left := [queue for queue in queues.values() if queue]:
+        yield min(left, key=lambda queue: queue[0].timestamp).popleft()
+
+
+def _as_meant(record: Record, expected: model.OutputRecord) -> Record:
+    return replace(record, timestamp=0) if record.timestamp == EARLIEST and expected.timestamp in (0, None) else record
