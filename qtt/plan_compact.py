@@ -66,7 +66,7 @@ class _Content:
 
     def same_as(self, other: _Content) -> bool:
         """Whether the other plan runs alike and is judged alike."""
-        return self.meaning == other.meaning and self.case == other.case
+        return (self.meaning, self.case) == (other.meaning, other.case)
 
 
 def _reason(plan: StoredPlan, newest: StoredPlan, content: _Content, holders: Counter[str]) -> str:

@@ -14,6 +14,8 @@ from engine.plan.steps.aggregates import TableSuppressV1
 from engine.plan.steps.joins import FkTableTableJoinV1, StreamTableJoinV1
 from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from engine.plan.steps.streams import StreamGroupByV1, StreamGroupByV2
+from engine.plan.steps.tables import TableGroupByV1, TableGroupByV2
 from engine.sql.statements import JoinType
 from engine.types.schema import Schema
 from engine.types.sql_types import Struct
@@ -105,6 +107,11 @@ def _foreign_key(step: FkTableTableJoinV1, path: str) -> None:
         raise PlanError("exactly one of leftJoinColumnName and leftJoinExpression is given", path=path)
 
 
+def _group_by(step: StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2, path: str) -> None:
+    if not step.group_by_expressions:
+        raise PlanError("at least one expression is expected", path=f"{path}.groupByExpressions")
+
+
 def _suppress(step: TableSuppressV1, path: str) -> None:
     if step.refinement_info != "FINAL":
         raise PlanError("only FINAL results are held back", path=f"{path}.refinementInfo.outputRefinement")
@@ -123,4 +130,5 @@ CHECKS: Mapping[type, Callable[[Any, str], None]] = {
     StreamTableJoinV1: _join_type,
     FkTableTableJoinV1: _foreign_key,
     TableSuppressV1: _suppress,
+    **dict.fromkeys((StreamGroupByV1, StreamGroupByV2, TableGroupByV1, TableGroupByV2), _group_by),
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from engine.errors import TypeMismatchError
+from engine.errors import PlanError, TypeMismatchError
 from engine.plan.naming import key_columns
 from engine.plan.step import Step
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
@@ -33,7 +33,9 @@ from engine.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupBy
 from engine.sql.expressions import ColumnRef, Expression, NullLiteral
 from engine.sql.statements import JoinType
 from engine.types.schema import PSEUDO_COLUMNS, WINDOW_BOUNDS, Column, Role, Schema
-from engine.types.sql_types import STRING, SqlType
+from engine.types.sql_types import STRING, SqlType, quote
+
+T = TypeVar("T")
 
 Typer = Callable[[Expression, Mapping[str, SqlType]], SqlType | None]
 """Gives the type of an expression over named columns, None for an untyped NULL."""
@@ -76,12 +78,30 @@ def _select(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     (source,) = inputs
     scope = scope_of(source)
     names = step.key_column_names or tuple(c.name for c in source.key)
+    if len(names) != len(source.key):
+        raise misfit(step, "keyColumnNames", f"{len(source.key)} key columns cannot have {len(names)} names")
     keys = [Column(name, c.type, Role.KEY) for name, c in zip(names, source.key, strict=True)]
     selected = getattr(step, "selected_keys", None)
     if selected is not None:
         keys = [c for c in keys if c.name in selected]
     values = [Column(item.alias, _typed(item.expression, scope, typer)) for item in step.select_expressions]
     return Schema((*keys, *values))
+
+
+def misfit(step: Step, field: str, message: str) -> PlanError:
+    """The error for a field of a step that does not fit the step's inputs; raised when a plan that can be read is put together."""
+    return PlanError(message, path=f"$..{step.tag}[{step.query_context}].{field}")
+
+
+def of_column(step: Step, field: str, name: str, columns: Mapping[str, T]) -> T:
+    """What `columns` has for the column that a field of a step names.
+
+    Raises:
+        PlanError: there is no such column.
+    """
+    if name not in columns:
+        raise misfit(step, field, f"there is no column {quote(name)}")
+    return columns[name]
 
 
 def _typed(expression: Expression, scope: Mapping[str, SqlType], typer: Typer) -> SqlType:
@@ -135,7 +155,7 @@ def _group_by_v2(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
 def _aggregate(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     (source,) = inputs
     scope = scope_of(source)
-    kept = [Column(name, scope[name]) for name in step.non_aggregate_columns]
+    kept = [Column(name, of_column(step, "nonAggregateColumns", name, scope)) for name in step.non_aggregate_columns]
     results = [Column(f"KSQL_AGG_VARIABLE_{i}", _typed(call, scope, typer)) for i, call in enumerate(step.aggregation_functions)]
     bounds = WINDOW_BOUNDS if isinstance(step, StreamWindowedAggregateV1) else ()
     return Schema((*source.key, *kept, *results, *bounds))
@@ -143,6 +163,8 @@ def _aggregate(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
 
 def _join(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     left, right = inputs
+    if not left.key or not right.key:
+        raise misfit(step, "leftSource" if not left.key else "rightSource", "what is joined by its key has a key")
     key = Column(step.key_name, left.key[0].type, Role.KEY)
     first, second = (right, left) if step.join_type is JoinType.RIGHT else (left, right)
     values = (*first.value, *second.value)
@@ -153,6 +175,8 @@ def _join(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
 
 def _fk_join(step: FkTableTableJoinV1, inputs: Sequence[Schema], typer: Typer) -> Schema:
     left, right = inputs
+    if len(right.key) != 1:
+        raise misfit(step, "rightSource", "what a foreign key names has one key column")
     return Schema((*left.key, *left.value, *right.value))
 
 

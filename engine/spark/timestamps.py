@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.errors import PlanError
 from engine.plan.schemas import scope_of
 from engine.plan.step import TimestampColumn
 from engine.spark import sqltree as s
@@ -21,6 +22,8 @@ def extracted(build: QueryBuild, handle: Handle, column: TimestampColumn) -> tup
     """
     scope = {**{c.name: c.type for c in handle.schema.key}, **scope_of(handle.schema)}
     reference: Expression = ColumnRef(column.column)
+    if column.column not in scope:
+        raise PlanError(f"there is no column {t.quote(column.column)}", path="$..timestampColumn.column")
     if scope[column.column] == t.STRING:
         reference = FunctionCall("STRINGTOTIMESTAMP", (reference, StringLiteral(column.format or "")))
     context = build.context(handle, nested=False)

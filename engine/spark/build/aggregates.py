@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.errors import UnsupportedError
 from engine.functions.declaration import Aggregate, AggregateCall, Aggregator
-from engine.plan.schemas import scope_of
+from engine.plan.schemas import of_column, scope_of
 from engine.plan.step import WindowInfo, WindowType
 from engine.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
 from engine.spark.build.streams import schema_after
@@ -128,7 +128,7 @@ def _aggregated(step: AnyAggregate, build: QueryBuild, source: Handle, operator:
 
 def _columns(step: AnyAggregate, build: QueryBuild, source: Handle) -> tuple[Columns, Calls]:
     positions = {column.name: i for i, column in enumerate(source.schema.value)}
-    columns = tuple(positions[name] for name in step.non_aggregate_columns)
+    columns = tuple(of_column(step, "nonAggregateColumns", name, positions) for name in step.non_aggregate_columns)
     return columns, tuple(_call(call, build, source, positions) for call in step.aggregation_functions)
 
 
@@ -151,7 +151,8 @@ def _call(call: FunctionCall, build: QueryBuild, source: Handle, positions: dict
         else:
             raise UnsupportedError(f"{call.name} takes columns and constants, not expressions")
     settings = {k: v for k, v in build.settings.items() if k.startswith("ksql.functions.")}
-    return function.factory(AggregateCall(tuple(types), bound.type, tuple(literals), settings)), tuple(indices)
+    aggregator = function.factory(AggregateCall(tuple(types), bound.type, tuple(literals), settings))
+    return replace(aggregator, name=call.name), tuple(indices)
 
 
 def _constant(node: Expression) -> object:

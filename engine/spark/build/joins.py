@@ -77,8 +77,8 @@ def table_table_join_v1(step: TableTableJoinV1, build: QueryBuild, left: Handle,
 def fk_table_table_join_v1(step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
     """Join a table to the key of another."""
     expression: Expression = step.left_join_expression or ColumnRef(step.left_join_column_name or "")
-    left = _with_foreign_key(step, build, left, right, expression)
     schema = schema_after(build, step, left, right)
+    left = _with_foreign_key(step, build, left, right, expression)
     operator = ForeignKeyJoin(
         join_type=step.join_type,
         key_bytes=key_bytes(build, left),

@@ -6,13 +6,18 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import plan_samples
+import pytest
 
-from engine.errors import PlanError
+from engine.errors import EngineError, PlanError
 from engine.plan.codec import decode_plan, decode_statement, encode_statement, load_plan
+from engine.session import Session
+from engine.spark.pipeline import QueryRun, build_pipeline
 
+STORE = Path(__file__).resolve().parents[3] / "historic-plans"
 NUMBERS = (-1, 0, 2**31, 2**63, 10**400, 1.5, 1e308)
 TEXTS = ("", "x", "`", "'", "\ud800", "A" * 5000, "(" * 3000, "\0")
 ODD = (None, True, *NUMBERS, *TEXTS, [], [[]], [None], {}, {"@type": 1})
@@ -57,22 +62,65 @@ def attempt(read: Callable[[Any], Any], document: Any) -> Any:
         return error
 
 
-def test_damaged_documents() -> None:
-    rng = random.Random(20261120)
+def damaged(seed: int, rounds: int) -> None:
+    """Damage statements of plans; each is refused with a path, or read and written and read again."""
+    rng = random.Random(seed)
     statements = plan_samples.plan()["plan"]
-    outcomes = []
-    for _ in range(ROUNDS):
+    refused = read = 0
+    for _ in range(rounds):
         document = copy.deepcopy(rng.choice(statements))
         for _ in range(rng.randint(1, 3)):
             if places(document):
                 mutate(document, rng)
-        outcomes.append(attempt(decode_statement, document))
-    refused = [outcome for outcome in outcomes if isinstance(outcome, PlanError)]
-    read = [outcome for outcome in outcomes if not isinstance(outcome, PlanError)]
-    assert refused
-    assert read
-    assert all(error.path.startswith("$") and len(error.message) < 2_000 for error in refused)
-    assert all(decode_statement(encode_statement(statement)) == statement for statement in read)
+        outcome = attempt(decode_statement, document)
+        if isinstance(outcome, PlanError):
+            refused += 1
+            assert outcome.path.startswith("$")
+            assert len(outcome.message) < 2_000
+        else:
+            read += 1
+            assert decode_statement(encode_statement(outcome)) == outcome
+    assert refused > rounds // 10
+    assert read > rounds // 20
+
+
+def test_damaged_documents() -> None:
+    damaged(20261120, ROUNDS)
+
+
+@pytest.mark.nightly
+def test_a_hundred_thousand_damaged_documents() -> None:
+    damaged(20261121, 100_000)
+
+
+def run_as_far_as_spark(document: Any) -> None:
+    """Read, execute and compile a plan; a refusal is an error of ours, and no other is raised."""
+    try:
+        session = Session()
+        for statement in decode_plan(document).statements:
+            session.execute_plan(statement)
+        for query in session.queries.values():
+            build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())], session.functions)
+    except EngineError:
+        return
+
+
+def compiled(seed: int, rounds: int) -> None:
+    rng = random.Random(seed)
+    plans = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(STORE.glob("[jow]*/*/plan.json"))]
+    for _ in range(rounds):
+        document = copy.deepcopy(rng.choice(plans))
+        mutate(document, rng)
+        run_as_far_as_spark(document)
+
+
+def test_damaged_plans_are_refused_before_anything_starts() -> None:
+    compiled(3, 150)
+
+
+@pytest.mark.nightly
+def test_many_damaged_plans_are_refused_before_anything_starts() -> None:
+    compiled(4, 10_000)
 
 
 def test_damaged_texts() -> None:
