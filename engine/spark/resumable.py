@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from itertools import count
@@ -89,6 +90,7 @@ class ResumableQuery:
         """Take the state and progress of a checkpoint."""
         self._begin(self._pipeline)
         shutil.copytree(checkpoint, self.checkpoint)
+        _move_paths(self.checkpoint)
         # The new stream has to stand where the checkpoint's stream stood: Spark asks only for what comes after.
         self._runner.feed(self._stream, [_row(0, at, record) for at, record in enumerate(fed)])
         self._fed = len(fed)
@@ -98,6 +100,15 @@ class ResumableQuery:
         self._stream = self._runner.memory_stream()
         self._name = f"resumable_{next(_names)}"
         self._fed = 0
+
+
+def _move_paths(checkpoint: Path) -> None:
+    """Let the metadata of a checkpoint that was copied name its own files: Spark writes the full paths of schemas into it."""
+    for file in checkpoint.glob("state/*/_metadata/v2/*"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text), encoding="utf-8")
+        # Its checksum is that of the text before.
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def _operators(pipeline: Pipeline) -> list[list[str]]:
