@@ -125,6 +125,8 @@ class Aggregator:
     """Whether old and new state share one object in ksqlDB, so that HAVING sees the new one twice."""
     numbered: bool = False
     """Whether `aggregate` gets, before the arguments, a number that grows with every call in the order of processing."""
+    name: str = ""
+    """The function that was called, for the message when it fails."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,14 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from engine.errors import QueryError
 from engine.spark.level import Level
 from engine.spark.page import PageRunner
 from engine.spark.pages import PACKED, UNPACKED, pack_batches, read_rows, unpack_batches, write_rows
 from engine.state.codec import dump_state, load_state
+
+PLAN = "plan"
+"""Where a page's blob holds the fingerprint of the level that wrote it, beside the states by relation."""
 
 _STATE = StructType([StructField("blob", BinaryType())])
 
@@ -45,6 +49,7 @@ class Host(StatefulProcessor):
         self._state = handle.getValueState("page", _STATE)
         self._read = self._level.read()
         self._runner = PageRunner(self._level)
+        self._fingerprint = self._level.fingerprint()
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
         """Handle what a page got in one micro-batch."""
@@ -60,11 +65,26 @@ class Host(StatefulProcessor):
                     yield Row(passing=False, rows=made)
 
     def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[bytes]:
-        stored = self._state.get()
-        state: dict[str, Any] = {} if stored is None else load_state(bytes(stored[0]))
+        state = self._loaded(self._state.get())
         for made in self._runner.run(rows, task, state):
             yield write_rows(made)
         self._state.update((dump_state(state),))
+
+    def _loaded(self, stored: Any) -> dict[str, Any]:
+        """The states of the page's operators.
+
+        Raises:
+            QueryError: another plan wrote them.
+        """
+        state: dict[str, Any] = {} if stored is None else load_state(bytes(stored[0]))
+        written, own = state.setdefault(PLAN, self._fingerprint), self._fingerprint
+        if written != own:
+            raise QueryError(
+                f"the checkpoint was written by another plan: it holds the state of {'; '.join(written)}, "
+                f"and the query needs that of {'; '.join(own)}",
+                hint="Run the statement that wrote the checkpoint, or begin anew with a new one.",
+            )
+        return state
 
     def close(self) -> None:
         """Nothing is held."""

@@ -40,6 +40,14 @@ class Level:
         """The relations that the level reads."""
         return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
 
+    def fingerprint(self) -> list[str]:
+        """What the state depends on: each operator with the types of what it reads. Another fingerprint means another state."""
+        found = []
+        for stateful in self.operators:
+            read = ", ".join(handle.struct_type() for handle in stateful.inputs)
+            found.append(f"{stateful.output.relation} {type(stateful.operator).__name__}({read})")
+        return found
+
     def read(self) -> pa.Schema:
         """Rows that the level reads, without their log entries."""
         envelope = [field for field in ENVELOPE_FIELDS if field.name != "log"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.errors import QueryError
+from engine.errors import EngineError, QueryError
 from engine.functions.declaration import Aggregator
 from engine.state.operator import State, Value
 
@@ -43,30 +43,46 @@ def with_shared(old: Value, new: Value, calls: Calls) -> Value:
 
 
 def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State) -> None:
-    """Fold one row into the group."""
+    """Fold one row into the group.
+
+    Raises:
+        QueryError: an aggregate failed; it names the function.
+    """
     group[COLUMNS] = [value[index] for index in columns]
     states = group[STATES]
-    for position, (aggregator, indices) in enumerate(calls):
-        if aggregator.numbered:
-            states[position] = aggregator.aggregate(states[position], _next_number(state), *[value[index] for index in indices])
-        elif len(indices) == 1:
-            states[position] = aggregator.aggregate(states[position], value[indices[0]])
-        else:
-            states[position] = aggregator.aggregate(states[position], *[value[index] for index in indices])
+    position = 0
+    try:
+        for position, (aggregator, indices) in enumerate(calls):
+            if aggregator.numbered:
+                states[position] = aggregator.aggregate(states[position], _next_number(state), *[value[index] for index in indices])
+            elif len(indices) == 1:
+                states[position] = aggregator.aggregate(states[position], value[indices[0]])
+            else:
+                states[position] = aggregator.aggregate(states[position], *[value[index] for index in indices])
+    except Exception as error:
+        raise _failure(calls[position][0], error) from error
 
 
 def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
     """Take one row out of the group.
 
     Raises:
-        QueryError: an aggregate that works on streams only.
+        QueryError: an aggregate that failed, or that works on streams only.
     """
     group[COLUMNS] = [value[index] for index in columns]
     states = group[STATES]
     for position, (aggregator, indices) in enumerate(calls):
         if aggregator.undo is None:
             raise QueryError("an aggregate that cannot undo a row was asked to aggregate a table")
-        states[position] = aggregator.undo(states[position], *(value[index] for index in indices))
+        try:
+            states[position] = aggregator.undo(states[position], *(value[index] for index in indices))
+        except Exception as error:
+            raise _failure(aggregator, error) from error
+
+
+def _failure(aggregator: Aggregator, error: Exception) -> QueryError:
+    said = error.message if isinstance(error, EngineError) else str(error)
+    return QueryError(f"{aggregator.name or 'An aggregate'} failed: {said or type(error).__name__}")
 
 
 def merge(group: Group, other: Group, calls: Calls) -> None:

@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pytest
 from level_samples import Summing, batch, level, row
 from pyspark.sql import Row
 
+from engine.errors import QueryError
 from engine.spark.host import Host
 from engine.spark.level import Level
 from engine.spark.pages import pack_batches, unpack_batches
@@ -68,6 +70,24 @@ def test_the_state_goes_on_in_the_next_batch() -> None:
     store = Store()
     run(store, row(1), row(2))
     assert [o["r2"]["v"]["A"] for o in run(store, row(3))] == [6]
+
+
+def test_the_state_of_another_plan_is_refused() -> None:
+    class Counting(Summing):
+        scope: ClassVar[Scope] = Scope.KEY
+
+    store = Store()
+    run(store, row(1))
+    with pytest.raises(QueryError, match=r"(?s)another plan.*Summing.*Counting"):
+        run(store, row(2), over=level(Counting()))
+
+
+@pytest.mark.parametrize("blob", [b"", b"\x09\x80", b"\x01\xc1"])
+def test_a_state_that_cannot_be_read_is_refused(blob: bytes) -> None:
+    store = Store()
+    store.value = (blob,)
+    with pytest.raises(QueryError, match="the stored state of an operator"):
+        run(store, row(1))
 
 
 def test_rows_of_other_relations_pass_untouched() -> None:

@@ -6,6 +6,7 @@ import pytest
 from state_replay import brief, call_of, key_bytes, replay
 
 from engine.errors import QueryError
+from engine.functions.declaration import Aggregator
 from engine.functions.library.aggregates_arithmetic import count, sum_
 from engine.functions.library.aggregates_collections import collect_list
 from engine.functions.library.aggregates_extremes import max_
@@ -102,3 +103,20 @@ def test_an_aggregate_that_cannot_undo_fails_on_a_table() -> None:
     operator.process(row("a", ("x", 1)), state)
     with pytest.raises(QueryError):
         operator.process(row("a", ("x", 1), 0, "a", ("x", 1)), state)
+
+
+def test_a_failure_names_the_function() -> None:
+    def divide(state: int, value: int) -> int:
+        return state // value
+
+    failing = Aggregator(
+        initialize=lambda: 1, aggregate=divide, undo=divide, merge=lambda one, _: one, result=lambda state: state, name="SHARE"
+    )
+    operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=((failing, (0,)),))
+    with pytest.raises(QueryError, match="SHARE failed: integer division"):
+        operator.process(Row(0, ("a",), (0,), 1), {})
+    table = TableAggregate(key_bytes=key_bytes, columns=(), calls=((failing, (0,)),))
+    state: dict[str, object] = {}
+    table.process(Row(0, ("a",), (1,), 1), state)
+    with pytest.raises(QueryError, match="SHARE failed"):
+        table.process(Row(0, ("a",), (1,), 1, old=(0,), old_key=("a",)), state)
