@@ -1,0 +1,52 @@
+"""The broker for trying things out: it starts with what pip brings, lasts as long as its command, and keeps its data if asked to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.errors import EngineError
+from engine.kafka.broker import Broker
+from engine.kafka.config import KafkaConfig
+from engine.kafka.consume import partition_counts, read_topics
+from engine.kafka.produce import make_topics, send_records
+from engine.topics.records import Record
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
+
+
+ASK = """
+import os
+from confluent_kafka.admin import AdminClient
+AdminClient({"bootstrap.servers": os.environ["KESTREL_KAFKA"]}).list_topics(timeout=10)
+raise SystemExit(7)
+"""
+
+
+def test_a_command_runs_beside_it_and_gives_its_exit_code() -> None:
+    command = [sys.executable, "-m", "engine.cli", "broker", "--port", "0", "--once", sys.executable, "-c", ASK]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    assert "not for production" in " ".join(done.stderr.split())
+
+
+def test_its_topics_outlast_it_where_a_folder_is_given(tmp_path: Path) -> None:
+    with Broker.start(data=tmp_path) as broker:
+        config = KafkaConfig(servers=broker.address)
+        make_topics(config, {"kept": 2})
+        headers = (("h", None), ("h", b"1"))
+        send_records(config, [Record(topic="kept", key=b"k", value=b"v", timestamp=5, partition=1, headers=headers)])
+    with Broker.start(data=tmp_path) as broker:
+        config = KafkaConfig(servers=broker.address)
+        assert partition_counts(config, ["kept", "other"]) == {"kept": 2}
+        [record] = read_topics(config, ["kept"])["kept"]
+        assert (record.partition, record.key, record.value, record.timestamp, record.headers) == (1, b"k", b"v", 5, headers)
+
+
+def test_a_port_that_is_taken_is_named(kafka: KafkaConfig) -> None:
+    port = int(kafka.servers.rpartition(":")[2])
+    with pytest.raises(EngineError, match=f"port {port}"):
+        Broker.start(port=port)
