@@ -173,6 +173,8 @@ def _to_timestamp(value: str) -> int:
     found = _ZONE.search(rest)
     zone = found.group() if found else "Z"
     time = rest[: found.start()] if found else rest
+    if not has_time and _DATE.fullmatch(date) is None:
+        raise ValueError(f"not a timestamp: {value}")
     parts = _INSTANT.fullmatch(f"{date if has_time else _padded(date, '0000-01-01')} {_padded(time, '00:00:00.000')}")
     if parts is None:
         raise ValueError(f"not a timestamp: {value}")

@@ -7,6 +7,7 @@ gives NULL and never fails.
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal as Number
 from itertools import count
 
 from sqlglot import exp
@@ -20,7 +21,10 @@ from engine.types import sql_types as t
 from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
 DAY_MS = 86_400_000
+_MOST_MILLIS = (2**63 - 1) // 1000
 _PLAIN_SCALE = 6
+_LEAST_PLAIN = Number("0.000001")
+_LEAST = Decimal(7, 6)
 _names = count()
 
 
@@ -65,7 +69,7 @@ def _is_used_twice(source: SqlType, target: SqlType) -> bool:
             return scale > _PLAIN_SCALE
         case Primitive(Base.STRING), Primitive(Base.TIMESTAMP | Base.DATE | Base.TIME):
             return True
-        case Primitive(Base.TIMESTAMP), Primitive(Base.DATE):
+        case Primitive(Base.TIMESTAMP), Primitive(Base.DATE | Base.STRING):
             return True
         case Primitive(Base.TIME), Primitive(Base.STRING):
             return True
@@ -103,6 +107,14 @@ def decimal_text(value: Tree, scale: int) -> Tree:
     """A DECIMAL in plain notation; Java's own text turns to exponents below 1E-6."""
     if scale <= _PLAIN_SCALE:
         return s.cast(value, t.STRING)
+    # Java turns to exponents below 1E-6 only, where there are few digits left.
+    small = s.cast(value, Decimal(scale, scale))
+    positive = s.binary(exp.GTE, value, s.decimal(_LEAST_PLAIN, _LEAST))
+    usual = exp.Paren(this=exp.or_(positive, s.binary(exp.LTE, value, s.decimal(-_LEAST_PLAIN, _LEAST)), copy=False))
+    return s.if_(usual, s.cast(value, t.STRING), _small_text(small, scale))
+
+
+def _small_text(value: Tree, scale: int) -> Tree:
     whole = s.call("floor", s.call("abs", value))
     fraction = s.cast(s.binary(exp.Sub, s.call("abs", value), whole), Decimal(scale, scale))
     shifted = s.binary(exp.Mul, fraction, s.cast(s.text("1" + "0" * scale), Decimal(scale + 1, 0)))
@@ -198,7 +210,7 @@ def _string_to_bytes(value: Tree) -> Checked:
 
 
 def _string_to_timestamp(value: Tree) -> Checked:
-    trimmed = _trim(value)
+    trimmed = _matched(_trim(value), r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T.*)?)?)?$")
     date = s.call("regexp_extract", trimmed, s.text("^([^T]*)"), s.integer(1))
     rest = s.call("regexp_extract", trimmed, s.text("T(.*)$"), s.integer(1))
     time = s.call("regexp_extract", rest, s.text(r"^(.*?)(Z|[+-]\d{2}:?\d{2})?$"), s.integer(1))
@@ -206,7 +218,7 @@ def _string_to_timestamp(value: Tree) -> Checked:
     zone = s.call("regexp_replace", zone_text, s.text(r"([+-]\d\d):?(\d\d)"), s.text("$1:$2"))
     zone = s.if_(s.binary(exp.EQ, zone_text, s.text("")), s.text("Z"), zone)
     has_time = s.call("contains", trimmed, s.text("T"))
-    full_date = s.if_(has_time, date, _padded(date, "0000-01-01"))
+    full_date = s.if_(s.any_of([has_time, s.binary(exp.EQ, trimmed, s.text(""))]) or s.TRUE, date, _padded(date, "0000-01-01"))
     text = s.call("concat", full_date, s.text(" "), _padded(time, "00:00:00.000"), zone)
     parsed = s.call("unix_millis", s.call("try_to_timestamp", text, s.text("yyyy-MM-dd HH:mm:ss.SSSXXX")))
     return _null_means_failure(value, parsed)
@@ -242,7 +254,10 @@ def _instant(value: Tree) -> Tree:
 
 
 def _timestamp_to_string(value: Tree) -> Checked:
-    return Checked(s.call("date_format", _instant(value), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS")))
+    # Beyond the years that Spark has, its conversion would end the query.
+    given = s.if_(s.binary(exp.LTE, s.call("abs", value), s.bigint(_MOST_MILLIS)), value, s.null_of(t.BIGINT))
+    own = s.if_(s.binary(exp.EQ, value, s.bigint(-(2**63))), s.null_of(t.BIGINT), given)
+    return _null_means_failure(value, s.call("date_format", _instant(own), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS")))
 
 
 def _timestamp_to_date(value: Tree) -> Checked:

@@ -15,7 +15,7 @@ from engine.errors import UnsupportedError
 from engine.functions.bound import Bound
 from engine.functions.declaration import Checked, SparkLambda
 from engine.functions.evaluate import CallInPython, columns_of, needs_python, stays
-from engine.functions.library.trees import is_large, let
+from engine.functions.library.trees import is_large, let, negative
 from engine.spark import arithmetic, casts, comparisons
 from engine.spark import sqltree as s
 from engine.spark.calls import compile_call, evaluated_call
@@ -246,7 +246,7 @@ def _(node: e.Arithmetic, bound: Bound, children: list[Checked], context: Contex
 @translate.register
 def _(node: e.Negate, bound: Bound, children: list[Checked], context: Context) -> Checked:
     (operand,) = children
-    negated = exp.Paren(this=exp.Neg(this=exp.Paren(this=operand.value)))
+    negated = negative(operand.value, bound.children[0].type)
     if operand.falls_silent:
         return s.null_fails(negated)
     return Checked(negated, s.any_of([operand.fails, s.is_null(operand.value)]))

@@ -8,7 +8,23 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from engine.functions.declaration import CallTypes, Nulls, python_scalar, scalar
-from engine.functions.library.trees import Tree, any_of, call, case, cast, cast_decimal, double, if_, is_null, let, null, number, op, text
+from engine.functions.library.trees import (
+    Tree,
+    absolute,
+    any_of,
+    call,
+    case,
+    cast,
+    cast_decimal,
+    double,
+    if_,
+    is_null,
+    let,
+    null,
+    number,
+    op,
+    text,
+)
 from engine.types.coerce import decimal_of, wider_decimal
 from engine.types.sql_types import STRING, Decimal, SqlType
 
@@ -36,13 +52,16 @@ def _is_whole(x: Tree) -> Tree:
     return any_of(op(exp.EQ, x, number(0)), op(exp.GTE, call("abs", x), double(_NO_FRACTION)))
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", "(value DOUBLE) -> DOUBLE", "(value DECIMAL(p,s)) -> DECIMAL(p,s)", printed="Abs")
-def abs_(value: Tree) -> Tree:
+_WHOLE = ("(value INT) -> INT", "(value BIGINT) -> BIGINT")
+
+
+@scalar(*_WHOLE, "(value DOUBLE) -> DOUBLE", "(value DECIMAL(p,s)) -> DECIMAL(p,s)", printed="Abs", with_types=True)
+def abs_(types: CallTypes, value: Tree) -> Tree:
     """Return the absolute value; the smallest INT and BIGINT stay negative, as in Java.
 
     Example: ABS(-3) -> 3
     """
-    return call("abs", value)
+    return absolute(value, types.returns)
 
 
 @scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="CEIL", printed="Ceil")

@@ -8,7 +8,7 @@ from itertools import islice
 
 from sqlglot import exp
 
-from engine.types.sql_types import Decimal
+from engine.types.sql_types import Decimal, SqlType
 
 Tree = exp.Expression
 
@@ -71,6 +71,28 @@ def is_null(tree: Tree) -> Tree:
 def not_(tree: Tree) -> Tree:
     """NOT."""
     return exp.Paren(this=exp.Not(this=exp.Paren(this=tree)))
+
+
+def negative(tree: Tree, sql_type: SqlType | None) -> Tree:
+    """The number with the other sign; Spark rounds a DECIMAL to 34 digits when it turns it round, or fails."""
+    if not isinstance(sql_type, Decimal) or sql_type.precision <= _TURNED_EXACTLY:
+        return exp.Paren(this=exp.Neg(this=exp.Paren(this=tree)))
+
+    def turned(written: Tree) -> Tree:
+        rest = call("substring", written, number(2))
+        return cast_decimal(if_(call("startswith", written, text("-")), rest, call("concat", text("-"), written)), sql_type)
+
+    return let([cast(tree, "STRING")], turned)
+
+
+def absolute(tree: Tree, sql_type: SqlType | None) -> Tree:
+    """The number without its sign (see `negative`)."""
+    if not isinstance(sql_type, Decimal) or sql_type.precision <= _TURNED_EXACTLY:
+        return call("abs", tree)
+    return cast_decimal(call("regexp_replace", cast(tree, "STRING"), text("^-"), text("")), sql_type)
+
+
+_TURNED_EXACTLY = 34
 
 
 def op(operator: type[exp.Binary], left: Tree, right: Tree) -> Tree:

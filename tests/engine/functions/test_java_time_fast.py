@@ -60,7 +60,8 @@ def both(monkeypatch, work, *arguments):
 def damaged(text):
     """A text and some that look like it."""
     yield text
-    yield from (text + "0", text[:-1], text.replace("0", "9"), text.replace("-", "/"), text.lower(), " " + text, text.replace("1", "\u0661"))
+    yield from (text + "0", text[:-1], text.replace("0", "9"), text.replace("-", "/"))
+    yield from (text.lower(), " " + text, text.replace("1", "\u0661"))
     at = _RANDOM.randrange(len(text))
     yield text[:at] + str(_RANDOM.randrange(10)) + text[at + 1 :]
 
