@@ -208,6 +208,22 @@ def test_a_schema_that_nobody_has_is_left_to_single_records() -> None:
     assert not agree(bulk_decoder(given, types(given)), given, [one, b"\x00\x00\x00\x00\x09" + one[5:]])
 
 
+def test_doubles_are_written_as_java_writes_them_or_refused() -> None:
+    made, given = random.Random(10), spec("JSON", "D DOUBLE")
+    bulk, single = bulk_encoder(given, types(given)), table.encoder(given)
+    assert bulk is not None
+    edges = [0.0, -0.0, 1e-3, 9.99e-4, 1e7, 9999999.999999998, 1e16, 1e21, 5e-324, 1.7e308, float("inf"), float("-inf"), float("nan")]
+    taken = 0
+    for value in [*edges, *(made.choice((-1, 1)) * 10 ** made.uniform(-5, 9) for _ in range(500))]:
+        try:
+            written = bulk([pa.array([value])]).to_pylist()
+        except NotPlainError:
+            continue
+        taken += 1
+        assert written == [single((value,))]
+    assert taken > 200
+
+
 @pytest.mark.parametrize("kind", ["INT", "BIGINT", "DOUBLE", "STRING"])
 def test_kafka_values_in_bulk(kind: str) -> None:
     made, given = random.Random(8), spec("KAFKA", f"V {kind}")
