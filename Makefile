@@ -11,7 +11,7 @@ PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint nightly cuts bench plans ledger lock clean
+.PHONY: help demo demo-kafka test lint nightly cuts bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: $(READY) ## run the project's own cases on a real Spark, in an environment
 	@echo "Kestrel: every case below is planned as ksqlDB would, compiled to Spark SQL, and run on Spark."
 	@$(BIN)/qtt run test-cases
 	@echo "Next: qtt explain test-cases -k WORD shows the plan and the Spark SQL of a case; README.md says how to add one."
+
+demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
+	@$(BIN)/python -m tests.kafka.demo
 
 test: $(READY) lint ## run linters, types, room order, then all tests and cases
 	$(BIN)/python -m pytest -n 2

@@ -1,0 +1,96 @@
+"""`make demo-kafka`: four chained queries on a broker, killed in the middle, started again, their outputs complete and in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from engine.kafka.broker import Broker
+from tests.kafka.helpers import await_rows, create, kill, produce, read, run, start
+
+PARTITIONS, ORDERS, CUSTOMERS = 2, 4000, 20
+
+SCRIPT = """
+CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON');
+CREATE TABLE CUSTOMERS (ID STRING PRIMARY KEY, NAME STRING) WITH (KAFKA_TOPIC='customers', VALUE_FORMAT='JSON');
+CREATE STREAM LARGE WITH (KAFKA_TOPIC='large') AS SELECT * FROM ORDERS WHERE AMOUNT >= 10;
+CREATE STREAM BY_CUSTOMER WITH (KAFKA_TOPIC='by_customer') AS SELECT CUSTOMER, ID, AMOUNT FROM LARGE PARTITION BY CUSTOMER;
+CREATE STREAM NAMED WITH (KAFKA_TOPIC='named') AS
+  SELECT O.CUSTOMER AS CUSTOMER, C.NAME AS NAME, O.ID AS ID, O.AMOUNT AS AMOUNT FROM BY_CUSTOMER O JOIN CUSTOMERS C ON O.CUSTOMER = C.ID;
+CREATE TABLE TOTALS WITH (KAFKA_TOPIC='totals') AS
+  SELECT CUSTOMER, COUNT(*) AS N, SUM(AMOUNT) AS TOTAL FROM NAMED WINDOW TUMBLING (SIZE 1 SECONDS) GROUP BY CUSTOMER;
+"""
+
+SINKS = ("large", "by_customer", "named", "totals")
+OPTIONS = ("--property", "auto.offset.reset=earliest", "--batch-records", "400")
+
+
+def main() -> int:
+    """Run the demonstration and say whether all was well."""
+    with ExitStack() as stack:
+        servers = os.environ.get("KESTREL_KAFKA")
+        if servers is None:
+            _say("starting a broker")
+            servers = stack.enter_context(Broker.start()).address
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        return _show(servers, folder)
+
+
+def _show(servers: str, folder: Path) -> int:
+    script, checkpoint = folder / "app.sql", folder / "checkpoint"
+    script.write_text(SCRIPT, encoding="utf-8")
+    create(servers, PARTITIONS, "orders", "customers")
+    produce(servers, "customers", ((f"c{n}", json.dumps({"NAME": f"name {n}"}), 1 + n) for n in range(CUSTOMERS)))
+    orders = [(f"o{n}", json.dumps({"CUSTOMER": f"c{n % CUSTOMERS}", "AMOUNT": n % 100}), 1000 + n) for n in range(ORDERS)]
+    produce(servers, "orders", orders)
+    _say(f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed aggregate")
+    started = time.monotonic()
+    process = start(script, servers, checkpoint, *OPTIONS)
+    seen = await_rows(servers, SINKS, PARTITIONS, 0)
+    _say(f"first output after {time.monotonic() - started:.1f} s")
+    seen = await_rows(servers, SINKS, PARTITIONS, seen + 1000)
+    kill(process)
+    _say(f"killed the run with SIGKILL when {seen} records were written; starting it again from its checkpoint")
+    done = run(script, servers, checkpoint, "--until-caught-up", *OPTIONS)
+    for line in done.stderr.splitlines():
+        _say(line)
+    return _judge(servers) if done.returncode == 0 else done.returncode
+
+
+def _judge(servers: str) -> int:
+    expected = sum(1 for n in range(ORDERS) if n % 100 >= 10)
+    flaws = []
+    for topic in SINKS:
+        rows = read(servers, topic, PARTITIONS)
+        _say(f"{topic}: {len(rows)} records of {expected}; the last one is {rows[-1][1]!r} {rows[-1][2]!r}")
+        if len(rows) != expected:
+            flaws.append(f"{topic} has {len(rows)} records instead of {expected}")
+    named = read(servers, "named", PARTITIONS)
+    for customer in range(CUSTOMERS):
+        ids = [int(json.loads(value or b"{}")["ID"][1:]) for _, key, value, _ in named if key == f"c{customer}".encode()]
+        if ids != [n for n in range(ORDERS) if n % CUSTOMERS == customer and n % 100 >= 10]:
+            flaws.append(f"the orders of c{customer} are not complete and in order")
+    counts: dict[bytes | None, int] = {}
+    for _, key, value, _ in read(servers, "totals", PARTITIONS):
+        count = json.loads(value or b"{}")["N"]
+        if count != counts.get(key, 0) + 1:
+            flaws.append(f"the count of {key!r} goes from {counts.get(key, 0)} to {count}")
+        counts[key] = count
+    for flaw in flaws:
+        _say(flaw)
+    _say("something is wrong" if flaws else "every output is there once, and in order")
+    return 1 if flaws else 0
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"demo: {sentence}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""A user's view of a broker, independent of Kestrel: produce, read what was committed, run the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
+
+Row = tuple[str | None, str | None, int]
+"""Key, value and timestamp (ms, above 0: librdkafka takes 0 for now)."""
+
+
+def create(servers: str, partitions: int, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
+        future.result()
+
+
+def delete(servers: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_topics(list(topics), operation_timeout=10).values():
+        future.result()
+
+
+def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5})
+    for key, value, timestamp in rows:
+        producer.produce(topic, key=key, value=value, timestamp=timestamp)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | None, bytes | None, int]]:
+    """What a `read_committed` consumer sees: partition, key, value, timestamp, in offset order."""
+    settings = {"group.id": "test", "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    consumer: Any = Consumer({"bootstrap.servers": servers, **settings})
+    if topic not in consumer.list_topics(timeout=10).topics:
+        return []
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found: list[tuple[int, bytes | None, bytes | None, int]] = []
+    ended = 0
+    deadline = time.monotonic() + 60
+    while ended < partitions:
+        assert time.monotonic() < deadline, f"{topic} gives nothing"
+        for message in consumer.consume(1000, timeout=10):
+            if message.error() is None:
+                found.append((message.partition(), message.key(), message.value(), message.timestamp()[1]))
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended += 1
+    consumer.close()
+    return sorted(found, key=lambda row: row[0])
+
+
+def command(script: Path, servers: str, checkpoint: Path, *options: str) -> list[str]:
+    own = ["--bootstrap-servers", servers, "--checkpoint", str(checkpoint)]
+    return [sys.executable, "-m", "engine.cli", "run", str(script), *own, *options]
+
+
+def environment() -> dict[str, str]:
+    return {CONNECTOR_SETTING: CONNECTOR_SEEN_TO_WORK, **os.environ}
+
+
+def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    whole = command(script, servers, checkpoint, *options)
+    return subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+
+
+def start(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.Popen[bytes]:
+    with Path(os.devnull).open("wb") as nowhere:
+        return subprocess.Popen(command(script, servers, checkpoint, *options), env=environment(), stdout=nowhere, stderr=nowhere)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int, seconds: float = 120) -> int:
+    """Wait until the topics hold more than `least` records together; give their number."""
+    deadline = time.monotonic() + seconds
+    while True:
+        count = sum(len(read(servers, topic, partitions)) for topic in topics)
+        if count > least or time.monotonic() > deadline:
+            return count
+        time.sleep(0.5)
