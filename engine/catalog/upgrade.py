@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
+from typing import cast
 
 from engine.catalog.catalog import Source
 from engine.errors import StatementError
-from engine.plan.step import Step
+from engine.plan.step import FormatInfo, Formats, Step, TimestampColumn, WindowInfo
 from engine.plan.steps.aggregates import StreamAggregateV1
 from engine.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
@@ -29,6 +30,8 @@ from engine.plan.steps.streams import (
     StreamSelectV1,
 )
 from engine.plan.steps.tables import TableFilterV1, TableSelectKeyV1, TableSelectV1
+from engine.sql.expression_text import format_expression
+from engine.sql.expressions import Expression, Node
 from engine.types.schema import Column, Schema
 from engine.types.sql_types import quote
 
@@ -58,7 +61,7 @@ def check_source_upgrade(old: Source, new: Source) -> None:
 
 
 def _issue(old: Source, name: str, before: object, after: object) -> str:
-    return f"DataSource '{quote(old.name)}' has {name} = {before} which is not upgradeable to {after}"
+    return f"DataSource '{quote(old.name)}' has {name} = {_shown(before)} which is not upgradeable to {_shown(after)}"
 
 
 def _schema_flaw(old: Schema, new: Schema) -> str | None:
@@ -150,6 +153,22 @@ def _name(step: Step) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(quote(item) if isinstance(item, str) else str(item) for item in value)}]"
-    return str(value)
+    """A part of a source or step as users write it."""
+    match value:
+        case tuple():
+            return f"[{', '.join(quote(item) if isinstance(item, str) else _shown(item) for item in value)}]"
+        case Node():
+            return format_expression(cast(Expression, value))
+        case WindowInfo(kind, size):
+            return kind.value if size is None else f"{kind.value} of {size} ms"
+        case TimestampColumn(column, pattern):
+            return quote(column) if pattern is None else f"{quote(column)} by '{pattern}'"
+        case FormatInfo(name, properties):
+            return name + "".join(f" {key}={text}" for key, text in properties)
+        case Formats():
+            sides = (("key", value.key_format, value.key_features), ("value", value.value_format, value.value_features))
+            return ", ".join(f"{side} {_shown(info)}{''.join(sorted(f' {f.value}' for f in features))}" for side, info, features in sides)
+        case None:
+            return "none"
+        case _:
+            return str(value)

@@ -93,11 +93,21 @@ class MemoryEngine:
         return self.session.parse(text)
 
     def execute(self, parsed: ParsedStatement) -> Answer:
-        """Carry a statement out and give its answer.
+        """Carry a statement out and give its answer; an interrupt stops the query that runs for it.
 
         Raises:
             EngineError: the statement is refused, or the query that it asks fails.
         """
+        try:
+            return self._execute(parsed)
+        except KeyboardInterrupt:
+            # It may have come while the query was being started, so that nobody holds it yet.
+            if self._runner is not None:
+                for query in self._runner.spark.streams.active:
+                    query.stop()
+            raise
+
+    def _execute(self, parsed: ParsedStatement) -> Answer:
         match parsed.statement:
             case Query() as query:
                 self.flush()
@@ -298,7 +308,7 @@ class MemoryEngine:
         return [sources[name].topic for name in plan.sources if name in sources]
 
     def _build(self, plan: QueryPlan, config: Config, *, queryable: bool = False) -> Pipeline:
-        run = QueryRun(plan=plan, settings=config, serde=self.session.serde(), queryable=queryable)
+        run = QueryRun(plan=plan, settings=config, serde=self.session.serde(), queryable=queryable, replaceable=queryable)
         return build_pipeline([run], self.session.functions)
 
     def _memory(self) -> ResumableRunner:

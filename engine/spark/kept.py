@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 
 from engine.plan.step import Step
 from engine.plan.steps.sinks import TableSinkV1
+from engine.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
 from engine.plan.steps.tables import TableFilterV1, TableSelectV1
 from engine.spark.builder import BUILDERS, build_step
 from engine.spark.group import Group, QueryBuild, Stateful
 from engine.spark.handles import Handle
-from engine.spark.keyed import key_bytes
+from engine.spark.keyed import key_bytes, with_old
 from engine.state.contents import shows_table
 from engine.state.operator import Operator
 from engine.state.table_store import TableStore
+
+_SOURCES = (TableSourceV1, TableSourceV2, WindowedTableSourceV1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,23 @@ class Kept:
     steps: tuple[Step, ...]
 
 
-def build_kept(root: Step, build: QueryBuild) -> Handle:
-    """Build a plan so that a state holds the rows of its table: the one that its last operator has, or else a store before the sink."""
+def build_kept(root: Step, build: QueryBuild, *, replaceable: bool) -> Handle:
+    """Build a plan so that a state holds the rows of its table: the one that its last operator has, or else a store before the sink.
+
+    With `replaceable` the operators are the same with and without filters, so that CREATE OR REPLACE finds its state again: a filter
+    over a table looks at the rows that are replaced, which are then always stored.
+    """
+    walk = _with_old_rows if replaceable else build_step
     if isinstance(root, TableSinkV1):
-        return BUILDERS[TableSinkV1](root, build, _keep(root, build, build_step(root.source, build)))
+        return BUILDERS[TableSinkV1](root, build, _keep(root, build, walk(root.source, build)))
     return _keep(root, build, build_step(root, build))
+
+
+def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
+    if isinstance(step, TableSelectV1 | TableFilterV1):
+        return BUILDERS[type(step)](step, build, _with_old_rows(step.source, build))
+    handle = build_step(step, build)
+    return with_old(build, handle, build.logger(step)) if isinstance(step, _SOURCES) else handle
 
 
 def _keep(root: Step, build: QueryBuild, result: Handle) -> Handle:

@@ -41,6 +41,8 @@ class QueryRun:
     serde: Callable[[SerdeSpec], SerdeSpec] = lambda spec: spec
     queryable: bool = False
     """Whether pull queries may ask for its table, which some state then holds (`engine.spark.kept`)."""
+    replaceable: bool = False
+    """Whether CREATE OR REPLACE may change its filters; queryable runs only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
         build = QueryBuild(
             group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde, unread=unread_table(root)
         )
-        group.ends[number] = build_kept(root, build) if run.queryable else build_step(root, build)
+        group.ends[number] = build_kept(root, build, replaceable=run.replaceable) if run.queryable else build_step(root, build)
     return finish(group)
 
 

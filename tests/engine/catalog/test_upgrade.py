@@ -9,7 +9,7 @@ import pytest
 from engine.catalog.catalog import Source
 from engine.catalog.upgrade import check_plan_upgrade, check_source_upgrade
 from engine.errors import StatementError
-from engine.plan.step import FormatInfo, Formats, SelectItem, Step
+from engine.plan.step import FormatInfo, Formats, SelectItem, Step, TimestampColumn, WindowInfo, WindowType
 from engine.plan.steps.aggregates import StreamAggregateV1
 from engine.plan.steps.sinks import StreamSinkV1
 from engine.plan.steps.sources import StreamSourceV1
@@ -33,7 +33,15 @@ def test_value_columns_may_be_appended() -> None:
     [
         (replace(OLD, topic="x"), "DataSource '`S`' has topic = s which is not upgradeable to x"),
         (replace(OLD, kind=SourceKind.TABLE), "has type = STREAM which is not upgradeable to TABLE"),
-        (replace(OLD, formats=Formats(FormatInfo("JSON"), FormatInfo("JSON"))), "has formats = "),
+        (
+            replace(OLD, formats=Formats(FormatInfo("JSON"), FormatInfo("DELIMITED", (("delimiter", "|"),)))),
+            "has formats = key KAFKA, value JSON which is not upgradeable to key JSON, value DELIMITED delimiter=|",
+        ),
+        (
+            replace(OLD, window=WindowInfo(WindowType.TUMBLING, 1000)),
+            "has window = none which is not upgradeable to TUMBLING of 1000 ms",
+        ),
+        (replace(OLD, timestamp_column=TimestampColumn("V")), "has timestamp column = none which is not upgradeable to `V`"),
         (replace(OLD, schema=Schema((K, W, V))), "(The following columns are changed, missing or reordered: [`V` INTEGER])"),
         (replace(OLD, schema=Schema((K,))), "missing or reordered: [`V` INTEGER])"),
         (replace(OLD, schema=Schema((V,))), "Key columns must be identical. Differing key columns: [`K` STRING KEY]"),

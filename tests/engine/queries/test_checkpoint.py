@@ -16,6 +16,7 @@ from engine.spark.memory import _row
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.resumable import ResumableRunner
 from engine.spark.session import open_test_session
+from engine.state.operator import State
 from engine.topics.records import Record
 from engine.types.schema import Column, Role
 from engine.types.sql_types import INTEGER
@@ -54,21 +55,24 @@ def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:
         writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path))
         writer.trigger(availableNow=True).start().awaitTermination()
 
+    def own(state: State, level: int) -> State:
+        found: State = state[str(built.group.levels[level - 1][0].output.relation)]
+        return found
+
     def size(group: int) -> int:
         page = hash_row((group,), KEY) % PAGES
         state = reader.state((2, 0, page))
         assert state is not None
-        (own,) = state.values()
-        return int(own["groups"][b"%d" % group][2][0])
+        return int(own(state, 2)["groups"][b"%d" % group][2][0])
 
     advance(0, 100)
     assert [size(group) for group in range(20)] == [5] * 20
     advance(100, 120)
     assert reader.version() == 2
     assert size(7) == 6
-    groups = [name for state in reader.states(2) for own in state.values() for name in own["groups"]]
+    groups = [name for state in reader.states(2) for name in own(state, 2)["groups"]]
     assert sorted(groups) == sorted(b"%d" % group for group in range(20))
-    stored = [name for state in reader.states(1) for own in state.values() for name in own["rows"]]
+    stored = [name for state in reader.states(1) for name in own(state, 1)["rows"]]
     assert len(stored) == 120
     reader.close()
     runner.close()

@@ -134,3 +134,14 @@ def test_where_tables_are_kept(session: Session, table: str, operator: str, step
     assert [step.tag for step in found.steps] == steps
     if operator == "TableStore":
         assert kept(session, table, queryable=False) is None
+
+
+def test_what_may_be_replaced_has_the_same_operators_with_and_without_a_filter(session: Session) -> None:
+    def operators(table: str) -> list[list[str]]:
+        source = session.catalog.sources[table]
+        query = next(each for each in session.queries.values() if keeps(each.plan, source))
+        run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=True, replaceable=True)
+        return [[type(stateful.operator).__name__ for stateful in level] for level in build_pipeline([run]).group.levels]
+
+    assert operators("COPIES") == operators("SPARSE") == [["Materialise"], ["TableStore"]]
+    assert operators("SUMS") == [["StreamAggregate"]]
