@@ -19,6 +19,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from engine.spark.hashing import hash_ints
+from engine.spark.level import PLAN
 from engine.state.codec import load_state
 from engine.state.operator import State
 
@@ -85,7 +86,7 @@ class CheckpointReader:
         """The states of all pages of a level."""
         places = self.places(level)
         if self.version() and len(places) > _FEW_PAGES and not all(place in self._remembered for place in places):
-            yield from map(load_state, self._all_blobs(level))
+            yield from map(_states, self._all_blobs(level))
             return
         for place in places:
             state = self.state(place)
@@ -104,7 +105,7 @@ class CheckpointReader:
         self._size = 0
 
     def _remember(self, place: Place, blob: bytes) -> State:
-        state = load_state(blob)
+        state = _states(blob)
         self._remembered[place] = (state, len(blob))
         self._size += len(blob)
         while self._size > _MOST_REMEMBERED and len(self._remembered) > 1:
@@ -131,6 +132,13 @@ class CheckpointReader:
         if (operator, partition) not in self._stores:
             self._stores[operator, partition] = _Store(self.spark, self.path, operator, partition)
         return self._stores[operator, partition]
+
+
+def _states(blob: bytes) -> State:
+    """The states of the operators of a page, without the fingerprint of their plan."""
+    states = load_state(blob)
+    states.pop(PLAN, None)
+    return states
 
 
 class _Store:

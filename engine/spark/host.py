@@ -17,13 +17,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.errors import QueryError
-from engine.spark.level import Level
+from engine.spark.level import PLAN, Level
 from engine.spark.page import PageRunner
 from engine.spark.pages import PACKED, UNPACKED, pack_batches, read_rows, unpack_batches, write_rows
 from engine.state.codec import dump_state, load_state
-
-PLAN = "plan"
-"""Where a page's blob holds the fingerprint of the level that wrote it, beside the states by relation."""
 
 _STATE = StructType([StructField("blob", BinaryType())])
 

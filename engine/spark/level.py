@@ -25,6 +25,10 @@ ENVELOPE_FIELDS = tuple(pa.field(column, _ARROW[spark_type]) for column, spark_t
 """The envelope as Arrow has it."""
 
 
+PLAN = "plan"
+"""Where a page's blob holds the fingerprint of the level that wrote it, beside the states by relation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """The operators of a level, and the relations that exist behind it: their outputs, and those that pass."""

@@ -66,8 +66,8 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES).parquet(str(folder))
 
 
-def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0") -> DataFrame:
-    """Typed rows as decoding would give them; `values` are the trees of the value columns."""
+def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0", task: str = "0") -> DataFrame:
+    """Typed rows as decoding would give them; `values` are the texts of the value columns."""
     envelope = {
         "rel": relation,
         "q": "0",
@@ -76,7 +76,7 @@ def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relatio
         "topic": "'s'",
         "part": "0",
         "off": "place",
-        "task": "0",
+        "task": task,
         "headers": f"CAST(array() AS {ENVELOPE['headers']})",
         "log": f"CAST(array() AS {ENVELOPE['log']})",
     }
@@ -88,10 +88,10 @@ def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relatio
     return rows.selectExpr(*columns)
 
 
-def drained(frame: DataFrame, folder: Path) -> None:
+def drained(frame: DataFrame, folder: Path, mode: str = "update") -> None:
     """Run a stream to its end, throwing its rows away."""
     checkpoint = folder / f"checkpoint-{next(_runs)}"
-    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
     shutil.rmtree(checkpoint, ignore_errors=True)
 

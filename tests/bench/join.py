@@ -1,0 +1,79 @@
+"""An interval join of two streams against Spark's own stream-stream join.
+
+    python -m tests.bench join            (ROWS=300000 a side, ROUNDS=3 by default, as environment variables)
+
+Both join the same typed rows of 10,000 keys within a second, read from files in micro-batches, with their state in Spark's checkpointed
+store; formats take no part. Spark bounds its state by watermarks of the same width.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from engine.spark.pipeline import PAGES
+from engine.spark.session import open_session
+from tests.bench.changelog import BATCHES, SETTINGS, decoded, drained, planned, stream, write_rows
+from tests.bench.measure import interleaved, machine, median_ratio
+
+ROWS = int(os.environ.get("ROWS", "300000"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+KEYS = 10_000
+PARTITIONS = 2
+
+STATEMENTS = f"""
+CREATE STREAM A (K BIGINT KEY, V BIGINT) WITH (KAFKA_TOPIC='a', VALUE_FORMAT='JSON', PARTITIONS={PARTITIONS});
+CREATE STREAM B (K BIGINT KEY, V BIGINT) WITH (KAFKA_TOPIC='b', VALUE_FORMAT='JSON', PARTITIONS={PARTITIONS});
+CREATE STREAM C AS SELECT A.K AS K, A.V AS V, B.V AS W FROM A JOIN B WITHIN 20 SECONDS GRACE PERIOD 1 SECOND ON A.K = B.K;
+"""
+VALUES = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
+
+
+def main() -> None:
+    """Measure and print."""
+    spark = open_session("local[2]", SETTINGS)
+    folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
+    random = np.random.default_rng(7)
+    total = 2 * ROWS
+    columns = {
+        "K": random.integers(0, KEYS, total),
+        "V": random.integers(0, 100, total),
+        "TS": np.arange(total) + random.integers(0, 500, total),
+        "SIDE": np.arange(total) % 2,
+    }
+    given = folder / "in"
+    given.mkdir()
+    write_rows(given, columns)
+    pipeline = planned(STATEMENTS)
+
+    def ours() -> None:
+        relations = [source.relation for source in pipeline.group.sources]
+        rows = decoded(
+            stream(spark, given), pipeline, VALUES, f"CASE SIDE WHEN 0 THEN {relations[0]} ELSE {relations[1]} END", f"K % {PARTITIONS}"
+        )
+        drained(pipeline.between(spark, rows, PAGES, [PARTITIONS]), folder)
+
+    def native() -> None:
+        sides = []
+        for side in (0, 1):
+            rows = stream(spark, given).where(F.col("SIDE") == side).withColumn("T", F.timestamp_millis("TS"))
+            sides.append(rows.withWatermark("T", "1 second").alias("ab"[side]))
+        near = F.expr("a.K = b.K AND b.T BETWEEN a.T - INTERVAL 20 SECONDS AND a.T + INTERVAL 20 SECONDS")
+        drained(sides[0].join(sides[1], near).select("a.K", "a.V", F.col("b.V").alias("W")), folder, "append")
+
+    print(f"2 x {ROWS:,} rows, {KEYS:,} keys, {BATCHES} micro-batches, {machine()}, median of {ROUNDS} rounds")
+    seconds = interleaved({"native": native, "ours": ours}, ROUNDS)
+    for name, taken in seconds.items():
+        rate = total / sorted(taken)[len(taken) // 2]
+        print(f"  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed")
+    shutil.rmtree(folder, ignore_errors=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
