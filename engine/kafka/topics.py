@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from engine.errors import QueryError, StatementError
 from engine.kafka.config import KafkaConfig
@@ -59,8 +59,9 @@ class Topics:
             QueryError: the broker refuses.
         """
         if topic in self.offsets.topics([topic]):
+            admin = self._admin()
             try:
-                self._admin().delete_topics([topic], operation_timeout=_TIMEOUT)[topic].result()
+                admin.delete_topics([topic], operation_timeout=_TIMEOUT)[topic].result()
             except KafkaException as error:
                 raise QueryError(f"the topic {topic} was not deleted: {error.args[0].str()}") from error
 
@@ -86,13 +87,15 @@ class Topics:
 
     def _create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(settings))
+        admin = self._admin()
         try:
-            self._admin().create_topics([topic], operation_timeout=_TIMEOUT)[name].result()
+            admin.create_topics([topic], operation_timeout=_TIMEOUT)[name].result()
         except KafkaException as error:
             if error.args[0].code() != _EXISTS:
                 raise QueryError(f"the topic {name} was not created: {error.args[0].str()}") from error
 
     def _admin(self) -> Any:
+        """A client, to be held as long as its answer is awaited: one that nobody holds is destroyed, and the answer with it."""
         return AdminClient({**self.config.client(), "log_level": 0})
 
 
