@@ -1,4 +1,4 @@
-"""Cases on a real broker: our own of several partitions, and a part of those that otherwise run in memory."""
+"""Cases on a real broker: those of several partitions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.spark
 def test_cases_pass_on_the_broker_and_leave_no_topic(root: Path, kafka: KafkaConfig, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     # A process of its own: Spark takes its connector along only when it starts.
-    command = [sys.executable, "-m", "qtt.cli", "run", "tests/kafka/cases", "test-cases/joins", "test-cases/headers"]
+    command = [sys.executable, "-m", "qtt.cli", "run", "tests/kafka/cases"]
     done = subprocess.run(
-        [*command, "--shard", "1/2", "--kafka", kafka.servers, "--json", str(report)], cwd=root, capture_output=True, text=True, check=False
+        [*command, "--kafka", kafka.servers, "--json", str(report)], cwd=root, capture_output=True, text=True, check=False
     )
     summary = json.loads(report.read_text(encoding="utf-8"))["summary"]
     assert summary["failed"] + summary["errors"] == 0, done.stdout
