@@ -19,6 +19,8 @@ from rich.text import Text
 
 from engine.cli_render import show
 from engine.errors import EngineError
+from engine.formats.registry import MemoryRegistry, SchemaRegistry
+from engine.formats.registry_remote import open_registry
 from engine.kafka.application import Application
 from engine.kafka.config import KafkaConfig
 from engine.kafka.progress import QueryState
@@ -28,6 +30,7 @@ from engine.planner.config import Config
 from engine.session import Session
 
 _QUIET_S = 10.0
+_REGISTRY = "ksql.schema.registry."
 
 
 def add_kafka_options(parser: Any) -> None:
@@ -45,6 +48,8 @@ def add_kafka_options(parser: Any) -> None:
     group.add_argument("--spark-conf", action="append", default=[], type=_pair, metavar="K=V", help="a setting of Spark; may be repeated")
     group.add_argument("--patience", type=_count, default=60, metavar="SECONDS", help="how long to wait for a broker that is away")
     group.add_argument("--json-progress", type=Path, metavar="FILE", help="append one JSON object for each query's progress")
+    registry = "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info"
+    group.add_argument("--schema-registry", metavar="URL", help=registry)
     group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
 
 
@@ -65,7 +70,8 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
         raise EngineError("--checkpoint is missing", hint="--checkpoint DIR says where the run keeps how far it is")
     config = Config.of({})
     for name, value in arguments.set:
-        config = config.with_property(name, value)
+        if not name.startswith(_REGISTRY):
+            config = config.with_property(name, value)
     settings = RunSettings(
         config=KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config),
         checkpoint=arguments.checkpoint,
@@ -83,7 +89,7 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
         stack.enter_context(board.live())
         application = Application(
             settings=settings,
-            session=Session(config=config),
+            session=Session(config=config, registry=_registry(arguments)),
             log_topic=arguments.processing_log_topic,
             say=lambda sentence: errors.print(Text(sentence, "yellow"), soft_wrap=True),
             show=board.show,
@@ -91,6 +97,16 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
             stop=stop,
         )
         return application.run(text)
+
+
+def _registry(arguments: argparse.Namespace) -> SchemaRegistry:
+    """The registry of the options; without a URL one in memory, that lives as long as the run."""
+    settings = {name: value for name, value in arguments.set if name.startswith(_REGISTRY)}
+    if arguments.schema_registry is not None:
+        return open_registry(arguments.schema_registry, settings)
+    if settings:
+        raise EngineError(f"{min(settings)} is a setting of a schema registry", hint="--schema-registry URL says which")
+    return MemoryRegistry()
 
 
 @dataclass(slots=True)

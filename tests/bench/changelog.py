@@ -3,7 +3,7 @@
     python -m tests.bench changelog            (ROWS=1000000 ROUNDS=3 by default, as environment variables)
 
 Both count and sum the same typed rows, read from files in micro-batches, with their state in Spark's checkpointed store; formats take no
-part. Prints rows a second, the ratio to native, and the peak memory of each process after every micro-batch of a longer run.
+part. Prints rows a second and the ratio to native; `memory` watches the same query over fifty micro-batches.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""Whether memory stays flat: one query over fifty micro-batches, the memory of Spark and its Python workers after each.
+
+    python -m tests.bench memory               (ROWS=1000000 by default, as an environment variable)
+
+The query is that of the benchmark `changelog`: one result per record, over 1,000 keys. Prints the peak within each ten batches, and
+the ratio of the last ten to the second ten, by when every key is known and the JVM has taken what its heap may have.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from engine.spark.pipeline import PAGES
+from engine.spark.session import open_session
+from tests.bench.changelog import FILES, ROWS, SETTINGS, STATEMENTS, decoded, planned, stream, write_rows
+from tests.bench.measure import machine
+
+BATCHES = 50
+_TENTH = 10
+
+
+def descendants(process: int) -> list[int]:
+    """The processes below one, itself included."""
+    below = [int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()]
+    return [process, *(each for child in below for each in descendants(child))]
+
+
+def mebibytes(process: int) -> float:
+    """The memory of a process and all below it; pages that they share count once."""
+    total = 0
+    for each in descendants(process):
+        try:
+            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
+        except OSError:  # It has ended meanwhile.
+            continue
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
+
+
+def main() -> None:
+    """Measure and print."""
+    folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
+    random = np.random.default_rng(7)
+    given = folder / "in"
+    given.mkdir()
+    write_rows(given, {"K": random.integers(0, 1_000, ROWS), "V": random.integers(0, 100, ROWS), "TS": np.arange(ROWS)}, BATCHES)
+    spark = open_session("local[2]", SETTINGS)
+    pipeline = planned(STATEMENTS)
+    values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
+    frame = pipeline.between(spark, decoded(stream(spark, given), pipeline, values), PAGES, [1])
+    print(f"{ROWS:,} rows in {BATCHES} micro-batches of {FILES} files, {machine()}")
+    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    peaks = [0.0] * BATCHES
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    while query.isActive:
+        last = query.lastProgress
+        batch = min(last["batchId"] + 1 if last else 0, BATCHES - 1)
+        peaks[batch] = max(peaks[batch], mebibytes(jvm))
+        time.sleep(0.1)
+    query.awaitTermination()
+    tens = [max(peaks[at : at + _TENTH]) for at in range(0, BATCHES, _TENTH)]
+    for number, peak in enumerate(tens):
+        print(f"  batches {number * _TENTH:2} to {number * _TENTH + _TENTH - 1:2}  peak {peak:6,.0f} MiB")
+    print(f"  the last ten take {tens[-1] / tens[1]:.2f} of what the second ten took")
+    spark.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
