@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -171,10 +172,11 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Remember what pytest-xdist told this worker."""
+    """Remember what pytest-xdist told this worker; as one of several it takes less memory (see `engine/spark/session.py`)."""
     worker = vars(config).get("workerinput")
     if worker is not None:
         config.stash[_WORKER] = worker
+        os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
 
 
 @pytest.hookimpl(optionalhook=True)
