@@ -20,22 +20,9 @@ from engine.kafka.sink import write_batch
 from engine.spark.memory import Output
 from engine.spark.pipeline import Pipeline
 from engine.spark.session import INTERPRETED, open_session, open_test_session
-from engine.spark.wire import HEADERS, WIRE_INPUT
+from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
 from engine.topics.records import LogEntry, Record
 
-_INPUT = pa.schema(
-    [
-        ("q", pa.int32()),
-        ("feed", pa.int64()),
-        ("topic", pa.string()),
-        ("part", pa.int32()),
-        ("off", pa.int64()),
-        ("ts", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS),
-    ]
-)
 _SELECTED = (
     "topic", "partition AS part", "offset AS off", "unix_millis(timestamp) AS ts", "key", "value", "headers",
 )  # fmt: skip
@@ -145,7 +132,7 @@ def _fed(places: Mapping[Place, _Fed]) -> Callable[[Iterator[pa.RecordBatch]], I
                 if known is not None:
                     rows.append({**row, "q": known[0], "feed": known[1], "topic": known[2], "ts": known[3]})
         rows.sort(key=lambda row: row["feed"])
-        yield pa.RecordBatch.from_pylist(rows, schema=_INPUT)
+        yield pa.RecordBatch.from_pylist(rows, schema=ARROW_INPUT)
 
     return feed
 

@@ -18,7 +18,7 @@ from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
 from engine.kafka.merge import LAST_TIME, FeedOrder, HeadMerge, Position, cut
 from engine.kafka.offsets import BrokerOffsets, from_members, to_members
-from engine.spark.wire import HEADERS, WIRE_INPUT
+from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
 
 NAME = "kestrel_merged"
 
@@ -26,20 +26,6 @@ _ROWS = 10_000
 _PATIENCE_S = 120.0
 _NO_TIME = 0
 _WAIT_S = 0.05
-
-_SCHEMA = pa.schema(
-    [
-        ("q", pa.int32()),
-        ("feed", pa.int64()),
-        ("topic", pa.string()),
-        ("part", pa.int32()),
-        ("off", pa.int64()),
-        ("ts", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS),
-    ]
-)
 
 _consumers: dict[tuple[str, ...], Any] = {}
 """Consumers of this worker process, which live as long as it does: connecting takes longer than reading a small batch."""
@@ -200,9 +186,9 @@ def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    columns = list(zip(*rows, strict=True)) or [()] * len(ARROW_INPUT)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, ARROW_INPUT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_INPUT)
 
 
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[tuple[int, Any]]:

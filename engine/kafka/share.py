@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from engine.kafka.config import KafkaConfig
 from engine.kafka.transaction import Layout, Mark, Outgoing, WriteError, Writer
+from engine.spark.wire import LOGGED
 
 WROTE, ENTRY, FAILED = range(3)
 
@@ -20,20 +21,7 @@ REPORT = (
 )
 """What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
 
-_REPORT = pa.schema(
-    [
-        ("what", pa.int32()),
-        ("records", pa.int64()),
-        ("q", pa.int32()),
-        ("place", pa.list_(pa.int64())),
-        ("kind", pa.int32()),
-        ("logger", pa.string()),
-        ("message", pa.string()),
-        ("src_topic", pa.string()),
-        ("src_part", pa.int32()),
-        ("src_off", pa.int64()),
-    ]
-)
+_REPORT = pa.schema([("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED])
 _SENT = ("topic", "partition", "key", "value", "timestamp", "headers", "src_topic", "src_part", "src_off")
 
 _KEPT_WRITERS = 4

@@ -16,24 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from engine.spark.pipeline import Pipeline
-from engine.spark.wire import HEADERS, WIRE_INPUT
+from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
 from engine.topics.records import LogEntry, Record
 
 _names = count()
-
-_ARROW_INPUT = pa.schema(
-    [
-        ("q", pa.int32()),
-        ("feed", pa.int64()),
-        ("topic", pa.string()),
-        ("part", pa.int32()),
-        ("off", pa.int64()),
-        ("ts", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +109,7 @@ class MemoryRunner:
         """
         chosen = cut or Cut()
         rows = sorted((_row(q, at, r) for q, feed in enumerate(feeds) for at, r in enumerate(feed)), key=lambda row: row["feed"])
-        stream = self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
-            self._encoder, self._spark._jsparkSession
-        )
+        stream = self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(self._encoder, self._spark._jsparkSession)
         frame = pipeline.frame(self._spark, DataFrame(stream.toDF(), self._spark), pages, tasks=tasks)
         table = f"kestrel_out_{next(_names)}"
         checkpoint = f"{self._root}/{table}"
@@ -181,7 +165,7 @@ class MemoryRunner:
 
     def _feed(self, stream: Any, rows: Sequence[dict[str, Any]]) -> None:
         """Hand a batch to the stream in one call: Arrow to the JVM, from there as a list of rows."""
-        frame: Any = self._spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=_ARROW_INPUT), self._schema)  # type: ignore[call-overload]
+        frame: Any = self._spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=ARROW_INPUT), self._schema)  # type: ignore[call-overload]
         collected = frame._jdf.collectAsList()
         stream.addData(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(collected).toSeq())
 

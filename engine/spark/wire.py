@@ -37,12 +37,39 @@ WIRE_INPUT = (
 No headers should be an empty array: Spark's way to Arrow takes time that grows with the square of NULL arrays in a row.
 """
 
+ARROW_INPUT = pa.schema(
+    [
+        ("q", pa.int32()),
+        ("feed", pa.int64()),
+        ("topic", pa.string()),
+        ("part", pa.int32()),
+        ("off", pa.int64()),
+        ("ts", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+"""`WIRE_INPUT` in Arrow."""
+
 WIRE_OUTPUT = (
     "q INT, place ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING,"
     " src_topic STRING, src_part INT, src_off BIGINT"
 )
-"""What encoding writes: a record (kind NULL), or an entry of the processing log about a source record."""
+"""What encoding writes: a record (kind NULL) or an entry of the processing log, and the source record that caused it."""
+
+LOGGED = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("logger", pa.string()),
+        ("message", pa.string()),
+        ("src_topic", pa.string()),
+        ("src_part", pa.int32()),
+        ("src_off", pa.int64()),
+    ]
+)
+"""The columns of an entry of the processing log."""
 
 _TYPES = {
     "INT": pa.int32(),
@@ -65,12 +92,7 @@ _OUT = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("headers", HEADERS),
-        ("kind", pa.int32()),
-        ("logger", pa.string()),
-        ("message", pa.string()),
-        ("src_topic", pa.string()),
-        ("src_part", pa.int32()),
-        ("src_off", pa.int64()),
+        *LOGGED,
     ]
 )
 
@@ -222,7 +244,7 @@ def _records(
     positions = np.concatenate([at for at, _, _, _ in written])
     order = np.argsort(positions)
     positions = positions[order]
-    kept = ["q", "place", "ts", "headers"]
+    kept = ["q", "place", "ts", "headers", "topic", "part", "off"]
     envelope = batch.select(kept) if len(positions) == len(batch) else batch.select(kept).take(pa.array(positions))
     known = {
         "q": envelope.column("q"),
@@ -232,6 +254,9 @@ def _records(
         "topic": _ordered([pa.repeat(pa.scalar(topic, pa.string()), len(at)) for at, _, _, topic in written], order),
         "key": _ordered([keys for _, keys, _, _ in written], order),
         "value": _ordered([values for _, _, values, _ in written], order),
+        "src_topic": envelope.column("topic"),
+        "src_part": envelope.column("part"),
+        "src_off": envelope.column("off"),
     }
     arrays = [known.get(field.name, pa.nulls(len(positions), field.type)) for field in _OUT]
     return pa.RecordBatch.from_arrays(arrays, schema=_OUT), positions

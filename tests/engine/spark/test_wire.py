@@ -9,7 +9,7 @@ from engine.formats.base import SerdeSpec, Side
 from engine.plan.step import FormatInfo, WindowInfo, WindowType
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.handles import Handle, KeyCodec
-from engine.spark.wire import HEADERS, LOG, decode_batches, encode_batches
+from engine.spark.wire import ARROW_INPUT, HEADERS, LOG, decode_batches, encode_batches
 from engine.types import sql_types as t
 from engine.types.schema import Column, Role, Schema
 
@@ -51,20 +51,7 @@ def record(value: bytes | None, **more: Any) -> dict[str, Any]:
 
 
 def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
-    schema = pa.schema(
-        [
-            ("q", pa.int32()),
-            ("feed", pa.int64()),
-            ("topic", pa.string()),
-            ("part", pa.int32()),
-            ("off", pa.int64()),
-            ("ts", pa.int64()),
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("headers", HEADERS),
-        ]
-    )
-    return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+    return pa.RecordBatch.from_pylist(list(rows), schema=ARROW_INPUT)
 
 
 def decoded(*rows: dict[str, Any]) -> list[dict[str, Any]]:
@@ -145,6 +132,11 @@ def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
 def test_a_row_becomes_a_record() -> None:
     (out,) = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}})
     assert (out["topic"], out["key"], out["value"], out["timestamp"], out["kind"]) == ("out", b"x", b'{"A":1}', 8, None)
+
+
+def test_a_record_names_the_source_record_that_caused_it() -> None:
+    (out,) = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}})
+    assert (out["src_topic"], out["src_part"], out["src_off"]) == ("t", 0, 2)
 
 
 def test_a_windowed_key_carries_its_start() -> None:
