@@ -12,12 +12,12 @@ from typing import Any
 
 from engine.formats.java_text import java_double
 from engine.functions.declaration import CallTypes, Nulls, Runs, python_scalar, tabular
-from engine.functions.library import aggregates_corpus
 from engine.functions.registry import Registry
 from engine.functions.registry import collect as collect_functions
 from engine.functions.table import FUNCTIONS
 from engine.types.sql_types import Decimal as DecimalType
 from engine.types.sql_types import SqlType
+from qtt import corpus_aggregates
 
 _A = "STRUCT<A STRING>"
 
@@ -178,6 +178,6 @@ def _throwing_udtf(value: bool) -> list[bool]:
 def corpus_functions() -> Registry:
     """The functions of the language and those of the corpus."""
     own = [value for value in globals().values() if type(value).__name__ in ("Scalar", "Tabular")]
-    extra = collect_functions(aggregates_corpus)
+    extra = collect_functions(corpus_aggregates)
     aggregates = {id(o.function): o.function for name in extra for o in extra.get(name)}
     return FUNCTIONS.with_functions(*own, *aggregates.values())

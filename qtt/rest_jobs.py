@@ -54,7 +54,7 @@ class Job:
             self.error = error
             return None
         self.window = pipeline.group.ends[0].window
-        return len(pipeline.texts)
+        return pipeline.depth
 
 
 def run_jobs(memory: Callable[[], MemoryRunner], jobs: Sequence[Job]) -> None:

@@ -113,7 +113,7 @@ class SparkDriver:
             try:
                 pipeline = build_pipeline([query_run(run, query)], run.session.functions)
                 pipeline.tasks(declared_partitions(run.case))
-                depth = len(pipeline.texts)
+                depth = pipeline.depth
             except EngineError as error:
                 run.outcome = model.Rejected(message=str(error), error_code=error.code)
                 continue

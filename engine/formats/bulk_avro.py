@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import EngineError, RegistryError
-from engine.formats import avro_schema, connect_read
+from engine.formats import avro_schema
 from engine.formats import bulk_numbers as n
 from engine.formats.base import SerdeSpec
-from engine.formats.bulk_base import BulkDecoder, BulkEncoder, NotPlainError, Numbers, require, text_of, valid_of, values_of
-from engine.formats.bulk_schemas import by_schema
+from engine.formats.bulk_base import BulkDecoder, BulkEncoder, Numbers, require, text_of, valid_of, values_of
+from engine.formats.bulk_schemas import as_columns, find_fields, framed_decoder
 from engine.formats.connect import ConnectSchema, Missing
-from engine.formats.framed import frame, resolve, split_frame, written_schema
+from engine.formats.framed import frame, written_schema
 from engine.formats.java_text import INT_MAX, INT_MIN
 from engine.formats.languages import LANGUAGES
 from engine.formats.registry import RegisteredSchema
@@ -66,42 +65,16 @@ def _field(name: str, kind: Any, schema: ConnectSchema) -> _Field | None:
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
     """Read framed records that were all written with one schema of plain fields."""
-    readers: dict[int, _Reader | None] = {}
-
-    def decode(data: pa.BinaryArray) -> list[pa.Array]:
-        try:
-            schema_id, _ = split_frame(data[0].as_py())
-            if schema_id not in readers:
-                readers[schema_id] = _reader(spec, resolve(spec, schema_id), types)
-        except RegistryError:
-            raise
-        except (ValueError, EngineError):
-            raise NotPlainError from None
-        reader = readers[schema_id]
-        if reader is None:
-            raise NotPlainError
-        return reader.read(data, frame(schema_id, b""))
-
-    return by_schema(decode)
+    return framed_decoder(spec, "AVRO", lambda schema, _: _reader(spec, schema, types))
 
 
 def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> _Reader | None:
     fields = _fields(schema.text, spec.schemas.imports_of(schema), spec.unwrapped)
     if fields is None:
         return None
-    names = [column.name for column in LANGUAGES["AVRO"].wire_columns(spec.columns)]
-    index = {name: at for at, name in enumerate(names)}
-    found: dict[int, int] = {}
-    for position, field in enumerate(fields):
-        at = 0 if spec.unwrapped else index.get(field.name, index.get(field.name.upper()))
-        if at is not None:
-            found[at] = position
-    try:
-        if any(connect_read.converter(fields[position].schema, spec.columns[at].type, "") for at, position in found.items()):
-            return None
-    except connect_read.MismatchError:
-        return None
-    return _Reader(fields, found, types)
+    names = [field.name for field in fields] if spec.unwrapped else [x.name for x in LANGUAGES["AVRO"].wire_columns(spec.columns)]
+    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields])
+    return None if found is None else _Reader(fields, found, types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +87,7 @@ class _Reader:
         """Read every field of every record, and give those that are columns."""
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
-        arrays = [_nullable(cursor, field) for field in self.fields]
-        return [
-            _as(arrays[self.positions[at]], kind) if at in self.positions else pa.nulls(len(data), kind)
-            for at, kind in enumerate(self.types)
-        ]
+        return as_columns(len(data), self.types, [_nullable(cursor, field) for field in self.fields], self.positions, _as)
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:

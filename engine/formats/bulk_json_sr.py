@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import EngineError, RegistryError
 from engine.formats import bulk_numbers as n
-from engine.formats import connect_read, json_sr_schema
+from engine.formats import json_sr_schema
 from engine.formats.base import SerdeSpec
-from engine.formats.bulk_base import BulkDecoder, BulkEncoder, NotPlainError
+from engine.formats.bulk_base import BulkDecoder, BulkEncoder
 from engine.formats.bulk_json import ObjectReader
 from engine.formats.bulk_json_write import row_encoder
-from engine.formats.bulk_schemas import by_schema
+from engine.formats.bulk_schemas import as_columns, find_fields, framed_decoder
 from engine.formats.connect import ConnectField, Kind, Missing
-from engine.formats.framed import frame, resolve, split_frame, written_schema
+from engine.formats.framed import frame, written_schema
 from engine.formats.registry import RegisteredSchema
 from engine.types.schema import Column
 from engine.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
@@ -48,23 +47,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
     """Read framed objects that were all written with one schema."""
     if spec.unwrapped:
         return None
-    readers: dict[int, _Reader | None] = {}
-
-    def decode(data: pa.BinaryArray) -> list[pa.Array]:
-        try:
-            schema_id, _ = split_frame(data[0].as_py())
-            if schema_id not in readers:
-                readers[schema_id] = _reader(spec, resolve(spec, schema_id), types)
-        except RegistryError:
-            raise
-        except (ValueError, EngineError):
-            raise NotPlainError from None
-        reader = readers[schema_id]
-        if reader is None:
-            raise NotPlainError
-        return reader.read(data, frame(schema_id, b""))
-
-    return by_schema(decode)
+    return framed_decoder(spec, "JSON_SR", lambda schema, _: _reader(spec, schema, types))
 
 
 def _fields(spec: SerdeSpec, schema: RegisteredSchema) -> Sequence[ConnectField] | None:
@@ -79,18 +62,9 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataTy
     fields = _fields(spec, schema)
     if fields is None:
         return None
-    index = {column.name: at for at, column in enumerate(spec.columns)}
-    found: dict[int, int] = {}
-    for position, field in enumerate(fields):
-        at = index.get(field.name, index.get(field.name.upper()))
-        if at is not None:
-            found[at] = position
-    try:
-        if any(connect_read.converter(fields[position].schema, spec.columns[at].type, "") for at, position in found.items()):
-            return None
-    except connect_read.MismatchError:
-        return None
-    return _Reader(fields, found, types)
+    names = [column.name for column in spec.columns]
+    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields])
+    return None if found is None else _Reader(fields, found, types)
 
 
 class _Reader:
@@ -106,10 +80,7 @@ class _Reader:
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
         members = self._objects.decode(n.read_content(cursor, cursor.end - cursor.at))
-        return [
-            pc.cast(members[self._positions[at]], kind) if at in self._positions else pa.nulls(len(data), kind)
-            for at, kind in enumerate(self._types)
-        ]
+        return as_columns(len(data), self._types, members, self._positions, pc.cast)
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:

@@ -11,15 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor as Fd
 
-from engine.errors import EngineError, RegistryError
 from engine.formats import bulk_numbers as n
-from engine.formats import connect_read, proto_schema, proto_text
+from engine.formats import proto_schema, proto_text
 from engine.formats.base import SerdeSpec
-from engine.formats.bulk_base import BulkDecoder, BulkEncoder, Bytes, NotPlainError, Numbers, require, text_of, valid_of, values_of
-from engine.formats.bulk_schemas import by_schema
+from engine.formats.bulk_base import BulkDecoder, BulkEncoder, Bytes, Numbers, require, text_of, valid_of, values_of
+from engine.formats.bulk_schemas import as_columns, find_fields, framed_decoder
 from engine.formats.connect import Kind
-from engine.formats.framed import OWN_ID, frame, resolve, split_frame, written_schema
-from engine.formats.languages import LANGUAGES, Selector
+from engine.formats.framed import OWN_ID, frame, written_schema
+from engine.formats.languages import LANGUAGES, Selector, write_varint
 from engine.formats.registry import RegisteredSchema, SchemaFormat
 from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, TIMESTAMP, SqlType
 
@@ -32,27 +31,7 @@ _MAX_SECONDS = 2**50
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
     """Read framed records that hold the same message of one schema."""
-    readers: dict[bytes, _Reader | None] = {}
-    locate = LANGUAGES["PROTOBUF"].locate
-
-    def decode(data: pa.BinaryArray) -> list[pa.Array]:
-        first = data[0].as_py()
-        try:
-            schema_id, rest = split_frame(first)
-            selector, body = locate(rest)
-            header = first[: len(first) - len(body)]
-            if header not in readers:
-                readers[header] = _reader(spec, resolve(spec, schema_id), selector, types)
-        except RegistryError:
-            raise
-        except (ValueError, EngineError):
-            raise NotPlainError from None
-        reader = readers[header]
-        if reader is None:
-            raise NotPlainError
-        return reader.read(data, header)
-
-    return by_schema(decode)
+    return framed_decoder(spec, "PROTOBUF", lambda schema, selector: _reader(spec, schema, selector, types))
 
 
 def bare_decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
@@ -72,19 +51,13 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, selector: Selector, types
     connect = proto_schema.to_connect(message, loaded)
     if connect.kind is not Kind.STRUCT or not all(_is_plain(field) for field in message.fields):
         return None
-    index = {column.name: at for at, column in enumerate(spec.columns)}
-    found: dict[int, str] = {}
-    kinds = {field.name: field.schema for field in connect.fields}
-    for name in kinds:
-        at = index.get(name, index.get(name.upper()))
-        if at is not None:
-            found[at] = name
-    try:
-        if any(connect_read.converter(kinds[name], spec.columns[at].type, "") for at, name in found.items()):
-            return None
-    except connect_read.MismatchError:
+    names = [column.name for column in spec.columns]
+    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in connect.fields])
+    if found is None:
         return None
-    return _Reader(sorted(message.fields, key=lambda field: field.number), found, types)
+    sent = sorted(message.fields, key=lambda field: field.number)
+    place = {field.name: at for at, field in enumerate(sent)}
+    return _Reader(sent, {at: place[connect.fields[position].name] for at, position in found.items()}, types)
 
 
 def _is_plain(field: Any) -> bool:
@@ -99,16 +72,16 @@ def _is_plain(field: Any) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     fields: Sequence[Any]
-    names: dict[int, str]
+    positions: dict[int, int]
     types: Sequence[pa.DataType]
 
     def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
         """Read every field of every record, and give those that are columns."""
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
-        arrays = {field.name: _field(cursor, field) for field in self.fields}
+        arrays = [_field(cursor, field) for field in self.fields]
         require((cursor.at == cursor.end).all())
-        return [_as(arrays[self.names[at]], kind) if at in self.names else pa.nulls(len(data), kind) for at, kind in enumerate(self.types)]
+        return as_columns(len(data), self.types, arrays, self.positions, _as)
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -117,13 +90,7 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _tag(number: int, wire: int) -> bytes:
     """The bytes before a field's value."""
-    rest = number << 3 | wire
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return write_varint(number << 3 | wire)
 
 
 def _field(cursor: n.Cursor, field: Any) -> pa.Array:

@@ -87,9 +87,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("Malformed message index")
 
 
-def write_varint(value: int) -> bytes:
-    """Write a zigzag varint."""
-    rest = (value << 1) ^ (value >> 63)
+def write_varint(rest: int) -> bytes:
+    """Write a number from 0 as a varint."""
     out = bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -113,7 +112,8 @@ def _locate_message(body: bytes) -> tuple[Selector, bytes]:
 
 def _message_header(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
     index = proto_schema.load(text, imports).index_of(name)
-    return b"\x00" if index == 0 else write_varint(1) + write_varint(index)
+    # A path of one index, both numbers in zigzag: doubled, as they are not negative.
+    return b"\x00" if index == 0 else write_varint(2) + write_varint(2 * index)
 
 
 def _avro_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from uuid import uuid4
 
@@ -45,12 +46,21 @@ class QueryRun:
     """Whether CREATE OR REPLACE may change its filters; queryable runs only."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pipeline:
-    """A built group; `templates` is its SQL, stage by stage, with a mark where its input stands."""
+    """A built group: all its relations have been lifted to the last stage."""
 
     group: Group
-    templates: tuple[str, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many stages there are: one more than levels of state."""
+        return len(self.group.stages)
+
+    @cached_property
+    def templates(self) -> tuple[str, ...]:
+        """The SQL, stage by stage, with a mark where its input stands; written when first asked for, which a depth does not need."""
+        return tuple(stage.sql(_SOURCE) for stage in self.group.stages)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -93,7 +103,7 @@ class Pipeline:
                 rows = apply_level(rows, self.level(at), tasks)
             view = f"kestrel_stage_{next(_views)}"
             rows.createOrReplaceTempView(view)
-            paged = page_columns(self.level(at + 1), pages) if at + 1 < len(self.templates) else []
+            paged = page_columns(self.level(at + 1), pages) if at + 1 < self.depth else []
             own = text.replace(_SOURCE, view)
             rows = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({own})" if paged else own)
             spark.catalog.dropTempView(view)
@@ -138,8 +148,8 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
 
 
 def finish(group: Group) -> Pipeline:
-    """Write the SQL of every stage of a group whose queries are built."""
+    """Let the sinks of a group whose queries are built stand behind its last stage."""
     last = len(group.stages) - 1
     for sink in group.sinks:
         group.lift(sink.handle, last)
-    return Pipeline(group, tuple(stage.sql(_SOURCE) for stage in group.stages))
+    return Pipeline(group)

@@ -112,4 +112,4 @@ def _move_paths(checkpoint: Path) -> None:
 
 
 def _operators(pipeline: Pipeline) -> list[list[str]]:
-    return [pipeline.level(number).fingerprint() for number in range(1, len(pipeline.templates))]
+    return [pipeline.level(number).fingerprint() for number in range(1, pipeline.depth)]

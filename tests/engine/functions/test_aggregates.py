@@ -10,7 +10,6 @@ from engine.errors import FunctionError, QueryError
 from engine.functions.declaration import Aggregate, AggregateCall, Aggregator
 from engine.functions.library import aggregates_arithmetic as arithmetic
 from engine.functions.library import aggregates_collections as collections
-from engine.functions.library import aggregates_corpus as corpus
 from engine.functions.library import aggregates_distinct as distinct
 from engine.functions.library import aggregates_extremes as extremes
 from engine.functions.library import aggregates_offsets as offsets
@@ -20,6 +19,7 @@ from engine.functions.registry import collect
 from engine.functions.resolve import result_type
 from engine.state.codec import dump_state, load_state
 from engine.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, SqlType, Struct
+from qtt import corpus_aggregates as corpus
 
 MODULES = (arithmetic, collections, corpus, distinct, extremes, offsets, statistics)
 
