@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from engine.cli_render import show
+from engine.cli_render import show, show_error
 from engine.errors import EngineError
 from engine.formats.registry import MemoryRegistry, SchemaRegistry
 from engine.formats.registry_remote import open_registry
@@ -96,7 +96,11 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
             answer=lambda answer: show(out, answer),
             stop=stop,
         )
-        return application.run(text)
+        try:
+            return application.run(text)
+        except EngineError as error:
+            show_error(errors, error, text)
+            return False
 
 
 def _registry(arguments: argparse.Namespace) -> SchemaRegistry:

@@ -11,7 +11,7 @@ from engine.errors import StatementError
 from engine.sql.admin import AssertSchema, AssertTopic
 from engine.sql.statements import TimeSpan
 
-_PARTITIONS = 1
+_ASSERTED = ("PARTITIONS", "REPLICAS")
 
 _DEFAULT_MS = 1000
 """How long an assertion without TIMEOUT is waited for (`spec/language.md` 5)."""
@@ -23,7 +23,7 @@ def assert_topic(statement: AssertTopic, view: View) -> Answer:
     Raises:
         StatementError: it is otherwise, and stays so for the time of TIMEOUT.
     """
-    unknown = next((name for name, _ in statement.properties if name not in ("PARTITIONS", "REPLICAS")), None)
+    unknown = next((name for name, _ in statement.properties if name not in _ASSERTED), None)
     if unknown is not None:
         raise StatementError(
             f"Cannot assert topic property {unknown}", span=statement.span, hint="only PARTITIONS and REPLICAS can be asserted"
@@ -53,15 +53,16 @@ def _within(timeout: TimeSpan | None, view: View, check: Callable[[], Answer]) -
 
 
 def _topic(statement: AssertTopic, view: View) -> Answer:
-    exists = statement.topic in view.broker.topics
-    if exists and not statement.exists:
+    found = view.broker.copies([statement.topic]).get(statement.topic)
+    if found is not None and not statement.exists:
         raise StatementError(f"Topic {statement.topic} exists", span=statement.span)
-    if not exists and statement.exists:
+    if found is None and statement.exists:
         raise StatementError(f"Topic {statement.topic} does not exist", span=statement.span)
+    actual = dict(zip(_ASSERTED, found or (), strict=False))
     for name, wanted in statement.properties if statement.exists else ():
-        if str(wanted) != str(_PARTITIONS):
+        if str(wanted) != str(actual[name]):
             raise StatementError(
-                f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected {wanted} got {_PARTITIONS}",
+                f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected {wanted} got {actual[name]}",
                 span=statement.span,
             )
     return said(f"Topic {statement.topic} {'exists' if statement.exists else 'does not exist'}.")

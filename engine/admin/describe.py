@@ -65,7 +65,11 @@ def _facts(source: Source, view: View) -> Iterator[tuple[str, str]]:
     yield "Type", source.kind.value
     yield "Statement", source.statement_text
     yield "Kafka topic", source.topic
-    yield "Records", str(len(view.broker.records(source.topic)))
+    for partitions, replicas in view.broker.copies([source.topic]).values():
+        yield "Partitions", str(partitions)
+        yield "Replicas", str(replicas)
+    if (count := view.broker.count(source.topic)) is not None:
+        yield "Records", str(count)
     yield "Key format", source.formats.key_format.format
     yield "Value format", source.formats.value_format.format
     if source.timestamp_column is not None:

@@ -43,8 +43,9 @@ def _sources(kind: SourceKind) -> Callable[[View], Answer]:
 
 def _topics(view: View) -> Answer:
     names = sorted({*view.broker.topics, *(source.topic for source in view.session.catalog.sources.values())})
-    rows = ((name, 1, len(view.broker.records(name))) for name in names)
-    return table(("Kafka Topic", ("Partitions", INTEGER), ("Records", BIGINT)), rows)
+    copies = view.broker.copies(names)
+    rows = ((name, *copies.get(name, (None, None)), view.broker.count(name)) for name in names)
+    return table(("Kafka Topic", ("Partitions", INTEGER), ("Replicas", INTEGER), ("Records", BIGINT)), rows)
 
 
 def _queries(view: View) -> Answer:

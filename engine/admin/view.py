@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.catalog.catalog import Source
 from engine.errors import Span, UnknownSourceError
 from engine.planner.scope import similar_source
 from engine.session import PersistentQuery, Session
-from engine.topics.memory import MemoryBroker
+from engine.topics.records import Record
+
+
+class TopicStore(Protocol):
+    """Topics, in memory or on a broker."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of those that exist."""
+
+    def copies(self, topics: Iterable[str]) -> Mapping[str, tuple[int, int]]:
+        """The numbers of partitions and of replicas of topics; those that do not exist are left out."""
+
+    def count(self, topic: str) -> int | None:
+        """How many records a topic holds; None where only reading it would tell."""
+
+    def records(self, topic: str) -> tuple[Record, ...]:
+        """The records that a topic holds now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +35,7 @@ class View:
     """An engine as admin statements see it; `paused` are ids of queries, `wait` lets things happen for a moment, where any can."""
 
     session: Session
-    broker: MemoryBroker
+    broker: TopicStore
     paused: frozenset[str] = frozenset()
     wait: Callable[[], None] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -19,19 +19,20 @@ from engine.kafka.config import SPARK_REDACTION, KafkaConfig
 from engine.kafka.jars import connector_jars
 from engine.kafka.log import LogWriter
 from engine.kafka.manifest import CheckpointFolder
-from engine.kafka.offsets import BrokerOffsets
 from engine.kafka.progress import QueryState
 from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
+from engine.kafka.stored import BrokerTopics, print_topic
 from engine.kafka.topics import Topics
 from engine.session import Session
 from engine.spark.constants import evaluate_constants
 from engine.spark.session import open_session
+from engine.sql.admin import PrintTopic
 from engine.sql.parser import ParsedStatement
 from engine.sql.statements import DropSource
-from engine.topics.memory import MemoryBroker
 from engine.topics.records import Record
 
+_LOOK_S = 0.2
 _STATES = "spark.sql.shuffle.partitions"
 
 
@@ -59,26 +60,37 @@ class Application:
         statements = self.session.parse(text)
         with folder.locked():
             offsets = connect(settings.config, self.say, settings.patience, self.stop)
+            view = View(session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S))
+            topics = Topics(settings.config)
             script = Script(
                 session=self.session,
                 folder=folder,
                 manifest=folder.load().next_run(),
-                define=lambda parsed: self._define(parsed, Topics(settings.config, offsets)),
-                ask=lambda parsed: answer_of(parsed.statement, self._view(offsets)),
+                define=lambda parsed: self._define(parsed, topics),
+                ask=lambda parsed: answer_of(parsed.statement, view),
+                follow=lambda parsed: self._print(parsed, view),
                 insert=lambda parsed: self._insert(parsed),
             )
-            for parsed in statements:
-                answer = script.execute(parsed)
-                if answer is not None:
-                    self.answer(answer)
             try:
+                self._execute(statements, script)
+                if self.stop.is_set():
+                    return True
+                if self.log_topic is not None:
+                    topics.make(self.log_topic)
                 return self._queries(statements).run(folder, script.manifest, offsets)
             finally:
                 if self._spark is not None:
                     self._spark.stop()
 
+    def _execute(self, statements: Sequence[ParsedStatement], script: Script) -> None:
+        for parsed in statements:
+            if self.stop.is_set():
+                return
+            for answer in script.execute(parsed):
+                self.answer(answer)
+
     def _queries(self, statements: Sequence[ParsedStatement]) -> ProductionRun:
-        log = LogWriter(self.settings.config, self.log_topic)
+        log = LogWriter(self.settings.config, self.log_topic, self.say)
         return ProductionRun(
             settings=self.settings,
             session=self.session,
@@ -130,11 +142,9 @@ class Application:
         produce(self.settings.config, record)
         return None
 
-    def _view(self, offsets: BrokerOffsets) -> View:
-        broker = MemoryBroker()
-        for topic in offsets.names():
-            broker.create(topic)
-        return View(session=self.session, broker=broker)
+    def _print(self, parsed: ParsedStatement, view: View) -> Iterable[Answer]:
+        statement = parsed.statement
+        return print_topic(statement, view, self.settings.config, self.stop.is_set) if isinstance(statement, PrintTopic) else ()
 
 
 def produce(config: KafkaConfig, record: Record) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
@@ -19,6 +20,7 @@ TIMEOUT = 30
 
 _END_OF_PARTITION = -191
 _CHUNK = 1_000
+_LOOK_S = 0.2
 _SETTINGS: Mapping[str, str | int | bool] = {
     "group.id": "kestrel-reader",
     "enable.auto.commit": False,
@@ -53,32 +55,35 @@ def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Re
         return found
     with _errors(config), _consumer(config) as consumer:
         consumer.assign(places)
-        for record in _until_ends(consumer, len(places)):
+        for record in chain.from_iterable(_until_ends(consumer, len(places))):
             found[record.topic].append(record)
     for records in found.values():
         records.sort(key=lambda record: (record.partition, record.offset))
     return found
 
 
-def follow_topic(config: KafkaConfig, topic: str, *, from_beginning: bool) -> Iterator[Record]:
-    """The records of a topic as they come, without end; what PRINT shows.
+def follow_topic(config: KafkaConfig, topic: str, stopped: Callable[[], bool]) -> Iterator[list[Record]]:
+    """The records that come into a topic from now on, until `stopped`.
+
+    Raises:
+        EngineError: there is no such topic, or the broker refuses.
+    """
+    with _errors(config), _consumer(config) as consumer:
+        consumer.assign(_places(config, topic, OFFSET_END))
+        while not stopped():
+            yield [to_record(message) for message in _good(consumer.consume(_CHUNK, _LOOK_S))]
+
+
+def held_records(config: KafkaConfig, topic: str) -> Iterator[list[Record]]:
+    """The committed records that a topic holds by now, in offset order within each partition.
 
     Raises:
         EngineError: there is no such topic, or the broker does not answer.
     """
-    count = partition_counts(config, [topic]).get(topic)
-    if count is None:
-        raise EngineError(f"topic {topic} does not exist", hint="SHOW TOPICS lists those that do; case matters")
-    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
     with _errors(config), _consumer(config) as consumer:
-        consumer.assign([TopicPartition(topic, partition, start) for partition in range(count)])
-        while True:
-            for message in consumer.consume(_CHUNK, 0.2):
-                error = message.error()
-                if error is None:
-                    yield to_record(message)
-                elif error.code() != _END_OF_PARTITION:
-                    raise KafkaException(error)
+        places = _places(config, topic, OFFSET_BEGINNING)
+        consumer.assign(places)
+        yield from _until_ends(consumer, len(places))
 
 
 def to_record(message: Message) -> Record:
@@ -100,7 +105,14 @@ def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-def _until_ends(consumer: Consumer, partitions: int) -> Iterator[Record]:
+def _places(config: KafkaConfig, topic: str, start: int) -> list[TopicPartition]:
+    count = partition_counts(config, [topic]).get(topic)
+    if count is None:
+        raise EngineError(f"topic {topic} does not exist", hint="SHOW TOPICS lists those that do; case matters")
+    return [TopicPartition(topic, partition, start) for partition in range(count)]
+
+
+def _until_ends(consumer: Consumer, partitions: int) -> Iterator[list[Record]]:
     """Everything up to the ends of all partitions; open transactions are not waited for."""
     ended: set[tuple[str | None, int | None]] = set()
     deadline = time.monotonic() + TIMEOUT
@@ -110,14 +122,27 @@ def _until_ends(consumer: Consumer, partitions: int) -> Iterator[Record]:
             deadline = time.monotonic() + TIMEOUT
         elif time.monotonic() > deadline:
             raise EngineError(f"the broker gave nothing for {TIMEOUT} s", hint="is it still there?")
-        for message in messages:
-            error = message.error()
-            if error is None:
-                yield to_record(message)
-            elif error.code() == _END_OF_PARTITION:
-                ended.add((message.topic(), message.partition()))
-            else:
-                raise KafkaException(error)
+        ended |= {(message.topic(), message.partition()) for message in messages if _is_end(message)}
+        yield [to_record(message) for message in _good(messages)]
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == _END_OF_PARTITION
+
+
+def _good(messages: Iterable[Message]) -> Iterator[Message]:
+    """The records among what a consumer gave.
+
+    Raises:
+        KafkaException: an error that is among them.
+    """
+    for message in messages:
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() != _END_OF_PARTITION:
+            raise KafkaException(error)
 
 
 @contextmanager

@@ -7,32 +7,52 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from engine.kafka.config import KafkaConfig
 from engine.topics.records import LogEntry
 
+_FLUSH_S = 30
 _PARTS = ("deserializationError", "recordProcessingError", "productionError", "serializationError", "kafkaStreamsThreadError")
 
 
 class LogWriter:
     """Writes entries to a topic, or nowhere; an entry of a batch that is done again may be there twice."""
 
-    def __init__(self, config: KafkaConfig, topic: str | None) -> None:
-        """Write to `topic`; connected when there is something to write."""
+    def __init__(self, config: KafkaConfig, topic: str | None, say: Callable[[str], None]) -> None:
+        """Write to `topic`; connected when there is something to write. What the broker refuses is told to the user by `say`."""
         self._config = config
         self._topic = topic
+        self._say = say
         self._producer: Any = None
+        self._refused: list[str] = []
 
     def write(self, entries: Sequence[LogEntry]) -> None:
-        """Hand entries to the broker, and wait until it has them."""
+        """Hand entries to the broker, and wait until it has them; queries do not end for the sake of their log."""
         if self._topic is None or not entries:
             return
         if self._producer is None:
             self._producer = Producer({**self._config.client(enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0})
+        self._refused.clear()
         for entry in entries:
-            self._producer.produce(self._topic, value=json.dumps(shape(entry), ensure_ascii=False).encode())
-        self._producer.flush(30)
+            self._send(json.dumps(shape(entry), ensure_ascii=False).encode())
+        left = self._producer.flush(_FLUSH_S)
+        lost = len(self._refused) + left
+        if lost:
+            reason = self._refused[0] if self._refused else "the broker does not answer"
+            self._say(f"{lost} entries of the processing log were not written to the topic {self._topic}: {reason}")
+
+    def _send(self, value: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, value=value, on_delivery=self._note)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._refused.append(error.str())
 
 
 def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.admin.answer import Answer
 from engine.errors import StatementError
 from engine.kafka.manifest import CheckpointFolder, Manifest
 from engine.session import Session
-from engine.sql.admin import SteerQuery
+from engine.sql.admin import PrintTopic, SteerQuery
 from engine.sql.parser import ParsedStatement
 from engine.sql.statements import DropSource, InsertValues, Query
 
@@ -19,7 +19,7 @@ Effect = Callable[[ParsedStatement], Answer | None]
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """Statements in order; `define` plans, `ask` answers what asks, `insert` writes records.
+    """Statements in order; `define` plans, `ask` answers what asks, `follow` what answers bit by bit, `insert` writes records.
 
     A start from a checkpoint executes the same statements again, so that the session is the same; what they did to the broker
     itself (records inserted, topics deleted) is done once and noted in the manifest.
@@ -30,11 +30,12 @@ class Script:
     manifest: Manifest
     define: Effect
     ask: Effect
+    follow: Callable[[ParsedStatement], Iterable[Answer]]
     insert: Effect
     _seen: dict[str, int] = field(default_factory=dict)
 
-    def execute(self, parsed: ParsedStatement) -> Answer | None:
-        """Carry out a statement.
+    def execute(self, parsed: ParsedStatement) -> Iterable[Answer]:
+        """Carry out a statement; what it answers may come bit by bit.
 
         Raises:
             EngineError: it is refused.
@@ -48,13 +49,15 @@ class Script:
                 raise StatementError(
                     "queries of a script run as long as the script does", span=parsed.span, hint="take the statement out of the script"
                 )
+            case PrintTopic():
+                return self.follow(parsed)
             case InsertValues():
-                return self._once(parsed, self.insert)
+                return _told(self._once(parsed, self.insert))
             case DropSource(delete_topic=True):
-                return self._once(parsed, self.define, self.session.execute)
+                return _told(self._once(parsed, self.define, self.session.execute))
             case _:
                 answer = self.ask(parsed)
-                return self.define(parsed) if answer is None else answer
+                return _told(self.define(parsed) if answer is None else answer)
 
     def _once(
         self, parsed: ParsedStatement, effect: Effect, otherwise: Callable[[ParsedStatement], object] = lambda _: None
@@ -68,3 +71,7 @@ class Script:
         self.manifest = self.manifest.with_done(parsed.text)
         self.folder.save(self.manifest)
         return answer
+
+
+def _told(answer: Answer | None) -> tuple[Answer, ...]:
+    return () if answer is None else (answer,)

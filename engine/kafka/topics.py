@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from engine.errors import QueryError, StatementError
+from engine.errors import QueryError, Span, StatementError
 from engine.kafka.config import KafkaConfig
-from engine.kafka.offsets import BrokerOffsets
+from engine.kafka.shapes import TIMEOUT, TopicShape, admin_client, shapes_of
 from engine.plan.commands import CreateStreamV1, CreateTableV1
 from engine.planner.properties import TopicProperties, sink_properties, source_properties
 from engine.session import Executed, Session
 from engine.sql.statements import CreateAs, CreateSource
 
-_TIMEOUT = 30.0
-_EXISTS = 36
 _DEFAULT_REPLICAS = -1
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Topics:
     """Topics of a broker, as CREATE and DROP … DELETE TOPIC change them."""
 
     config: KafkaConfig
-    offsets: BrokerOffsets
 
     def declare(self, done: Executed, session: Session) -> None:
         """See to the topic of a CREATE that was carried out.
 
-        A topic over which a source is declared has to exist unless PARTITIONS is given; the topic of a CREATE AS has as many partitions as
-        the leftmost source unless told otherwise.
+        A topic over which a source is declared has to exist unless PARTITIONS is given. The topic of a CREATE AS has the partitions,
+        replicas and retention of the leftmost source's unless told otherwise; one that exists has to have these partitions and replicas.
 
         Raises:
-            StatementError: it does not exist, or not with this number of partitions.
+            StatementError: it does not exist, or is not as it has to be.
             QueryError: the broker refuses.
         """
         command = done.plan.ddl_command if done.plan is not None else None
         if not isinstance(command, CreateStreamV1 | CreateTableV1):
             return
+        span = done.statement.span
         match done.statement.statement:
             case CreateSource(properties=properties):
-                wanted, partitions = source_properties(properties).topic, None
-            case CreateAs(properties=properties):
-                wanted = sink_properties(properties).topic
-                partitions = wanted.partitions or self._inherited(done, session)
+                self._declare_source(command, source_properties(properties).topic, span)
+            case CreateAs() as statement:
+                self._declare_sink(command, statement, session, span)
             case _:
                 return
-        self._ensure(command, wanted, wanted.partitions or partitions)
+
+    def make(self, topic: str) -> None:
+        """Make a topic of one partition unless it is there.
+
+        Raises:
+            QueryError: the broker refuses.
+        """
+        if topic not in shapes_of(self.config, [topic]):
+            self._create(topic, TopicProperties(partitions=1), {})
 
     def delete(self, topic: str) -> None:
         """Delete a topic; one that is not there is no error.
@@ -58,52 +62,98 @@ class Topics:
         Raises:
             QueryError: the broker refuses.
         """
-        if topic in self.offsets.topics([topic]):
-            admin = self._admin()
-            try:
-                admin.delete_topics([topic], operation_timeout=_TIMEOUT)[topic].result()
-            except KafkaException as error:
+        admin = admin_client(self.config)
+        try:
+            admin.delete_topics([topic], operation_timeout=TIMEOUT)[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise QueryError(f"the topic {topic} was not deleted: {error.args[0].str()}") from error
 
-    def _inherited(self, done: Executed, session: Session) -> int:
-        query = done.plan.query_plan if done.plan is not None else None
-        names = [session.catalog.sources[name].topic for name in (query.sources if query else ()) if name in session.catalog.sources]
-        found = self.offsets.topics(names[:1])
-        return found[names[0]].partitions if found else 1
-
-    def _ensure(self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, partitions: int | None) -> None:
+    def _declare_source(self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None) -> None:
         name = command.topic_name
-        found = self.offsets.topics([name]).get(name)
+        found = shapes_of(self.config, [name]).get(name)
         if found is not None:
-            if wanted.partitions is not None and wanted.partitions != found.partitions:
-                raise StatementError(
-                    f"the topic {name} has {found.partitions} partitions, not {wanted.partitions}",
-                    hint="leave PARTITIONS out, or name another topic",
-                )
-            return
-        if partitions is None:
-            raise StatementError(f"the topic {name} does not exist", hint="PARTITIONS = n in the WITH clause creates it; case matters")
-        self._create(name, partitions, wanted.replicas or _DEFAULT_REPLICAS, settings_of(command, wanted))
+            check_shape(name, found, wanted, wanted.retention_ms, span)
+        elif wanted.partitions is None:
+            raise StatementError(
+                f"the topic {name} does not exist", span=span, hint="PARTITIONS = n in the WITH clause creates it; case matters"
+            )
+        else:
+            self._create(name, wanted, settings_of(command, wanted))
 
-    def _create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(settings))
-        admin = self._admin()
+    def _declare_sink(self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None) -> None:
+        given = sink_properties(statement.properties).topic
+        name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
+        found = shapes_of(self.config, [name, source])
+        wanted = _inherited(given, found.get(source), window_retention(statement))
+        if name in found:
+            check_shape(name, found[name], wanted, given.retention_ms, span)
+        else:
+            self._create(name, wanted, settings_of(command, wanted))
+
+    def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> None:
+        topic = NewTopic(
+            name,
+            num_partitions=wanted.partitions or 1,
+            replication_factor=wanted.replicas or _DEFAULT_REPLICAS,
+            config=dict(settings),
+        )
+        admin = admin_client(self.config)
         try:
-            admin.create_topics([topic], operation_timeout=_TIMEOUT)[name].result()
+            admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
         except KafkaException as error:
-            if error.args[0].code() != _EXISTS:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise QueryError(f"the topic {name} was not created: {error.args[0].str()}") from error
 
-    def _admin(self) -> Any:
-        """A client, to be held as long as its answer is awaited: one that nobody holds is destroyed, and the answer with it."""
-        return AdminClient({**self.config.client(), "log_level": 0})
+
+def check_shape(name: str, found: TopicShape, wanted: TopicProperties, retention_ms: int | None, span: Span | None = None) -> None:
+    """Check that a topic that exists is as a statement wants it: more replicas do no harm.
+
+    `retention_ms` is what the statement says itself: that of its source binds new topics only.
+
+    Raises:
+        StatementError: says what differs.
+    """
+    flaws = []
+    if wanted.partitions is not None and wanted.partitions != found.partitions:
+        flaws.append(f"{found.partitions} partitions, not {wanted.partitions}")
+    if wanted.replicas is not None and wanted.replicas > found.replicas:
+        flaws.append(f"{found.replicas} replicas, not {wanted.replicas}")
+    if retention_ms is not None and found.retention_ms is not None and retention_ms != found.retention_ms:
+        flaws.append(f"a retention of {found.retention_ms} ms, not {retention_ms} ms")
+    if flaws:
+        raise StatementError(
+            f"the topic {name} exists and has {', '.join(flaws)}",
+            span=span,
+            hint="say in the WITH clause what the topic has, change the topic, or name another by KAFKA_TOPIC",
+        )
+
+
+def window_retention(statement: CreateAs) -> int | None:
+    """How long (ms) the RETENTION of a window wants its rows kept."""
+    window = statement.query.window
+    return window.retention.millis if window is not None and window.retention is not None else None
 
 
 def settings_of(command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties) -> dict[str, str]:
     """The settings of a new topic: a table's is compacted, a windowed table's old windows may go."""
-    settings = {}
+    policy = "delete"
     if isinstance(command, CreateTableV1):
-        settings["cleanup.policy"] = "compact" if command.window_info is None else "compact,delete"
-    if wanted.retention_ms is not None:
+        policy = "compact" if command.window_info is None else "compact,delete"
+    settings = {"cleanup.policy": policy}
+    if wanted.retention_ms is not None and policy != "compact":
         settings["retention.ms"] = str(wanted.retention_ms)
     return settings
+
+
+def _inherited(given: TopicProperties, source: TopicShape | None, kept_ms: int | None) -> TopicProperties:
+    """What a statement says of its sink, with what it does not say taken from the source."""
+    retention = given.retention_ms if kept_ms is None else max(kept_ms, given.retention_ms or 0)
+    if source is None:
+        return replace(given, partitions=given.partitions or 1, retention_ms=retention)
+    return replace(
+        given,
+        partitions=given.partitions or source.partitions,
+        replicas=given.replicas or source.replicas,
+        retention_ms=source.retention_ms if retention is None else retention,
+    )

@@ -45,6 +45,14 @@ class MemoryBroker:
         """The records of a topic in offset order; none where there is no such topic."""
         return tuple(record for _, record in self._topics.get(topic, ()))
 
+    def count(self, topic: str) -> int:
+        """How many records a topic holds."""
+        return len(self._topics.get(topic, ()))
+
+    def copies(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """One partition and one replica for every topic that exists."""
+        return {topic: (1, 1) for topic in topics if topic in self._topics}
+
     @property
     def arrivals(self) -> int:
         """How many records ever arrived; a place from which to read on."""

@@ -43,7 +43,7 @@ def ask(view: View, text: str) -> Answer:
 def test_lists(view: View) -> None:
     assert ask(view, "SHOW STREAMS").rows == (("S", "s", "KAFKA", "JSON", False),)
     assert ask(view, "LIST TABLES").rows == (("T", "tt", "KAFKA", "JSON", True),)
-    assert ask(view, "SHOW TOPICS").rows == (("raw", 1, 1), ("s", 1, 2), ("tt", 1, 0))
+    assert ask(view, "SHOW TOPICS").rows == (("raw", 1, 1, 1), ("s", 1, 1, 2), ("tt", 1, 1, 0))
     assert ask(view, "SHOW TYPES").rows == (("MONEY", "DECIMAL(10, 2)"),)
     assert ask(view, "SHOW VARIABLES").rows == (("x", "1"),)
     assert [row[:5] for row in ask(view, "SHOW QUERIES").rows] == [("CTAS_T_0", "PERSISTENT", "PAUSED", "T", "tt")]
@@ -82,7 +82,7 @@ def test_explain(view: View) -> None:
 
 def test_print(view: View) -> None:
     answer = ask(view, "PRINT s FROM BEGINNING")
-    assert answer.rows[0][:4] == (5, 0, 0, "1")
+    assert answer.rows[0] == (5, 0, 0, "1", '{"V":1.50}')
     assert answer.rows[1][3:] == ("<null>", "7b")
     assert len(ask(view, "PRINT s INTERVAL 2").rows) == 1
     assert len(ask(view, "PRINT s LIMIT 0").rows) == 0

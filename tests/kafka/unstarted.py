@@ -1,0 +1,48 @@
+"""An application up to the moment when Spark would start: statements carried out, topics made, queries checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from engine.admin.answer import Answer
+from engine.kafka.application import Application
+from engine.kafka.config import KafkaConfig
+from engine.kafka.run import RunSettings
+from engine.planner.config import Config
+from engine.session import Session
+
+
+class NotStartedError(Exception):
+    """Spark would have started now."""
+
+
+class Unstarted(Application):
+    def _open_spark(self) -> None:  # type: ignore[override]
+        raise NotStartedError
+
+
+def application(config: KafkaConfig, checkpoint: Path, answers: list[Answer], told: list[str], patience: float = 5.0) -> Unstarted:
+    return Unstarted(
+        settings=RunSettings(config=config, checkpoint=checkpoint, patience=patience),
+        session=Session(config=Config.of({})),
+        log_topic=None,
+        say=told.append,
+        show=lambda _: None,
+        answer=answers.append,
+        stop=Event(),
+    )
+
+
+def execute(config: KafkaConfig, checkpoint: Path, text: str) -> list[Answer]:
+    """Do all that comes before Spark; give what the statements answered."""
+    answers: list[Answer] = []
+    run = application(config, checkpoint, answers, [])
+    if " AS SELECT " in text:
+        with pytest.raises(NotStartedError):
+            run.run(text)
+    else:
+        assert run.run(text)
+    return answers
