@@ -9,13 +9,14 @@ from pathlib import Path
 
 from qtt.corpus import find_files
 from qtt.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
-from qtt.gaps import Ledger
+from qtt.gaps import Ledger, load_gaps
 from qtt.load import Loaded, load_all
 from qtt.model import Case, Result, Status
 from qtt.runner import run_cases
 
 ROOT = Path(__file__).resolve().parents[2]
-CORPUS = ROOT.parent / "shared" / "ksqldb" / "query-validation-tests"
+KSQLDB = ROOT.parent / "shared" / "ksqldb"
+CORPORA = [KSQLDB / name for name in ("query-validation-tests", "rest-query-validation-tests", "sql-tests", "test-runner/correct")]
 LEDGER = Path(__file__).with_name("known-gaps.yaml")
 
 
@@ -29,8 +30,8 @@ class Shard:
 
 @cache
 def corpus() -> Loaded:
-    """Load the corpus; nothing where it is absent."""
-    return load_all(find_files([CORPUS])) if CORPUS.is_dir() else Loaded((), ())
+    """Load all cases that must pass; nothing where they are absent."""
+    return load_all(find_files(folder for folder in CORPORA if folder.is_dir()))
 
 
 def shards(cases: Sequence[Case], size: int = DEFAULT_GROUP_SIZE) -> list[Shard]:
@@ -56,3 +57,9 @@ def complaints(results: Iterable[Result], ledger: Ledger) -> Iterator[str]:
             yield f"{result.case.id} passes: remove it from {gap.file.name} (line {gap.line})"
         elif result.status in (Status.FAILED, Status.ERROR) and not listed:
             yield f"{result.status} {result.case.id}\n  {result.case.file}:{result.case.line}\n  {result.reason}"
+
+
+def assert_as_listed(shard: Shard, driver: Driver, ledger: Path) -> None:
+    """Run a shard and compare with the ledger, both ways."""
+    found = list(complaints(run_shard(shard, driver), load_gaps(ledger)))
+    assert not found, "\n".join([f"{len(found)} of {len(shard.cases)} are not as {ledger} says", *found])

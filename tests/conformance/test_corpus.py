@@ -1,15 +1,24 @@
-"""ksqlDB's own cases pass, but for those that the ledger lists; it is strict both ways, so that the number only rises."""
+"""ksqlDB's own cases, REST cases, SQL scripts and three-file cases pass, but for those that the ledger lists.
+
+It is strict both ways, so that the number only rises.
+"""
 
 from __future__ import annotations
 
 import pytest
-from corpus_shards import CORPUS, LEDGER, Shard, complaints, corpus, run_shard, shards
+from corpus_shards import CORPORA, KSQLDB, LEDGER, Shard, assert_as_listed, corpus, run_shard, shards
 
+from qtt.corpus import find_files
 from qtt.driver import Driver
 from qtt.gaps import load_gaps
+from qtt.load import load_all
+from qtt.model import Status
 
 pytestmark = pytest.mark.conformance
-needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"ksqlDB's cases are not at {CORPUS}")
+WRONG = KSQLDB / "test-runner" / "incorrect"
+needs_corpus = pytest.mark.skipif(
+    not all(folder.is_dir() for folder in [*CORPORA, WRONG]), reason=f"ksqlDB's cases are not all at {KSQLDB}"
+)
 SHARDS = shards(corpus().cases) or [Shard("absent", ())]
 
 
@@ -17,8 +26,7 @@ SHARDS = shards(corpus().cases) or [Shard("absent", ())]
 @pytest.mark.spark
 @pytest.mark.parametrize("shard", SHARDS, ids=[shard.name for shard in SHARDS])
 def test_cases_pass_or_are_listed(shard: Shard, spark_driver: Driver) -> None:
-    found = list(complaints(run_shard(shard, spark_driver), load_gaps(LEDGER)))
-    assert not found, "\n".join([f"{len(found)} of {len(shard.cases)} cases are not as {LEDGER} says", *found])
+    assert_as_listed(shard, spark_driver, LEDGER)
 
 
 @needs_corpus
@@ -31,3 +39,14 @@ def test_every_listed_case_exists() -> None:
     known = {case.id for case in corpus().cases}
     stale = [f"{gap.file}:{gap.line}: {gap.case}" for name, gap in load_gaps(LEDGER).items() if name not in known]
     assert not stale, "\n".join(["the ledger lists cases that do not exist", *stale])
+
+
+@needs_corpus
+@pytest.mark.spark
+def test_wrong_cases_fail(spark_driver: Driver) -> None:
+    loaded = load_all(find_files([WRONG]))
+    results = run_shard(Shard("incorrect", loaded.cases), spark_driver)
+    assert [result.case.name for result in results if result.status is Status.PASSED] == []
+    assert {error.file.parent.name for error in loaded.errors} | {result.case.name for result in results} == {
+        folder.name for folder in WRONG.iterdir()
+    }

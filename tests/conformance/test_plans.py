@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from corpus_shards import ROOT, Shard, complaints, run_shard, shards
+from corpus_shards import ROOT, Shard, assert_as_listed, shards
 
 from qtt.driver import Driver
 from qtt.gaps import load_gaps
@@ -34,7 +34,7 @@ REST = shards([case for at, case in enumerate(stored().cases) if at % EVERY]) or
 @pytest.mark.spark
 @pytest.mark.parametrize("shard", TENTH, ids=[shard.name for shard in TENTH])
 def test_a_tenth_of_the_plans_match_or_are_listed(shard: Shard, spark_driver: Driver) -> None:
-    check(shard, spark_driver)
+    assert_as_listed(shard, spark_driver, LEDGER)
 
 
 @needs_plans
@@ -42,13 +42,7 @@ def test_a_tenth_of_the_plans_match_or_are_listed(shard: Shard, spark_driver: Dr
 @pytest.mark.nightly
 @pytest.mark.parametrize("shard", REST, ids=[shard.name for shard in REST])
 def test_the_other_plans_match_or_are_listed(shard: Shard, spark_driver: Driver) -> None:
-    check(shard, spark_driver)
-
-
-def check(shard: Shard, driver: Driver) -> None:
-    """Run a shard and compare with the ledger, both ways."""
-    found = list(complaints(run_shard(shard, driver), load_gaps(LEDGER)))
-    assert not found, "\n".join([f"{len(found)} of {len(shard.cases)} plans are not as {LEDGER} says", *found])
+    assert_as_listed(shard, spark_driver, LEDGER)
 
 
 @needs_plans

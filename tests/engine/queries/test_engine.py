@@ -9,12 +9,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from memory_engine import engine_with, tell
 
-from engine.admin.answer import Answer
 from engine.errors import EngineError
-from engine.planner.config import Config
 from engine.queries.engine import MemoryEngine
-from engine.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -26,17 +24,8 @@ CREATE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 0 GROUP BY k;
 
 @pytest.fixture
 def engine() -> Iterator[MemoryEngine]:
-    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), now=lambda: 1000)
-    tell(made, SETUP)
-    yield made
-    made.close()
-
-
-def tell(engine: MemoryEngine, text: str) -> Answer:
-    answer = Answer()
-    for parsed in engine.parse(text):
-        answer = engine.execute(parsed)
-    return answer
+    with engine_with(SETUP) as made:
+        yield made
 
 
 def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from memory_engine import engine_with, tell
 
-from engine.admin.answer import Answer
 from engine.errors import EngineError
-from engine.planner.config import Config
 from engine.queries.engine import MemoryEngine
-from engine.session import Session
 from engine.topics.records import Record
 
 SETUP = """
@@ -21,17 +19,8 @@ CREATE SOURCE n FROM KAFKA (TOPIC 'u') KEY FORMAT TEXT VALUE FORMAT BYTES INCLUD
 
 @pytest.fixture
 def engine() -> Iterator[MemoryEngine]:
-    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), now=lambda: 1000)
-    tell(made, SETUP)
-    yield made
-    made.close()
-
-
-def tell(engine: MemoryEngine, text: str) -> Answer:
-    answer = Answer()
-    for parsed in engine.parse(text):
-        answer = engine.execute(parsed)
-    return answer
+    with engine_with(SETUP) as made:
+        yield made
 
 
 def feed(engine: MemoryEngine, *pairs: tuple[bytes | None, bytes | None]) -> None:

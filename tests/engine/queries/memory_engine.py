@@ -1,0 +1,28 @@
+"""An engine in memory for tests, and a way to talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.admin.answer import Answer
+from engine.planner.config import Config
+from engine.queries.engine import MemoryEngine
+from engine.session import Session
+
+
+@contextmanager
+def engine_with(setup: str) -> Iterator[MemoryEngine]:
+    """An engine that has executed `setup`, reads from the earliest offset, and is always at 1000 ms."""
+    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), now=lambda: 1000)
+    tell(made, setup)
+    yield made
+    made.close()
+
+
+def tell(engine: MemoryEngine, text: str) -> Answer:
+    """Execute statements, and give the answer of the last."""
+    answer = Answer()
+    for parsed in engine.parse(text):
+        answer = engine.execute(parsed)
+    return answer
