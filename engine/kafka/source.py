@@ -37,6 +37,13 @@ REKEYED: tuple[type[Step], ...] = (
 )
 """Steps behind which records of several partitions may meet in one task."""
 
+PROMPT = {"kafka.fetch.max.wait.ms": "20"}
+"""An option of Spark's source, which a user's own replaces.
+
+A task that has read its last record asks how far its partition reaches, on the connection on which a fetch still waits for more: with
+Kafka's default, each partition of each batch would take half a second.
+"""
+
 
 def steps(step: Step) -> Iterator[Step]:
     """A step and all below it."""
@@ -76,6 +83,7 @@ def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
     """Spark's source: a Spark partition for each topic-partition; the offset is the place, as nothing of two partitions ever meets."""
     reader = (
         spark.readStream.format("kafka")
+        .options(**PROMPT)
         .options(**spec.config.spark())
         .option("kafka.isolation.level", "read_committed")
         .option("assign", _assignment(spec))
