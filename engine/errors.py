@@ -43,13 +43,15 @@ class EngineError(Exception):
 
 
 def _underline(text: str, span: Span) -> list[str]:
-    source = text.splitlines()
+    # Not splitlines(): the parser counts line feeds only, and a string may hold what else Python takes for the end of a line.
+    source = text.split("\n")
     if not 0 < span.line <= len(source):
         return []
-    line = source[span.line - 1]
+    line = source[span.line - 1].removesuffix("\r")
     end = span.end_column if span.end_line == span.line else len(line) + 1
     width = max(1, end - span.column)
-    return [f"    {line}", "    " + " " * (span.column - 1) + "^" * width]
+    indent = "".join("\t" if character == "\t" else " " for character in line[: span.column - 1].ljust(span.column - 1))
+    return [f"    {line}", f"    {indent}{'^' * width}"]
 
 
 class SqlSyntaxError(EngineError):

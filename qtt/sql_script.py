@@ -48,7 +48,8 @@ def script_cases(path: Path, text: str) -> Iterator[ScriptCase]:
 
 def _tests(path: Path, text: str) -> Iterator[_Test]:
     current: _Test | None = None
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not splitlines(): a literal may hold other ends of lines, and the parser counts line feeds only.
+    for number, line in enumerate(text.split("\n"), 1):
         directive = _DIRECTIVE.match(line)
         name = directive[1].lower() if directive else ""
         if directive and name == "test":

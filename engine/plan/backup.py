@@ -30,7 +30,8 @@ def read_backup(text: str) -> Iterator[CommandRecord]:
 
     Empty lines and deleted commands are passed over.
     """
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not splitlines(): JSON may hold other ends of lines, such as U+2028, inside of a text.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

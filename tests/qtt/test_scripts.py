@@ -32,6 +32,11 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
+def test_a_literal_may_hold_what_python_takes_for_the_end_of_a_line(tmp_path: Path) -> None:
+    (case,) = load(script(tmp_path, "--@test: one\nCREATE STREAM a AS SELECT '\u2028--@test: two' FROM b;\n")).cases
+    assert "'\u2028--@test: two'" in case.statements[0]
+
+
 def test_cuts_a_script_into_tests(tmp_path: Path) -> None:
     loaded = load(script(tmp_path, SCRIPT))
     assert loaded.errors == ()

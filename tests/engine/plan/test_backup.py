@@ -25,6 +25,11 @@ def test_all_spellings_of_a_command_are_read(line: str) -> None:
     assert list(read_backup(f"\n{line}\n")) == [READ]
 
 
+def test_only_a_line_feed_ends_a_line() -> None:
+    (record,) = read_backup(json.dumps({"statement": "a\u2028b\x85c"}, ensure_ascii=False))
+    assert record.statement == "a\u2028b\x85c"
+
+
 def test_a_plan_is_handed_on() -> None:
     (record,) = read_backup('"k":{"plan":{"@type":"ksqlPlanV1"},"newer":1}')
     assert (record.statement, record.plan, record.problem) == ("", {"@type": "ksqlPlanV1"}, None)
