@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import math
+import re
 from typing import Any, TypeVar
 
 from lark import Token
@@ -17,6 +18,9 @@ from engine.sql.places import Children, Part, cover, kinds, names, nodes, place
 _ARITHMETIC = {op.value: op for op in e.ArithmeticOp}
 _COMPARISON = {**{op.value: op for op in e.ComparisonOp}, "!=": e.ComparisonOp.NOT_EQUAL}
 _LONG = 2**63
+_LONG_DIGITS = 19
+_EXACT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_MOST_DIGITS = 1000
 _P = TypeVar("_P", e.Between, e.InList, e.Like)
 
 
@@ -168,13 +172,9 @@ class ExpressionRules(TypeRules):
 
     def typed_literal(self, c: Children) -> e.DecimalLiteral:
         """`"DECIMAL" '1.5'`, the only typed literal there is."""
-        text = self.text_of(c[1])
-        try:
-            if c[0].value.upper() == "DECIMAL":
-                return e.DecimalLiteral(decimal.Decimal(text), span=cover(c))
-        except decimal.InvalidOperation:
-            raise _invalid_number(text, c) from None
-        raise SqlSyntaxError(f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" may stand before a string')
+        if c[0].value.upper() != "DECIMAL":
+            raise SqlSyntaxError(f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" may stand before a string')
+        return _exact(c, self.text_of(c[1]))
 
     def null(self, c: Children) -> e.NullLiteral:
         """`NULL`."""
@@ -209,18 +209,31 @@ def plural(unit: Token) -> str:
 def _number(c: Children, text: str) -> e.Literal:
     match c[-1].type:
         case "INTEGER_VALUE":
-            value = int(text)
+            # Python refuses to read some thousand digits at once.
+            digits = text.lstrip("-0") or "0"
+            value = int(digits[: _LONG_DIGITS + 1]) * (-1 if text.startswith("-") else 1)
             if not -_LONG <= value < _LONG:
                 raise _invalid_number(text, c)
             return e.IntegerLiteral(value, span=cover(c))
         case "DECIMAL_VALUE":
-            exact = decimal.Decimal(text)
-            return e.DecimalLiteral(exact or exact.copy_abs(), span=cover(c))
+            return _exact(c, text)
         case _:
             number = float(text)
             if math.isinf(number):
                 raise SqlSyntaxError(f"{_prepare(c)}Number overflows DOUBLE: {text}", span=cover(c))
             return e.DoubleLiteral(number, span=cover(c))
+
+
+def _exact(c: Children, text: str) -> e.DecimalLiteral:
+    """Read an exact number into plain digits: an exponent would not count in its type."""
+    if _EXACT.fullmatch(text) is None:
+        raise _invalid_number(text, c)
+    value = decimal.Decimal(text)
+    # Before it is written out: a short text may stand for a gigabyte of zeros.
+    if max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) > _MOST_DIGITS:
+        raise _invalid_number(text, c)
+    plain = decimal.Decimal(format(value, "f"))
+    return e.DecimalLiteral(plain or plain.copy_abs(), span=cover(c))
 
 
 def _prepare(c: Children) -> str:

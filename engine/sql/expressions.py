@@ -73,18 +73,30 @@ class LongLiteral(Node):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DecimalLiteral(Node):
-    """An exact number; its digits give the type."""
+    """An exact number; its digits give the type, so 1.0 and 1.00 are two literals."""
 
     value: decimal.Decimal
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DecimalLiteral) and self.value.as_tuple() == other.value.as_tuple()
 
-@dataclass(frozen=True, slots=True)
+    def __hash__(self) -> int:
+        return hash(self.value.as_tuple())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DoubleLiteral(Node):
-    """A number written with an exponent."""
+    """A number written with an exponent; 0E0 and -0E0 are two literals."""
 
     value: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DoubleLiteral) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,12 @@ def test_aggregates_number_arguments_and_results() -> None:
     ]
 
 
+def test_arguments_that_differ_in_the_digits_of_a_number_are_two_aggregates() -> None:
+    source = "CREATE STREAM s (k INT KEY, x DECIMAL(10, 2)) WITH (kafka_topic='s', format='JSON');"
+    planned = plan(source + "CREATE TABLE o AS SELECT k, SUM(x * 1.0) AS a, SUM(x * 1.00) AS b FROM s GROUP BY k;")
+    assert schema(planned) == "`K` INTEGER KEY, `A` DECIMAL(13, 3), `B` DECIMAL(14, 4)"
+
+
 def test_grouping_by_the_only_key_column_does_not_rekey() -> None:
     lines = tree(plan(ORDERS + "CREATE TABLE t AS SELECT id, COUNT(*) FROM orders GROUP BY id;"))
     assert any("streamGroupByKeyV1" in line for line in lines)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import decimal
 import re
 import time
 
@@ -75,6 +76,18 @@ def test_lambdas_follow_an_argument_and_have_plain_parameters(text: str) -> None
         parse_expression(text)
 
 
+@pytest.mark.parametrize(("one", "other"), [("1.0", "1.00"), ("0E0", "-0E0"), ("1", "1."), ("1.0", "1E0")])
+def test_numbers_that_are_not_written_the_same_way_are_not_the_same(one: str, other: str) -> None:
+    assert parse_expression(one) != parse_expression(other)
+    assert len({parse_expression(text) for text in (one, other, one)}) == 2
+
+
+def test_a_number_in_a_string_has_the_digits_that_it_stands_for() -> None:
+    assert parse_expression(""" "DECIMAL" '1.5E3' """) == e.DecimalLiteral(decimal.Decimal("1500"))
+    assert parse_expression(""" "DECIMAL" '-0.0' """) == e.DecimalLiteral(decimal.Decimal("0.0"))
+    assert parse_expression("-" + "0" * 5000 + "7") == e.IntegerLiteral(-7)
+
+
 def test_spans_are_places_in_the_text() -> None:
     expression = parse_expression("a +\n  cast(b AS INT)")
     assert isinstance(expression, e.Arithmetic)
@@ -140,6 +153,10 @@ def test_impossible_types_are_refused(text: str) -> None:
     ("text", "message"),
     [
         ("SELECT 9223372036854775808 FROM s;", "Failed to prepare statement: line 1:9: Invalid numeric literal: 9223372036854775808"),
+        (f"SELECT {'9' * 5000} FROM s;", "Failed to prepare statement: line 1:9: Invalid numeric literal: 999"),
+        ("""SELECT "DECIMAL" 'NaN' FROM s;""", "Invalid numeric literal: NaN"),
+        ("""SELECT "DECIMAL" ' 1_0' FROM s;""", "Invalid numeric literal:  1_0"),
+        ("""SELECT "DECIMAL" '1E999999999' FROM s;""", "Invalid numeric literal: 1E999999999"),
         ("SELECT 1E400 FROM s;", "Number overflows DOUBLE: 1E400"),
         ("CREATE STREAM `a.b` (k INT);", "Source names may only contain alphanumeric values, '_' or '-'"),
         ("SELECT * FROM s LIMIT 1.5;", "a whole number is needed"),
