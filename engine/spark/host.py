@@ -1,4 +1,4 @@
-"""The one module that knows Spark's stateful API: runs the operators of a level, keeps their state in Spark's checkpointed store.
+"""The host of stateful operators on Spark's stateful API: runs the operators of a level, keeps their state in Spark's checkpointed store.
 
 Rows are grouped by (task, page of keys); the states of all operators of a page are one blob. Within a micro-batch a page's rows are
 handled in place order, so that the cut of the input into batches does not matter.
@@ -14,15 +14,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.errors import QueryError
 from engine.spark.level import PLAN, Level
 from engine.spark.page import PageRunner
 from engine.spark.pages import PACKED, UNPACKED, pack_batches, read_rows, unpack_batches, write_rows
+from engine.spark.processor import PAGE_STATE, STATE_SCHEMA, LateProcessor
 from engine.state.codec import dump_state, load_state
-
-_STATE = StructType([StructField("blob", BinaryType())])
 
 
 @contextmanager
@@ -43,7 +41,11 @@ class Host(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the page's state."""
-        self._state = handle.getValueState("page", _STATE)
+        self.open(handle.getValueState(PAGE_STATE, STATE_SCHEMA))
+
+    def open(self, state: Any) -> None:
+        """Prepare for any number of pages; `state` is that of whichever page is being handled."""
+        self._state = state
         self._read = self._level.read()
         self._runner = PageRunner(self._level)
         self._fingerprint = self._level.fingerprint()
@@ -91,6 +93,6 @@ def apply_level(rows: DataFrame, level: Level, partitions: Sequence[int]) -> Dat
     """Put a level of operators over `rows`; `partitions` are those of each query's internal topics."""
     packed = rows.mapInArrow(pack_batches(level, partitions), PACKED)
     handled = packed.groupBy("task", "page").transformWithState(
-        statefulProcessor=Host(level), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
+        statefulProcessor=LateProcessor(Host(level)), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
     )
     return handled.mapInArrow(unpack_batches(level), level.spark_schema())
