@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.errors import EngineError, PlanError
@@ -18,10 +17,6 @@ from engine.types.sql_types import SqlType
 
 T = TypeVar("T")
 
-MAX_NODE_DEPTH = 200
-"""Deepest nesting of an expression or type: what recursive functions over nodes can take."""
-
-
 def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
     """Read the text `value` with `parse`.
 
@@ -34,13 +29,8 @@ def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
     except EngineError as error:
         reason = error.message.splitlines()[0] if error.message else ""
         raise PlanError(f"{shorten(sql)!r} is not {what}: {reason}", path=path) from error
-    except RecursionError:
-        raise PlanError(f"the text is nested too deeply for {what}", path=path) from None
     except (ValueError, ArithmeticError) as error:
         raise PlanError(f"{shorten(sql)!r} is not {what}", path=path) from error
-    # One level takes at least one character, so that most texts need no look at their nodes.
-    if len(sql) > MAX_NODE_DEPTH and _is_deep(node):
-        raise PlanError(f"the text is nested too deeply for {what}", path=path, hint=f"at most {MAX_NODE_DEPTH} levels are read")
     return node
 
 
@@ -48,26 +38,6 @@ def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
 def _remembered(parse: Callable[[str], T], sql: str) -> T:
     """Parse `sql`; the same schemas and columns recur from step to step and plan to plan, and nodes are immutable."""
     return parse(sql)
-
-
-def _is_deep(node: object) -> bool:
-    """Whether nodes nest more than `MAX_NODE_DEPTH` deep; without recursion, which the rest of the engine relies on."""
-    level = list(_nodes([node]))
-    for _ in range(MAX_NODE_DEPTH):
-        level = [inner for outer in level for inner in _nodes([getattr(outer, field.name) for field in fields(outer)])]
-        if not level:
-            return False
-    return True
-
-
-def _nodes(values: list[object]) -> Iterator[Any]:
-    """The nodes among `values`, those in tuples too."""
-    while values:
-        value = values.pop()
-        if isinstance(value, tuple):
-            values.extend(value)
-        elif is_dataclass(value):
-            yield value
 
 
 def _expression(value: Any, path: str) -> Expression:

@@ -164,8 +164,12 @@ def _(node: e.Logical, bound: Bound, children: list[Checked], context: Context) 
     decided = left.value if is_and else s.not_(left.value)
     if right_fails is not None:
         right_fails = s.all_of(s.coalesce_false(decided), right_fails)
-    combined = s.binary(exp.And if is_and else exp.Or, s.coalesce_false(left.value), s.coalesce_false(right.value))
+    combined = s.binary(exp.And if is_and else exp.Or, _truth(left.value), _truth(right.value))
     return Checked(combined, s.any_of([left_fails, right_fails]))
+
+
+def _truth(value: Tree) -> Tree:
+    return value if _nullable(value) is None else s.coalesce_false(value)
 
 
 def _nullable(value: Tree) -> Tree | None:

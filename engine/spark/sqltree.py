@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from sqlglot import exp
+from sqlglot.errors import TokenError
 
+from engine.errors import UnsupportedError
 from engine.functions.declaration import Checked
 from engine.spark.types import to_data_type
 from engine.types.sql_types import SqlType
@@ -19,8 +21,19 @@ NULL = exp.null()
 
 
 def to_text(tree: Tree) -> str:
-    """Write a tree in Spark's dialect."""
-    return tree.sql(dialect="spark", comments=False)
+    """Write a tree in Spark's dialect.
+
+    Raises:
+        UnsupportedError: it is deeper than its writer can follow.
+    """
+    try:
+        return tree.sql(dialect="spark", comments=False)
+    # The writer reads names of types on its way, and what ends that reading it calls an error of the text.
+    except (RecursionError, TokenError):
+        raise UnsupportedError(
+            "An expression is nested too deeply to be written as Spark SQL.",
+            hint="write it in parts: a query for the inner ones, another one over its result",
+        ) from None
 
 
 def call(function: str, *arguments: Tree) -> Tree:
@@ -127,8 +140,9 @@ def not_(tree: Tree) -> Tree:
 
 
 def binary(kind: type[exp.Binary], left: Tree, right: Tree) -> Tree:
-    """A binary operation, in parentheses."""
-    return exp.Paren(this=kind(this=_grouped(left), expression=_grouped(right)))
+    """A binary operation, in parentheses; those of a chain of AND or OR are left out, so that a long one is not a deep one."""
+    chained = issubclass(kind, exp.And | exp.Or) and isinstance(left, exp.Paren) and isinstance(left.this, kind)
+    return exp.Paren(this=kind(this=left.this if chained else _grouped(left), expression=_grouped(right)))
 
 
 def is_in(tree: Tree, items: Sequence[Tree]) -> Tree:

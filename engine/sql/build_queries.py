@@ -9,6 +9,7 @@ from engine.sql.build_expressions import ExpressionRules, plural
 from engine.sql.places import Children, Part, cover, nodes, parts, place
 
 _JOINS = {"INNER": s.JoinType.INNER, "LEFT": s.JoinType.LEFT, "RIGHT": s.JoinType.RIGHT, "FULL": s.JoinType.OUTER}
+_MOST_MILLIS = 2**63 - 1
 
 
 class QueryRules(ExpressionRules):
@@ -128,7 +129,10 @@ class QueryRules(ExpressionRules):
 
     def time_span(self, c: Children) -> s.TimeSpan:
         """`n UNIT`."""
-        return s.TimeSpan(whole(c[0]), plural(c[1]), span=cover(c))
+        span = s.TimeSpan(whole(c[0]), plural(c[1]), span=cover(c))
+        if span.millis > _MOST_MILLIS:
+            raise SqlSyntaxError(f"{span.value} {span.unit} are too long: the milliseconds must fit into a BIGINT", span=span.span)
+        return span
 
 
 def whole(number: e.Literal) -> int:

@@ -310,9 +310,7 @@ class AtTimeZone(Node):
     zone: str
 
 
-Literal = (
-    NullLiteral | BooleanLiteral | IntegerLiteral | LongLiteral | DecimalLiteral | DoubleLiteral | StringLiteral
-)
+Literal = NullLiteral | BooleanLiteral | IntegerLiteral | LongLiteral | DecimalLiteral | DoubleLiteral | StringLiteral
 
 Expression = (
     Literal

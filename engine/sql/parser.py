@@ -16,6 +16,7 @@ from engine.errors import Span, SqlSyntaxError
 from engine.sql.admin import Statement
 from engine.sql.build_statements import StatementRules
 from engine.sql.expressions import Expression
+from engine.sql.nesting import MAX_DEPTH, is_deep
 from engine.sql.statements import DefineVariable, Element, ElementRole, SelectExpression, UndefineVariable, Window
 from engine.sql.syntax_errors import Failure, syntax_error
 from engine.sql.tokens import StatementTokens, span_of, specialised, split_statements, substitute, tokenize
@@ -185,7 +186,19 @@ def _run(start: str, piece: StatementTokens) -> Any:
             result = parser.feed_token(token)
         except UnexpectedToken:
             raise _failure(start, piece, index) from None
+        except RecursionError:
+            raise _too_deep(piece) from None
+    if len(tokens) > MAX_DEPTH and is_deep(result):
+        raise _too_deep(piece)
     return result
+
+
+def _too_deep(piece: StatementTokens) -> SqlSyntaxError:
+    return SqlSyntaxError(
+        f"the text is nested too deeply: at most {MAX_DEPTH} levels are read",
+        span=_outer_span(piece),
+        hint="write it in parts: a query for the inner expressions, another one over its result",
+    )
 
 
 def _end_token(piece: StatementTokens) -> Token:

@@ -83,9 +83,30 @@ def test_numbers_that_are_not_written_the_same_way_are_not_the_same(one: str, ot
 
 
 def test_a_number_in_a_string_has_the_digits_that_it_stands_for() -> None:
-    assert parse_expression(""" "DECIMAL" '1.5E3' """) == e.DecimalLiteral(decimal.Decimal("1500"))
+    assert parse_expression(""" "DECIMAL" '1.5E3' """) == e.DecimalLiteral(decimal.Decimal(1500))
     assert parse_expression(""" "DECIMAL" '-0.0' """) == e.DecimalLiteral(decimal.Decimal("0.0"))
     assert parse_expression("-" + "0" * 5000 + "7") == e.IntegerLiteral(-7)
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ["ABS(" * 300 + "x" + ")" * 300, "1" + " + 1" * 5000, "TRANSFORM(a, q => " + "ABS(" * 2000 + "q" + ")" * 2001],
+    ids=["calls", "chain", "inside of a lambda"],
+)
+def test_what_is_nested_too_deeply_is_refused(deep: str) -> None:
+    with pytest.raises(SqlSyntaxError, match="nested too deeply") as caught:
+        parse_script(f"\nSELECT {deep} FROM s;")
+    assert caught.value.span is not None
+    assert caught.value.span.line == 2
+
+
+def test_the_longest_time_span_is_read() -> None:
+    parse_statement("SELECT * FROM s WINDOW TUMBLING (SIZE 106751991167 DAYS)")
+
+
+def test_brackets_and_long_lists_are_not_deep() -> None:
+    assert parse_expression("(" * 3000 + "x" + ")" * 3000) == e.ColumnRef("X")
+    assert len(parse_expression(f"ARRAY[{'1, ' * 5000}1]").items) == 5001  # type: ignore[union-attr]
 
 
 def test_spans_are_places_in_the_text() -> None:
@@ -160,6 +181,8 @@ def test_impossible_types_are_refused(text: str) -> None:
         ("SELECT 1E400 FROM s;", "Number overflows DOUBLE: 1E400"),
         ("CREATE STREAM `a.b` (k INT);", "Source names may only contain alphanumeric values, '_' or '-'"),
         ("SELECT * FROM s LIMIT 1.5;", "a whole number is needed"),
+        ("SELECT * FROM s WINDOW TUMBLING (SIZE 106751991168 DAYS);", "106751991168 DAYS are too long"),
+        ("SELECT * FROM s JOIN r WITHIN 99999999999999999 HOURS ON a = b;", "99999999999999999 HOURS are too long"),
         ("SELECT \"TIME\" '1' FROM s;", "Unknown type: TIME"),
     ],
 )
