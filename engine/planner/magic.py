@@ -13,9 +13,9 @@ from engine.sql.expressions import Between, ColumnRef, Comparison, Expression, L
 TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})
 
 _ZEROS = "00:00:00.000"
-_OFFSET = re.compile(r"(.*?)(Z|[+-]\d\d:?\d\d)?")
-_DATE = re.compile(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?")
-_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)\.(\d{3})")
+_OFFSET = re.compile(r"(.*?)(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_DATE = re.compile(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)\.(\d{3})", re.ASCII)
 
 
 def rewrite_timestamps(expression: Expression) -> Expression:
@@ -54,7 +54,7 @@ def parse_partial_timestamp(text: str) -> int:
     date, _, time = text.partition("T")
     try:
         return _instant(date, time, complete="T" in text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise StatementError(
             f"Failed to parse timestamp '{text}': {error}. "
             "Required format is: \"yyyy-MM-dd'T'HH:mm:ss.SSS\", with an optional numeric 4-digit timezone, for example "

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-_OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)|(?<!:\d\d)([0-5]\d))?)?)")
+_OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)|(?<!:\d\d)([0-5]\d))?)?)", re.ASCII)
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+")
 _PREFIX = re.compile(r"(UTC|GMT|UT)([+-].*)?")
 _NOT_IN_JAVA = frozenset({"EST", "HST", "MST", "ROC", "GMT+0", "GMT-0", "Factory", "localtime", "posixrules"})

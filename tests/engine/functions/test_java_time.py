@@ -141,6 +141,12 @@ def test_missing_parts_are_those_of_the_zone() -> None:
     assert java_time.parse_instant("2018-05-11", "yyyy-MM-dd", zone_of("America/Los_Angeles")) == 1_526_022_000_000
 
 
+@pytest.mark.parametrize("name", ["+\uff11:00", "+0\uff11", "UTC+\uff11"])
+def test_offsets_have_plain_digits(name):
+    with pytest.raises(ValueError, match="Zone"):
+        zone_of(name)
+
+
 def test_gap_and_overlap() -> None:
     zone = zone_of("America/New_York")
     assert java_time.parse_instant("2024-03-10 02:30", "yyyy-MM-dd HH:mm", zone) == 1_710_055_800_000

@@ -1,0 +1,62 @@
+"""Timestamp texts that stand beside ROWTIME and the bounds of windows."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import StatementError
+from engine.planner.magic import parse_partial_timestamp, rewrite_timestamps
+from engine.sql.parser import parse_expression
+from engine.sql.text import format_expression
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [
+        ("1970", 0),
+        ("1970-01-02", DAY),
+        ("1970-01-01T01", 3_600_000),
+        ("1970-01-01T00:00:01.5", 1_500),
+        ("1970-01-01T24:00:00.000", DAY),
+        ("1970-01-02T00:00:00.000+0130", DAY - 5_400_000),
+        ("1970-01-01T00:00:00.000-01:00", 3_600_000),
+        ("1970-01-01T00:00:00.001Z", 1),
+    ],
+)
+def test_parts_that_are_missing_are_the_first_of_their_kind(text: str, millis: int) -> None:
+    assert parse_partial_timestamp(text) == millis
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "1970-13",
+        "1970-01-32",
+        "1970-01T00",
+        "1970-01-01T25",
+        "1970-01-01 00:00",
+        "\uff11\uff19\uff17\uff10",
+        "9999-12-31T24:00",
+        "1970-01-01T00+99:99",
+    ],
+)
+def test_what_is_no_timestamp_is_refused_with_the_form_that_is_wanted(text: str) -> None:
+    with pytest.raises(StatementError, match="Required format"):
+        parse_partial_timestamp(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("ROWTIME > '1970-01-02'", "(ROWTIME > 86400000)"),
+        ("'1970-01-02' = WINDOWSTART", "(86400000 = WINDOWSTART)"),
+        ("WINDOWEND BETWEEN '1970' AND 5", "(WINDOWEND BETWEEN 0 AND 5)"),
+        ("OTHER > '1970-01-02'", "(OTHER > '1970-01-02')"),
+    ],
+)
+def test_only_texts_beside_times_are_rewritten(text: str, rewritten: str) -> None:
+    assert format_expression(rewrite_timestamps(parse_expression(text))) == rewritten
