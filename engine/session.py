@@ -100,7 +100,11 @@ class Session:
         return self._run(parsed.statement, parsed)
 
     def execute_plan(self, plan: StatementPlan, config: Config | None = None) -> None:
-        """Carry out a plan, from whatever release: the DDL command first, then the query."""
+        """Carry out a plan, from whatever release: the DDL command first, then the query.
+
+        Raises:
+            StatementError: the catalog does not allow the command; nothing has changed.
+        """
         query = plan.query_plan
         if plan.ddl_command is not None:
             created_by = query.query_id if query is not None and query.sink is not None else None
@@ -122,7 +126,7 @@ class Session:
     def _run(self, statement: object, parsed: ParsedStatement) -> Executed:
         word = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
         raise UnsupportedError(
-            f"{word} is not supported here", span=parsed.span, hint="this statement asks or steers; it cannot be part of a test case"
+            f"{word} is not supported here", span=parsed.span, hint="a session only plans; `kestrel shell` answers what asks or steers"
         )
 
     @_run.register
@@ -153,20 +157,18 @@ class Session:
             return Executed(statement=parsed, message=f"{statement.name} already exists")
         prefix = "CSAS" if statement.kind is SourceKind.STREAM else "CTAS"
         replaced = self._query_writing(statement.name)
-        query_id = replaced.id if replaced else self._peek_id(f"{prefix}_{statement.name.upper()}_")
+        query_id = replaced.id if replaced else self._query_id(f"{prefix}_{statement.name.upper()}_")
         plan = plan_create_as(statement, self.catalog, self.config, query_id, parsed.text, self.functions, RegistryLookup(self.registry))
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
             self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=query_id))
         if replaced is not None and plan.query_plan is not None:
             check_plan_upgrade(replaced.plan.physical_plan, plan.query_plan.physical_plan)
-        self.counter += 1
         return self._commit(parsed, plan, sink=True)
 
     @_run.register
     def _(self, statement: InsertInto, parsed: ParsedStatement) -> Executed:
-        query_id = insert_properties(statement.properties).query_id or self._peek_id("INSERTQUERY_")
+        query_id = insert_properties(statement.properties).query_id or self._query_id("INSERTQUERY_")
         plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
-        self.counter += 1
         return self._commit(parsed, plan, sink=False)
 
     @_run.register
@@ -221,7 +223,7 @@ class Session:
         """The query that keeps the rows of a read-only table, unless that is switched off."""
         if source.kind is not SourceKind.TABLE or not self.config.flag("ksql.source.table.materialization.enabled"):
             return None
-        return plan_source_table(source, self._next_id(f"CST_{source.name.upper()}_"), self.config)
+        return plan_source_table(source, self._query_id(f"CST_{source.name.upper()}_"), self.config)
 
     def _commit(self, parsed: ParsedStatement, plan: StatementPlan, *, sink: bool) -> Executed:
         """Register schemas, send the plan through its JSON, and execute what comes back."""
@@ -229,6 +231,8 @@ class Session:
             register_schemas(self.registry, plan.ddl_command, sink=sink)
         stored = decode_statement(encode_statement(plan))
         self.execute_plan(stored)
+        if stored.query_plan is not None:
+            self.counter += 1
         return Executed(statement=parsed, plan=stored)
 
     def _commit_ddl(self, parsed: ParsedStatement, command: DdlCommand | None) -> Executed:
@@ -252,13 +256,8 @@ class Session:
         if isinstance(command, DropSourceV1) and (query := self._query_writing(command.source_name)) is not None:
             del self.queries[query.id]
 
-    def _peek_id(self, prefix: str) -> str:
+    def _query_id(self, prefix: str) -> str:
         return f"{prefix}{self.counter}"
-
-    def _next_id(self, prefix: str) -> str:
-        query_id = self._peek_id(prefix)
-        self.counter += 1
-        return query_id
 
 
 def properties_config(properties: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> Config:

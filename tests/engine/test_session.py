@@ -1,0 +1,82 @@
+"""A session: what statements change, and that a refused one changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import EngineError, RegistryError, UnsupportedError
+from engine.session import Session
+
+SOURCE = "CREATE STREAM s (k INT KEY, x INT) WITH (kafka_topic='s', format='JSON');"
+
+
+def run(text: str, session: Session | None = None) -> Session:
+    used = session or Session()
+    for parsed in used.parse(text):
+        used.execute(parsed)
+    return used
+
+
+def state(session: Session) -> tuple[object, ...]:
+    return session.catalog, dict(session.queries), session.config, dict(session.variables), session.counter
+
+
+def test_queries_are_numbered_in_the_order_in_which_they_are_made() -> None:
+    session = run(
+        SOURCE
+        + "CREATE STREAM o AS SELECT * FROM s; INSERT INTO o SELECT * FROM s;"
+        + "CREATE SOURCE TABLE t (k INT PRIMARY KEY, y INT) WITH (kafka_topic='t', format='JSON'); CREATE STREAM p AS SELECT * FROM o;"
+    )
+    assert list(session.queries) == ["CSAS_O_0", "INSERTQUERY_1", "CST_T_2", "CSAS_P_3"]
+
+
+def test_a_replaced_query_keeps_its_id() -> None:
+    session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s; CREATE OR REPLACE STREAM o AS SELECT * FROM s WHERE x > 1;")
+    assert [(query.id, "WHERE" in query.statement_text) for query in session.queries.values()] == [("CSAS_O_0", True)]
+
+
+def test_a_dropped_stream_takes_its_query_along() -> None:
+    session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s; DROP STREAM o;")
+    assert (list(session.queries), list(session.catalog.sources)) == ([], ["S"])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE STREAM o AS SELECT * FROM nowhere;",
+        "CREATE STREAM s AS SELECT * FROM o;",
+        "DROP STREAM s;",
+        "DROP STREAM nowhere;",
+        "CREATE TYPE a AS nowhere;",
+        "SET 'no.such.thing'='1';",
+        "CREATE STREAM bad AS SELECT k, x + 'a' AS y FROM s;",
+    ],
+)
+def test_a_refused_statement_changes_nothing(statement: str) -> None:
+    session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s;")
+    before = state(session)
+    with pytest.raises(EngineError):
+        run(statement, session)
+    assert state(session) == before
+
+
+def test_a_registry_that_refuses_leaves_no_number_out() -> None:
+    session = run(SOURCE)
+    before = state(session)
+    with pytest.raises(RegistryError):
+        run("CREATE STREAM o WITH (value_format='AVRO', value_schema_id=7) AS SELECT * FROM s;", session)
+    assert state(session) == before
+
+
+def test_variables_are_replaced_unless_that_is_switched_off() -> None:
+    session = run(SOURCE + "DEFINE name = 'x';")
+    assert "X" in str(run("CREATE STREAM o AS SELECT k, ${name} FROM s;", session).catalog.sources["O"].schema)
+    session = run("SET 'ksql.variable.substitution.enable'='false';", session)
+    with pytest.raises(EngineError, match="name"):
+        session.parse("CREATE STREAM p AS SELECT k, ${name} FROM s;")
+
+
+def test_what_asks_or_steers_is_refused_with_a_way_on() -> None:
+    with pytest.raises(UnsupportedError, match="SHOW is not supported here") as caught:
+        run("SHOW STREAMS;")
+    assert "kestrel shell" in (caught.value.hint or "")
