@@ -54,11 +54,6 @@ def slug(name: str) -> str:
     return re.sub(r"[\W_]+", "-", name.lower()).strip("-") or "case"
 
 
-def plan_folder(name: str) -> str:
-    """The folder of ksqlDB's stored plans of the case with this expanded name."""
-    return re.sub(r'[\s/\\:*?"<>|]', "_", name)
-
-
 def _config_property(properties: Mapping[str, Json]) -> str:
     holders = [name for name, value in properties.items() if isinstance(value, str) and value.upper() == CONFIG]
     if len(holders) != 1:

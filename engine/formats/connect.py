@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Any, assert_never
 
 from engine.errors import FormatError
-from engine.types.schema import Column
 from engine.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
 
 
@@ -139,14 +138,3 @@ _MAP_MESSAGES = {
     "PROTOBUF": "PROTOBUF format only supports",
     "PROTOBUF_NOSR": "PROTOBUF format only supports",
 }
-
-
-def of_columns(columns: tuple[Column, ...], unwrapped: bool, format_name: str) -> ConnectSchema:
-    """The schema of one side of a record: a required STRUCT, or the schema of the only column.
-
-    Raises:
-        FormatError: a MAP whose keys are not STRING.
-    """
-    if unwrapped:
-        return of_type(columns[0].type, format_name)
-    return struct_of((column.name, of_type(column.type, format_name)) for column in columns)

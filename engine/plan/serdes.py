@@ -21,7 +21,6 @@ from engine.types.schema import PSEUDO_COLUMNS, Column, Schema
 from engine.types.sql_types import SqlType
 
 _Source = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
-_Windowed = WindowedStreamSourceV1 | WindowedTableSourceV1
 _Aggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 _GroupBy = StreamGroupByKeyV1 | StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2
 _Join = StreamStreamJoinV1 | StreamTableJoinV1

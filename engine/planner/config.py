@@ -216,11 +216,6 @@ class Config(Mapping[str, str]):
         """1 where ROWPARTITION and ROWOFFSET exist, else 0."""
         return int(self.flag("ksql.rowpartition.rowoffset.enabled"))
 
-    def function_properties(self, name: str) -> Mapping[str, str]:
-        """The properties that one function is configured with: its own and the global ones, whole keys."""
-        prefixes = ("ksql.functions._global_.", f"ksql.functions.{name.lower()}.")
-        return {key: text for key, text in self.overrides.items() if key.lower().startswith(prefixes)}
-
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -61,9 +61,3 @@ def row_converter(columns: Sequence[Column], of: Callable[[SqlType], Convert | N
     if not any(converts):
         return _lifted(tuple)
     return _lifted(lambda row: tuple(v if c is None else c(v) for c, v in zip(converts, row, strict=True)))
-
-
-def struct_converter(columns: Sequence[Column]) -> Convert:
-    """How a struct as Arrow gives it, a dict in column order, becomes a row; None stays None."""
-    convert = row_converter(columns, from_arrow_value)
-    return _lifted(lambda struct: convert(struct.values()))

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from qtt.corpus import Kind, case_path, find_files
 from qtt.load import case_of_spec, load, load_all, load_stored
-from qtt.matrix import plan_folder, slug
+from qtt.matrix import slug
 from qtt.model import CaseFileError, Window
 
 
@@ -209,7 +209,6 @@ def test_same_id_in_two_files(tmp_path: Path) -> None:
 def test_names() -> None:
     assert slug("LPad - with `x`, Ünï_code") == "lpad-with-x-ünï-code"
     assert slug("!!!") == "case"
-    assert plan_folder('a - b/c: "d" <e>') == "a_-_b_c___d___e_"
 
 
 def test_schema_is_a_schema() -> None:

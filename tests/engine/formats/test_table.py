@@ -14,7 +14,6 @@ from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType
 from tests.engine.formats.samples import NESTED_ROW, ROWS, SCHEMAS, spec
 
 MUTATIONS = 500
-POISON = (b"\xff" * 9, b"\x80" * 9 + b"\x01", b"\x00", b'"', b"[" * 50, b"\xed\xa0\x80", b"1e999999999", b"\\ud800")
 
 
 def test_every_planned_format_has_a_codec() -> None:
