@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
@@ -58,6 +59,10 @@ _FIXED = {
 }
 
 
+_LISTS = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class Broker:
     """A broker and its process; a context manager that stops it."""
@@ -68,8 +73,10 @@ class Broker:
     is_temporary: bool
 
     @staticmethod
-    def start(port: int = 0, data: Path | None = None) -> Broker:
+    def start(port: int = 0, data: Path | None = None, more: Mapping[str, str] = _NOTHING) -> Broker:
         """Start a broker on `port` (0: a free one) that keeps its data in `data` (None: a temporary folder), and wait until it answers.
+
+        `more` are properties of the broker; listeners among them come beside its own.
 
         Raises:
             EngineError: the jars are not to be had, the port is taken, or the broker ended or did not answer in time.
@@ -77,9 +84,9 @@ class Broker:
         jars = broker_jars()
         folder = data or Path(tempfile.mkdtemp(prefix="kestrel-broker-"))
         folder.mkdir(parents=True, exist_ok=True)
-        chosen = port or _free_port()
+        chosen = port or free_port()
         _check_free(chosen)
-        settings = _write_settings(folder, chosen)
+        settings = _write_settings(folder, chosen, more)
         command = _java(jars)
         if not (folder / "log" / "meta.properties").exists():
             _format(command, settings, folder)
@@ -146,7 +153,8 @@ class Broker:
         return lines[-1] if lines else "it said nothing"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -161,9 +169,9 @@ def _check_free(port: int) -> None:
             raise EngineError(f"port {port} cannot be used: {error.strerror}", hint="--port 0 takes a free one") from error
 
 
-def _write_settings(folder: Path, port: int) -> Path:
+def _write_settings(folder: Path, port: int, more: Mapping[str, str]) -> Path:
     path = folder / "server.properties"
-    controller = _controller(path) or _free_port()
+    controller = _controller(path) or free_port()
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}"
     settings = {
         **_FIXED,
@@ -172,6 +180,8 @@ def _write_settings(folder: Path, port: int) -> Path:
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
         "log.dirs": str(folder / "log"),
     }
+    for name, value in more.items():
+        settings[name] = f"{settings[name]},{value}" if name in _LISTS else value
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
     return path
 

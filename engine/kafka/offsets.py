@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,19 @@ from engine.kafka.config import KafkaConfig
 from engine.kafka.merge import Offsets, Position
 
 _TIMEOUT = 20.0
+_ANSWER_S = 5.0
+_LOOK_S = 0.5
+_HEARD = 50
+_CONFIGURED = "see the properties of --kafka-config, and the files that they name"
 _NONE = -1
 _UNKNOWN_TOPIC = 3
 _SPEC: Any = OffsetSpec
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
+
+
+_EMPTY = "Failed to get metadata"
+_ALL_DOWN = -187
+"""What says only that something else went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +65,31 @@ class BrokerOffsets:
         """Connect when first asked; `timeout` is in seconds."""
         self._servers = config.servers
         self._timeout = timeout
-        self._last_error: Any = None
+        self._said: list[Any] = []
         client: dict[str, Any] = {**config.client(), "log_level": 0, "error_cb": self._note}
-        self._admin: Any = AdminClient(client)
+        try:
+            self._admin: Any = AdminClient(client)
+        except KafkaException as error:
+            raise QueryError(f"the Kafka configuration is refused: {error.args[0].str()}", hint=_CONFIGURED) from error
 
     def problem(self) -> Problem | None:
         """Ask whether the broker answers, and what is wrong if it does not."""
-        self._last_error = None
-        try:
-            self._admin.list_topics(timeout=5)
-        except KafkaException as error:
-            self._admin.poll(0)
-            said = self._last_error or error.args[0]
-            if said.code() in _REFUSALS:
-                hint = "check user, password, mechanism and certificates in the Kafka configuration"
-                return Problem(message=f"the broker {self._servers} refuses us: {said.str()}", hint=hint, is_final=True)
-            hint = "is it running, and is the address right?"
-            return Problem(message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False)
-        return None
+        self._said.clear()
+        ends = time.monotonic() + _ANSWER_S
+        while True:
+            try:
+                self._admin.list_topics(timeout=_LOOK_S)
+            except KafkaException as error:
+                self._admin.poll(0)
+                said = _telling([*self._said, error.args[0]])
+                if _is_refusal(said):
+                    hint = "check user, password, mechanism and certificates in the Kafka configuration"
+                    return Problem(message=f"the broker {self._servers} refuses us: {said.str()}", hint=hint, is_final=True)
+                if time.monotonic() > ends:
+                    hint = "is it running, is the address right, and is security.protocol that of this listener?"
+                    return Problem(message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False)
+            else:
+                return None
 
     def names(self) -> list[str]:
         """The names of all topics that are not the broker's own."""
@@ -112,7 +129,8 @@ class BrokerOffsets:
         return {position: offset for position, offset in found.items() if offset != _NONE}
 
     def _note(self, error: Any) -> None:
-        self._last_error = error
+        if len(self._said) < _HEARD:
+            self._said.append(error)
 
     def _ask(self, positions: Iterable[Position], spec: Any) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
@@ -129,6 +147,16 @@ class BrokerOffsets:
 
     def _failed(self, error: KafkaException, what: str) -> QueryError:
         return QueryError(f"the broker {self._servers} gave no offsets of {what}: {error.args[0].str()}")
+
+
+def _telling(said: Sequence[Any]) -> Any:
+    """The error that says most: a refusal, else the first that tells what happened."""
+    plain = (error for error in said if error.code() != _ALL_DOWN and not error.str().startswith(_EMPTY))
+    return next((error for error in said if _is_refusal(error)), next(plain, said[-1]))
+
+
+def _is_refusal(error: Any) -> bool:
+    return error.code() in _REFUSALS or "certificate verify failed" in error.str()
 
 
 def to_json(offsets: Offsets) -> str:

@@ -1,0 +1,87 @@
+"""A broker that asks for passwords, with and without TLS; certificates by the keytool that comes with Java."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from engine.kafka.broker import HOST, Broker, free_port
+
+PASSWORD = "pw-that-nobody-may-see"
+_STORE = "pw-of-the-store"
+_PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="{PASSWORD}";'
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """Addresses of one broker: open, with SASL, with SASL and TLS; `ca` is what its certificate is checked by, `stranger` is not."""
+
+    open: str
+    sasl: str
+    tls: str
+    ca: Path
+    stranger: Path
+
+
+def login(mechanism: str, password: str = PASSWORD) -> str:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    return f'org.apache.kafka.common.security.{module} required username="ann" password="{password}";'
+
+
+def write_properties(path: Path, **properties: str) -> Path:
+    path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    return path
+
+
+def start_secured(folder: Path) -> tuple[Broker, Secured]:
+    """Start the broker; user `ann` has the password by PLAIN and by SCRAM-SHA-256."""
+    ca, stranger = (_certificate(folder, name) for name in ("broker", "stranger"))
+    sasl, tls = free_port(), free_port()
+    broker = Broker.start(more=_settings(folder, sasl, tls))
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    user = UserScramCredentialUpsertion("ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode())
+    for future in admin.alter_user_scram_credentials([user]).values():
+        future.result()
+    return broker, Secured(broker.address, f"{HOST}:{sasl}", f"{HOST}:{tls}", ca, stranger)
+
+
+def _settings(folder: Path, sasl: int, tls: int) -> Mapping[str, str]:
+    listeners = f"SASL://{HOST}:{sasl},TLS://{HOST}:{tls}"
+    logins = {
+        f"listener.name.{name}.{mechanism}.sasl.jaas.config": login
+        for name in ("sasl", "tls")
+        for mechanism, login in (("plain", _PLAIN), ("scram-sha-256", _SCRAM))
+    }
+    return {
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,TLS:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(folder / "broker.p12"),
+        "ssl.keystore.password": _STORE,
+        **logins,
+    }
+
+
+def _certificate(folder: Path, name: str) -> Path:
+    """Make a key with a certificate signed by itself; give the certificate as PEM."""
+    pem, store = folder / f"{name}.pem", folder / f"{name}.p12"
+    _keytool("-genkeypair", name, store, "-keyalg", "EC", "-groupname", "secp256r1", "-dname", f"CN={name}", "-ext", f"san=ip:{HOST}")
+    _keytool("-exportcert", name, store, "-rfc", "-file", str(pem))
+    return pem
+
+
+def _keytool(what: str, name: str, store: Path, *options: str) -> None:
+    common = ["-alias", name, "-keystore", str(store), "-storetype", "PKCS12", "-storepass", _STORE]
+    subprocess.run(["keytool", what, *common, *options], check=True, capture_output=True)

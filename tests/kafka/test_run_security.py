@@ -1,0 +1,165 @@
+"""Passwords and certificates: the broker's word where they are wrong, a run where they are right, and no secret anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from engine.errors import EngineError
+from engine.kafka.config import KafkaConfig
+from engine.kafka.run import connect
+from tests.kafka.helpers import create, produce, read, run
+from tests.kafka.secured import PASSWORD, Secured, login, start_secured, write_properties
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
+
+WRONG = "another-pw-that-nobody-may-see"
+
+APP = """
+CREATE STREAM S (K STRING KEY, G STRING, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
+INSERT INTO S (ROWTIME, K, G, V) VALUES (50, 'k9', 'g', 9);
+CREATE STREAM F WITH (KAFKA_TOPIC='f') AS SELECT * FROM S WHERE V > 1;
+CREATE TABLE C WITH (KAFKA_TOPIC='c') AS SELECT G, COUNT(*) AS N FROM F GROUP BY G;
+PRINT s FROM BEGINNING LIMIT 1;
+"""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    broker, found = start_secured(tmp_path_factory.mktemp("stores"))
+    with broker:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism", "password", "trusted", "said"),
+    [
+        ("sasl", "PLAIN", WRONG, None, "Invalid username or password"),
+        ("sasl", "SCRAM-SHA-256", WRONG, None, "invalid credentials with SASL mechanism SCRAM-SHA-256"),
+        ("sasl", "SCRAM-SHA-512", PASSWORD, None, "Unsupported SASL mechanism"),
+        ("tls", "PLAIN", WRONG, "ca", "Invalid username or password"),
+        ("tls", "PLAIN", PASSWORD, "stranger", "certificate verify failed"),
+        ("open", "PLAIN", PASSWORD, None, "SASL PLAIN mechanism handshake failed"),
+    ],
+)
+def test_a_refusal_is_told_in_the_broker_s_words(
+    secured: Secured, tmp_path: Path, listener: str, mechanism: str, password: str, trusted: str | None, said: str
+) -> None:
+    tls = (
+        {"ssl_truststore_type": "PEM", "ssl_truststore_location": str({"ca": secured.ca, "stranger": secured.stranger}[trusted])}
+        if trusted
+        else {}
+    )
+    file = write_properties(
+        tmp_path / "client.properties",
+        security_protocol="SASL_SSL" if trusted else "SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_jaas_config=login(mechanism, password),
+        **tls,
+    )
+    servers = {"open": secured.open, "sasl": secured.sasl, "tls": secured.tls}[listener]
+    told: list[str] = []
+    with pytest.raises(EngineError) as caught:
+        connect(KafkaConfig.of(servers, file), told.append, patience=60, stop=Event())
+    assert caught.value.message.startswith(f"the broker {servers} refuses us: ")
+    assert said in caught.value.message
+    assert told == [], "waiting does not help"
+    assert password not in caught.value.render()
+
+
+def test_an_open_client_at_a_secured_listener_is_not_left_in_the_dark(secured: Secured) -> None:
+    with pytest.raises(EngineError, match=f"the broker {secured.tls} does not answer") as caught:
+        connect(KafkaConfig(servers=secured.tls), lambda _: None, patience=0, stop=Event())
+    assert "security.protocol" in str(caught.value.hint)
+
+
+def test_a_certificate_that_is_not_there_is_named(secured: Secured) -> None:
+    config = KafkaConfig(servers=secured.tls, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+    with pytest.raises(EngineError, match=r"the Kafka configuration is refused: .*ssl\.ca\.location"):
+        connect(config, lambda _: None, patience=60, stop=Event())
+
+
+def test_a_wrong_password_ends_the_command_without_a_trace(secured: Secured, tmp_path: Path) -> None:
+    script = tmp_path / "app.sql"
+    script.write_text(APP, encoding="utf-8")
+    file = write_properties(
+        tmp_path / "client.properties",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_jaas_config=login("PLAIN", WRONG),
+    )
+    done = run(script, secured.sasl, tmp_path / "checkpoint", "--kafka-config", str(file))
+    assert done.returncode == 1
+    assert "Invalid username or password" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert WRONG not in done.stdout + done.stderr
+
+
+def test_a_run_over_tls_works_and_shows_no_secret(secured: Secured, tmp_path: Path) -> None:
+    create(secured.open, 2, "s")
+    produce(secured.open, "s", [(f"k{n}", json.dumps({"G": f"g{n % 2}", "V": n}), 100 + n) for n in range(10)])
+    produce(secured.open, "s", [("bad", "{", 200)])
+    script, logs, checkpoint = tmp_path / "app.sql", tmp_path / "events", tmp_path / "checkpoint"
+    logs.mkdir()
+    script.write_text(APP, encoding="utf-8")
+    file = write_properties(
+        tmp_path / "client.properties",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_jaas_config=login("SCRAM-SHA-256"),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(secured.ca),
+    )
+    own = ["--kafka-config", str(file), "--until-caught-up", "--master", "local[1]", "--json-progress", str(tmp_path / "progress.json")]
+    events = ["--spark-conf", "spark.eventLog.enabled=true", "--spark-conf", f"spark.eventLog.dir={logs.as_uri()}"]
+    done = run(script, secured.tls, checkpoint, *own, *events, "--processing-log-topic", "processing")
+    assert done.returncode == 0, done.stderr
+    assert "rowtime: 1970-01-01" in done.stdout
+    assert {(key, value) for _, key, value, _ in read(secured.open, "c", 2)} >= {
+        (b"g0", b'{"N":4}'),
+        (b"g1", b'{"N":4}'),
+        (b"g", b'{"N":1}'),
+    }
+    [(_, _, entry, _)] = read(secured.open, "processing", 1)
+    _check_entry(json.loads(entry or b""))
+    _check_progress(tmp_path / "progress.json")
+    assert any(path.stat().st_size for path in logs.rglob("*") if path.is_file())
+    seen = [
+        done.stdout.encode(),
+        done.stderr.encode(),
+        *(path.read_bytes() for path in _files(logs, checkpoint, tmp_path / "progress.json")),
+    ]
+    assert not [text for text in seen if PASSWORD.encode() in text]
+
+
+def _check_entry(entry: dict[str, object]) -> None:
+    source = entry["source"]
+    assert isinstance(source, dict)
+    assert (source["topic"], source["partition"] in (0, 1), source["offset"] >= 0) == ("s", True, True)
+    assert entry["level"] == "ERROR"
+    assert str(entry["logger"]).startswith("processing.CSAS_F_0.")
+    message = entry["message"]
+    assert isinstance(message, dict)
+    assert message["type"] == 0
+    assert message["deserializationError"]["target"] == "value"
+    assert message["deserializationError"]["topic"] == "s"
+    assert len(message) == 2
+
+
+def _check_progress(path: Path) -> None:
+    last = {state["query"]: state for state in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    # The record that nobody can decode is one of 12 that went in; of the others, 9 are above 1.
+    assert (last["CSAS_F_0"]["rows_in"], last["CSAS_F_0"]["rows_out"], last["CSAS_F_0"]["lag"]) == (12, 9, {"s": 0})
+    assert (last["CTAS_C_1"]["rows_in"], last["CTAS_C_1"]["rows_out"], last["CTAS_C_1"]["lag"]) == (9, 9, {"f": 0})
+    assert all(state["error"] == "" and state["time"] > 1_700_000_000_000 for state in last.values())
+
+
+def _files(*places: Path) -> Iterator[Path]:
+    for place in places:
+        found = [place] if place.is_file() else [Path(folder) / name for folder, _, names in os.walk(place) for name in names]
+        yield from found
