@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -52,6 +54,12 @@ def _underline(text: str, span: Span) -> list[str]:
     width = max(1, end - span.column)
     indent = "".join("\t" if character == "\t" else " " for character in line[: span.column - 1].ljust(span.column - 1))
     return [f"    {line}", f"    {indent}{'^' * width}"]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The hint for an unknown name: the known one that it is most like, None if it is like none."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else None
 
 
 class SqlSyntaxError(EngineError):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import singledispatch
 from types import MappingProxyType
 
-from engine.errors import TypeMismatchError, UnknownColumnError, UnsupportedError
+from engine.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, did_you_mean
 from engine.functions import typing_containers, typing_operators
 from engine.functions.bind_calls import bind_call
 from engine.functions.bound import Bound
@@ -127,9 +126,7 @@ def _(node: StringLiteral, scope: _Scope) -> Bound:
 def _(node: ColumnRef, scope: _Scope) -> Bound:
     found = scope.columns.get(node.name)
     if found is None:
-        near = get_close_matches(node.name, scope.columns, n=1)
-        hint = f"did you mean {near[0]}?" if near else None
-        raise UnknownColumnError(f"Unknown column {node.name}.", span=node.span, hint=hint)
+        raise UnknownColumnError(f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns))
     return Bound(node, found)
 
 
@@ -246,4 +243,5 @@ def _(node: AtTimeZone, scope: _Scope) -> Bound:
 @_bind.register(Lambda)
 @_bind.register(IntervalUnit)
 def _(node: Lambda | IntervalUnit, scope: _Scope) -> Bound:
-    raise TypeMismatchError(f"A {type(node).__name__} may only be an argument of a function.", span=node.span)
+    what = "lambda" if isinstance(node, Lambda) else "unit of time"
+    raise TypeMismatchError(f"A {what} may only be an argument of a function.", span=node.span)

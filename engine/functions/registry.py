@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType, ModuleType
 
-from engine.errors import FunctionError, Span
+from engine.errors import FunctionError, Span, did_you_mean
 from engine.functions.declaration import Aggregate, Function, Scalar, Tabular
 from engine.functions.resolve import Argument, Choice, Overload, choose
 from engine.functions.signature import parse_signature
@@ -33,8 +32,7 @@ class Registry:
         """
         found = self.overloads.get(name.upper())
         if found is None:
-            near = get_close_matches(name.upper(), self.overloads, n=1)
-            hint = f"did you mean {near[0]}?" if near else None
+            hint = did_you_mean(name.upper(), self.overloads)
             raise FunctionError(f"Can't find any functions with the name '{name}'", span=span, hint=hint)
         return found
 

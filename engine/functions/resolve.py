@@ -21,8 +21,8 @@ from engine.functions.signature import (
     StructOf,
     generics_of,
 )
-from engine.types.coerce import PARSED_FROM_STRING, decimal_of, numeric_rank
-from engine.types.sql_types import DOUBLE, STRING, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
+from engine.types.coerce import can_implicitly_cast, decimal_of
+from engine.types.sql_types import DOUBLE, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def implicit_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
             return _composite_target(pattern, argument)
         case _:
             sql_type = substitute(pattern, Binding())
-            return sql_type if sql_type == argument or _widens(argument, sql_type) else None
+            return sql_type if can_implicitly_cast(argument, sql_type) else None
 
 
 def _composite_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
@@ -208,12 +208,6 @@ def _composite_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
             return None if inner_key is None or inner_value is None else Map(inner_key, inner_value)
         case _:
             return argument
-
-
-def _widens(source: SqlType, target: SqlType) -> bool:
-    if is_numeric(source) and is_numeric(target):
-        return numeric_rank(source) <= numeric_rank(target)
-    return source == STRING and target in PARSED_FROM_STRING
 
 
 def _match(overload: Overload, arguments: Sequence[Argument], casts: bool) -> Choice | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from engine.errors import TypeMismatchError, UnknownColumnError
+from engine.errors import TypeMismatchError, UnknownColumnError, did_you_mean
 from engine.functions.bound import Bound
 from engine.functions.typing_common import common_type
 from engine.functions.typing_operators import converted
@@ -115,7 +113,6 @@ def dereference(node: Dereference, base: Bound) -> Bound:
         raise TypeMismatchError(f"Expected STRUCT type, got: {base_name(base.type)}", span=node.span)
     field = base.type.field(node.field)
     if field is None:
-        near = get_close_matches(node.field, [f.name for f in base.type.fields], n=1)
-        hint = f"did you mean {near[0]}?" if near else None
+        hint = did_you_mean(node.field, (known.name for known in base.type.fields))
         raise UnknownColumnError(f"Could not find field '{node.field}' in '{format_expression(base.node)}'.", span=node.span, hint=hint)
     return Bound(node, field.type, (base,))

@@ -90,8 +90,16 @@ def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -
             f"Cannot compare {format_expression(left.node)} ({left.type}) to {format_expression(right.node)} ({right.type})"
             f" with {op.name}.\nStatement: {format_expression(node)}",
             span=node.span,
+            hint=_cast_hint(right, left.type) or _cast_hint(left, right.type),
         )
     return left, right
+
+
+def _cast_hint(operand: Bound, target: SqlType | None) -> str | None:
+    """How to make an operand one of type `target`, if that is possible."""
+    if operand.type is None or target is None or operand.type == target or not can_cast(operand.type, target):
+        return None
+    return f"write CAST({format_expression(operand.node)} AS {target})"
 
 
 def _compared_as(left: SqlType, right: SqlType) -> SqlType | None:
@@ -130,6 +138,7 @@ def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
             f"Error processing expression: {format_expression(node)}. "
             f"Unsupported arithmetic types. {base_name(left.type)} {base_name(right.type)}",
             span=node.span,
+            hint=next((hint for side in (left, right) if side.type == STRING and (hint := _cast_hint(side, DOUBLE))), None),
         )
     return Bound(node, _arithmetic_type(node.op, left.type, right.type), (left, right))
 
@@ -194,7 +203,9 @@ def like(node: Like, operand: Bound, pattern: Bound) -> Bound:
     for side in (operand, pattern):
         if side.type not in (None, STRING):
             raise TypeMismatchError(
-                f"LIKE needs STRING on both sides, but {format_expression(side.node)} is {side.type}", span=side.node.span or node.span
+                f"LIKE needs STRING on both sides, but {format_expression(side.node)} is {side.type}",
+                span=side.node.span or node.span,
+                hint=_cast_hint(side, STRING),
             )
     if node.escape is not None and len(node.escape) != 1:
         raise TypeMismatchError(f"ESCAPE must be one character, but was: '{node.escape}'", span=node.span)
@@ -233,4 +244,5 @@ def _different(node: Case, rule: str, clause: str, offender: Bound, expected: Sq
         f"Invalid Case expression. {rule}\n{clause} expression '{format_expression(offender.node)}' has type {offender.type},"
         f" the ones before have {expected}.",
         span=offender.node.span or node.span,
+        hint=_cast_hint(offender, expected),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import difflib
 import json
 import re
 from collections.abc import Callable, Collection
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from engine.errors import NewerPlanError, PlanError
+from engine.errors import NewerPlanError, PlanError, did_you_mean
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -107,8 +106,7 @@ def only(document: dict[str, Any], known: Collection[str], path: str) -> None:
     """Refuse fields of `document` that are not in `known`."""
     for key in document:
         if key not in known:
-            close = difflib.get_close_matches(shorten(key), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else None
+            hint = did_you_mean(shorten(key), known)
             raise NewerPlanError("unknown field", path=child(path, key), part=f"the field {shorten(key)}", hint=hint)
 
 

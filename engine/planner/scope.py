@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from engine.catalog.catalog import Catalog, Source
-from engine.errors import Span, StatementError, UnknownColumnError, UnknownSourceError
+from engine.errors import Span, StatementError, UnknownColumnError, UnknownSourceError, did_you_mean
 from engine.plan.naming import AliasGenerator
 from engine.plan.schemas import source_columns
 from engine.planner.naming import SYNTHETIC_KEY, prefixed
@@ -73,7 +72,10 @@ class Scope:
         for source in self.sources:
             if source.alias == alias:
                 return source
-        raise UnknownSourceError(f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.", span=span)
+        known = ", ".join(source.alias for source in self.sources)
+        raise UnknownSourceError(
+            f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.", span=span, hint=f"FROM names {known}"
+        )
 
     def qualify(self, expression: Expression) -> Expression:
         """Write every column reference with the alias of its source; unknown columns stay as they are.
@@ -132,7 +134,12 @@ class Scope:
                 else ""
             )
             place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
-            raise UnknownColumnError(f"{place}{clause} column '{written}' cannot be resolved.{note}", span=node.span)
+            hint = did_you_mean(node.name, self._names(owner))
+            raise UnknownColumnError(f"{place}{clause} column '{written}' cannot be resolved.{note}", span=node.span, hint=hint)
+
+    def _names(self, owner: QuerySource | None) -> Iterator[str]:
+        """The columns that may have been meant: those of `owner`, or of all sources."""
+        return (column.name for source in ((owner,) if owner else self.sources) for column in source.rows.value)
 
     def clashes(self, name: str) -> bool:
         """Whether more than one source has a column called `name`."""
@@ -202,5 +209,4 @@ def similar_source(name: str, catalog: Catalog) -> str | None:
     same = next((known for known in catalog.sources if known.upper() == name.upper()), None)
     if same is not None:
         return f'did you mean "{same}"? Names in double quotes keep their case'
-    near = get_close_matches(name, catalog.sources, n=1)
-    return f"did you mean {near[0]}?" if near else None
+    return did_you_mean(name, catalog.sources)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from engine.errors import TypeMismatchError
+from engine.errors import TypeMismatchError, did_you_mean
 
 
 class Base(Enum):
@@ -146,7 +146,8 @@ def resolve(sql_type: SqlType, custom: Mapping[str, SqlType]) -> SqlType:
     match sql_type:
         case NamedType(name):
             if name not in custom:
-                raise TypeMismatchError(f"Cannot resolve unknown type: {name}")
+                hint = did_you_mean(name, (*PRIMITIVES, *custom)) or f"CREATE TYPE {quote(name)} AS ...; comes before"
+                raise TypeMismatchError(f"Cannot resolve unknown type: {name}", hint=hint)
             return custom[name]
         case Array(item):
             return Array(resolve(item, custom))

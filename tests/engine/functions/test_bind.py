@@ -268,5 +268,5 @@ def test_aggregates_take_constants():
 def test_what_is_parsed_and_not_run():
     fails(e.SimpleCase(col("I"), ()), "CASE with an operand", UnsupportedError)
     fails(e.AtTimeZone(col("T"), "UTC"), "AT TIME ZONE", UnsupportedError)
-    fails(e.Lambda(("x",), num(1)), "A Lambda may only be")
+    fails(e.Lambda(("x",), num(1)), "A lambda may only be")
     fails(col("NOPE"), "Unknown column NOPE.", UnknownColumnError)

@@ -120,3 +120,27 @@ def test_refused_inserts(query: str, message: str) -> None:
     with pytest.raises(StatementError) as caught:
         plan(SOURCES + query)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT kk, a FROM s", "did you mean K?"),
+        ("SELECT s.cc FROM s JOIN r WITHIN 1 HOUR ON s.k = r.k", None),
+        ("SELECT r.dd FROM s JOIN r WITHIN 1 HOUR ON s.k = r.k", "did you mean D?"),
+        ("SELECT q.a FROM s", "FROM names S"),
+        ("SELECT k, a FROM ss", "did you mean S?"),
+        ("SELECT k, UCAS(b) AS c FROM s", "did you mean UCASE?"),
+        ("SELECT k, CAST(a AS STRNG) AS c FROM s", "did you mean STRING?"),
+        ("SELECT k, CAST(a AS address) AS c FROM s", "CREATE TYPE `ADDRESS` AS ...; comes before"),
+        ("SELECT k, a FROM s WHERE a = b", "write CAST(B AS INTEGER)"),
+        ("SELECT k, a + b AS c FROM s", "write CAST(B AS DOUBLE)"),
+        ("SELECT k, a LIKE 'x' AS c FROM s", "write CAST(A AS STRING)"),
+        ("SELECT k, CASE WHEN TRUE THEN b ELSE a END AS c FROM s", "write CAST(A AS STRING)"),
+        ("SELECT k, a FROM s WHERE m = l", None),
+    ],
+)
+def test_hints_say_what_to_write_instead(query: str, hint: str | None) -> None:
+    with pytest.raises(StatementError) as caught:
+        plan(f"{SOURCES} CREATE STREAM out AS {query};")
+    assert caught.value.hint == hint
