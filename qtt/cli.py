@@ -11,15 +11,15 @@ from rich.console import Console
 
 from qtt import driver as drivers
 from qtt.approve import Proposal, fill_in, is_open, propose
-from qtt.cli_run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded
+from qtt.cli_run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded, selection_of
 from qtt.corpus import find_files
-from qtt.driver import RunOptions
+from qtt.driver import DriverError, RunOptions
 from qtt.load import load_all
 from qtt.model import CaseFileError
 from qtt.plan_cli import add_plans, plans_command
 from qtt.plans import PlanStoreError
 from qtt.runner import run_group
-from qtt.selection import SelectionError, select
+from qtt.selection import SelectionError
 
 EXAMPLES = """examples:
   qtt run test-cases                                run our own cases
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.op
     arguments = parser.parse_args(argv)
     try:
         return int(_COMMANDS[arguments.command](arguments, open_driver))
-    except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError) as error:
+    except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, DriverError) as error:
         Console(stderr=True).print(f"qtt: {error}", markup=False, highlight=False, soft_wrap=True)
         return ExitCode.USAGE
 
@@ -79,7 +79,6 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
         return run_loaded(loaded, arguments, open_driver)
     if arguments.cut or arguments.restart:
         raise SelectionError("--cut and --restart belong to runs in memory, not to --kafka")
-    arguments.jobs = 1
     return run_loaded(loaded, arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
 
 
@@ -87,7 +86,7 @@ def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     """`qtt list`: print the ids of the selected cases."""
     loaded = load_all(find_files(arguments.paths))
     out = Console(soft_wrap=True)
-    for case in select(loaded.cases, arguments.expression, arguments.shard):
+    for case in selection_of(arguments).of(loaded.cases):
         out.print(case.id, markup=False, highlight=False)
     return report_errors(loaded)
 
@@ -95,7 +94,7 @@ def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt explain`: print the plan and the Spark SQL of the selected cases."""
     loaded = load_all(find_files(arguments.paths))
-    cases = select(loaded.cases, arguments.expression, arguments.shard)
+    cases = selection_of(arguments).of(loaded.cases)
     if not cases and not loaded.errors:
         raise SelectionError("no case is selected")
     out = Console(soft_wrap=True)
@@ -111,7 +110,7 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
 def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt approve`: run the cases that leave their outputs out, and write what came out into their files."""
     loaded = load_all(find_files(arguments.paths))
-    cases = [case for case in select(loaded.cases, arguments.expression, arguments.shard) if is_open(case)]
+    cases = [case for case in selection_of(arguments).of(loaded.cases) if is_open(case)]
     out = Console(soft_wrap=True)
     if not cases:
         out.print("every case states its outputs")

@@ -17,7 +17,7 @@ from qtt.load import Loaded
 from qtt.model import Case, CaseFileError, Result, Status
 from qtt.report import failure_text, gap_text, summarise, watched, write_report
 from qtt.runner import file_error_result, run_cases
-from qtt.selection import SelectionError, select
+from qtt.selection import Selection, SelectionError
 
 OpenDriver = Callable[[], PlanningDriver]
 
@@ -34,7 +34,13 @@ def add_selection(command: argparse.ArgumentParser) -> None:
     """Declare the arguments that choose cases."""
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a case file, or a folder of them")
     command.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose id or name fits, as in pytest: `a and not b`")
+    command.add_argument("--every", type=_positive, default=1, metavar="N", help="only every N-th case of each file, its first among them")
     command.add_argument("--shard", metavar="I/N", help="only every N-th case, counted from the I-th")
+
+
+def selection_of(arguments: argparse.Namespace) -> Selection:
+    """Which cases the arguments choose."""
+    return Selection(arguments.expression, arguments.shard, arguments.every)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +68,7 @@ def _positive(text: str) -> int:
 
 def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run loaded cases with the options of `qtt run`."""
-    cases = select(loaded.cases, arguments.expression, arguments.shard)
+    cases = selection_of(arguments).of(loaded.cases)
     ledger = _ledger(loaded, arguments.known_gaps)
     gap_errors = [CaseFileError(g.file, g.line, f"there is no case {g.case}") for g in unknown_cases(ledger, (c.id for c in loaded.cases))]
     file_errors = [file_error_result(error) for error in (*loaded.errors, *gap_errors)]

@@ -15,6 +15,10 @@ class PlanningError(Exception):
     """A case whose statements cannot be planned; says which one, and why."""
 
 
+class DriverError(Exception):
+    """An engine that cannot be opened; says why, and what to try."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How to run: `cut` says how the input is cut into micro-batches (`one`, `each`, `random:SEED` or None for the driver's choice).
@@ -57,7 +61,11 @@ def open_driver() -> PlanningDriver:
 
 
 def open_kafka_driver(servers: str) -> PlanningDriver:
-    """Open the driver that runs cases on the broker at HOST:PORT."""
+    """Open the driver that runs cases on the broker at HOST:PORT.
+
+    Raises:
+        DriverError: the broker does not answer, or Spark cannot be started.
+    """
     from qtt.kafka import KafkaDriver
 
     return KafkaDriver(servers)

@@ -6,30 +6,29 @@ goes to the partition that the case names, else to the one of its key, as Java's
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, islice
 from uuid import uuid4
 
+from engine.errors import EngineError
 from engine.formats.base import Side
 from engine.formats.json_form import from_json_form
 from engine.formats.windowed import join
 from engine.inserts import source_spec
 from engine.kafka.config import KafkaConfig
 from engine.kafka.fused import FusedQuery, FusedRunner
-from engine.kafka.produce import make_topics, remove_topics, send_records
-from engine.kafka.transaction import EARLIEST
+from engine.kafka.scratch import ScratchTopics
 from engine.session import PersistentQuery
 from engine.spark.memory import Cut, Output
-from engine.spark.pipeline import build_pipeline
+from engine.spark.pipeline import Pipeline
 from engine.topics.partitioner import partition_of
 from engine.topics.records import Record
 from qtt import model
-from qtt.driver import RunOptions
+from qtt.driver import DriverError, RunOptions
 from qtt.rest import RestCase
-from qtt.spark import Run, SparkDriver, collect, feed_of, prepare, produced, query_run
+from qtt.spark import Member, Run, SparkDriver, collect, feed_of
 from qtt.sql_script import ScriptCase
 
 _NO_BROKER = "cases of REST answers and SQL scripts run in memory only"
@@ -53,18 +52,25 @@ class KafkaDriver(SparkDriver):
     """Runs cases on one Spark session over the topics of a broker."""
 
     def __init__(self, servers: str) -> None:
-        """Take the address of the broker; Spark starts with the first case."""
+        """Connect to the broker and start Spark.
+
+        Raises:
+            DriverError: the broker does not answer, or Spark cannot be started.
+        """
         super().__init__()
-        self._config = KafkaConfig.of(servers)
         self._prefix = f"qtt-{uuid4().hex[:8]}"
         self._cases = count()
         self._topics: dict[int, _Topics] = {}
-        self._broker: FusedRunner | None = None
+        try:
+            self._scratch = ScratchTopics(KafkaConfig.of(servers))
+            self._broker = FusedRunner(self._scratch, self._prefix)
+        except EngineError as error:
+            raise DriverError(error.render()) from error
 
     def close(self) -> None:
-        """Remove what is kept on disk."""
-        if self._broker is not None:
-            self._broker.close()
+        """Remove what is kept on disk, and close the clients."""
+        self._broker.close()
+        self._scratch.close()
         super().close()
 
     def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
@@ -75,90 +81,55 @@ class KafkaDriver(SparkDriver):
                 yield case, model.Crashed(message=_NO_BROKER), 0.0
         yield from super().run(plain, options)
 
-    def _run_group(self, cases: Sequence[model.Case], cut: Cut) -> Iterator[tuple[model.Case, model.Outcome, float]]:
-        started = time.perf_counter()
-        runs = []
-        for case in cases:
-            try:
-                runs.append(prepare(case))
-            except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
-                yield case, model.Crashed(message=f"{type(error).__name__}: {error}"), 0.0
-        try:
-            self._start(runs)
-            share = (time.perf_counter() - started) / max(len(runs), 1)
-            while active := [run for run in runs if run.outcome is None and run.pending]:
-                self._round(active, cut)
-            for run in runs:
-                yield run.case, run.outcome if run.outcome is not None else produced(run), run.seconds + share
-        finally:
-            self._end(runs)
-
     def _start(self, runs: Sequence[Run]) -> None:
         """Create the topics of a group and produce what its cases give."""
         planned = [run for run in runs if run.outcome is None]
         for run in planned:
             self._topics[id(run)] = _topics_of(run, f"{self._prefix}-{next(self._cases)}")
         made = [self._topics[id(run)] for run in planned]
-        make_topics(self._config, {topics.names[name]: topics.counts[name] for topics in made for name in topics.names})
-        for run in planned:
-            self._produce(run)
+        self._scratch.make({topics.names[name]: topics.counts[name] for topics in made for name in topics.names})
+        given = [_given(run, topics) for run, topics in zip(planned, made, strict=True)]
+        pairs = ((topics, record) for topics, records in zip(made, given, strict=True) for record in records)
+        sent = iter(self._scratch.send([replace(record, topic=topics.names[record.topic]) for topics, record in pairs]))
+        for run, records in zip(planned, given, strict=True):
+            _note_sent(run, records, list(islice(sent, len(records))))
 
     def _end(self, runs: Sequence[Run]) -> None:
         """Remove the topics of a group."""
         gone = [topics for run in runs if (topics := self._topics.pop(id(run), None)) is not None]
-        remove_topics(self._config, [name for topics in gone for name in topics.names.values()])
+        self._scratch.remove(name for topics in gone for name in topics.names.values())
 
-    def _produce(self, run: Run) -> None:
-        topics = self._topics[id(run)]
-        inserted = [record for records in run.topics.values() for record in records]
-        given = [_placed(run, topics, record) for record in (*run.inputs, *inserted)]
-        sent = send_records(self._config, [replace(record, topic=topics.names[record.topic]) for record in given])
-        refused = next((record for record in sent if isinstance(record, str)), None)
-        if refused is not None:
-            run.outcome = model.Crashed(message=f"the broker refused an input: {refused}")
-            return
-        there = [
-            replace(record, topic=asked.topic, timestamp=asked.timestamp)
-            for record, asked in zip(sent, given, strict=True)
-            if isinstance(record, Record)
-        ]
-        run.inputs = there[: len(run.inputs)]
-        run.topics = {}
-        for record in there[len(run.inputs) :]:
-            run.topics.setdefault(record.topic, []).append(record)
-
-    def _fused(self, members: Sequence[tuple[Run, PersistentQuery]], cut: Cut) -> None:
-        """Run the queries as one; halve the group as long as it fails."""
-        started = time.perf_counter()
-        try:
-            pipeline = build_pipeline([query_run(run, query) for run, query in members], members[0][0].session.functions)
-            outputs = self._opened().run(pipeline, [self._query(run, query) for run, query in members])
-        except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
-            if len(members) == 1:
-                members[0][0].outcome = model.Crashed(message=(str(error) or type(error).__name__)[:2000])
-                return
-            half = len(members) // 2
-            self._fused(members[:half], cut)
-            self._fused(members[half:], cut)
-            return
-        share = (time.perf_counter() - started) / len(members)
-        for (run, query), output in zip(members, outputs, strict=True):
-            run.seconds += share
-            # A topic is read whole, with what earlier queries wrote to it.
-            for topic in {record.topic for record in output.records}:
-                run.topics.pop(topic, None)
-            collect(run, query, pipeline, output)
-            _restore(run, output, self._topics[id(run)].counts)
+    def _outputs(self, pipeline: Pipeline, members: Sequence[Member], cut: Cut) -> list[Output]:
+        return self._broker.run(pipeline, [self._query(run, query) for run, query in members])
 
     def _query(self, run: Run, query: PersistentQuery) -> FusedQuery:
         topics = self._topics[id(run)]
         return FusedQuery(topics=topics.names, feed=feed_of(run, query), tasks=max(_counts_read(run, query, topics), default=1))
 
-    def _opened(self) -> FusedRunner:
-        with self._opening:
-            if self._broker is None:
-                self._broker = FusedRunner(self._config, self._prefix)
-            return self._broker
+    def _take(self, run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
+        # A topic is read whole, with what earlier queries wrote to it.
+        for topic in {record.topic for record in output.records}:
+            run.topics.pop(topic, None)
+        collect(run, query, pipeline, output)
+        _restore(run, output, self._topics[id(run)].counts)
+
+
+def _given(run: Run, topics: _Topics) -> list[Record]:
+    """What a case gives: its inputs, then the records of its INSERT statements."""
+    return [_placed(run, topics, record) for record in (*run.inputs, *(record for records in run.topics.values() for record in records))]
+
+
+def _note_sent(run: Run, given: Sequence[Record], sent: Sequence[Record | str]) -> None:
+    """Take over the places that the broker gave to a case's records."""
+    refused = next((record for record in sent if isinstance(record, str)), None)
+    if refused is not None:
+        run.outcome = model.Crashed(message=f"the broker refused an input: {refused}")
+        return
+    there = [replace(record, topic=asked.topic) for record, asked in zip(sent, given, strict=True) if isinstance(record, Record)]
+    run.inputs, inserted = there[: len(run.inputs)], there[len(run.inputs) :]
+    run.topics = {}
+    for record in inserted:
+        run.topics.setdefault(record.topic, []).append(record)
 
 
 def _topics_of(run: Run, prefix: str) -> _Topics:
@@ -195,16 +166,14 @@ def _placed(run: Run, topics: _Topics, record: Record) -> Record:
 def _restore(run: Run, output: Output, counts: Mapping[str, int]) -> None:
     """Put the records of each topic into the order in which the case expects them, as far as the order of each partition allows.
 
-    Records keep the places that the broker gave them; a timestamp that no broker can be given is read as the 0 that was meant (ADR 16).
+    Records keep the places that the broker gave them.
     """
     for topic in {record.topic for record in output.records}:
         queues: dict[int, deque[Record]] = {}
         for record in sorted((r for r in output.records if r.topic == topic), key=lambda r: (r.partition, r.offset)):
             queues.setdefault(record.partition, deque()).append(record)
         wanted = [expected for expected in run.case.outputs or () if expected.topic == topic]
-        run.topics[topic] = [
-            _as_meant(_next(queues, _partition(run, expected, counts[topic])), expected) for expected in wanted if any(queues.values())
-        ]
+        run.topics[topic] = [_next(queues, _partition(run, expected, counts[topic])) for expected in wanted if any(queues.values())]
         run.topics[topic] += _merged(queues)
 
 
@@ -229,7 +198,3 @@ def _merged(queues: Mapping[int, deque[Record]]) -> Iterator[Record]:
     """What is left, always from the partition whose next record is the oldest."""
     while left := [queue for queue in queues.values() if queue]:
         yield min(left, key=lambda queue: queue[0].timestamp).popleft()
-
-
-def _as_meant(record: Record, expected: model.OutputRecord) -> Record:
-    return replace(record, timestamp=0) if record.timestamp == EARLIEST and expected.timestamp in (0, None) else record

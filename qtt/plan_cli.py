@@ -10,7 +10,7 @@ from types import MappingProxyType
 from rich.console import Console
 
 from qtt import plan_commands
-from qtt.cli_run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded
+from qtt.cli_run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded, selection_of
 from qtt.corpus import find_files
 from qtt.driver import PlanningDriver
 from qtt.load import load_all
@@ -18,7 +18,7 @@ from qtt.model import Case
 from qtt.plan_commands import Findings
 from qtt.plans import adopt, find_plans, read_plan
 from qtt.rest import RestCase
-from qtt.selection import SelectionError, select
+from qtt.selection import SelectionError
 from qtt.sql_script import ScriptCase
 
 ACTIONS: Mapping[str, str] = MappingProxyType(
@@ -75,7 +75,7 @@ def _over_cases(
     arguments: argparse.Namespace, open_driver: OpenDriver, action: Callable[[list[Case], PlanningDriver, Path], Findings]
 ) -> ExitCode:
     loaded = load_all(find_files(arguments.paths))
-    cases = select(loaded.cases, arguments.expression, arguments.shard)
+    cases = selection_of(arguments).of(loaded.cases)
     engine = open_driver()
     try:
         planned = [case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)]
@@ -99,7 +99,7 @@ def _explain(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode
     out = Console(soft_wrap=True)
     engine = open_driver()
     try:
-        for name, text in plan_commands.plan_texts(arguments.paths, arguments.expression, arguments.shard, engine):
+        for name, text in plan_commands.plan_texts(arguments.paths, selection_of(arguments), engine):
             out.print(f"{name}\n{explain_text(text, name)}\n", markup=False, highlight=False)
     finally:
         engine.close()
@@ -120,7 +120,7 @@ def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     loaded = plan_commands.stored_cases(arguments.paths)
     engine = open_driver()
     try:
-        cases = select(loaded.cases, arguments.expression, arguments.shard)
+        cases = selection_of(arguments).of(loaded.cases)
         return max(_told(plan_commands.prove_plans(cases, engine)), report_errors(loaded))
     finally:
         engine.close()
@@ -128,7 +128,7 @@ def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
 
 def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     loaded = plan_commands.stored_cases(arguments.paths)
-    cases = select(loaded.cases, arguments.expression, arguments.shard)
+    cases = selection_of(arguments).of(loaded.cases)
     return max(_told(plan_commands.store_checkpoints(cases, arguments.after)), report_errors(loaded))
 
 

@@ -15,7 +15,7 @@ from qtt.model import Case, CaseFileError, Json, Status
 from qtt.plan_compact import choose
 from qtt.plan_spec import case_document
 from qtt.read_json import parse_json
-from qtt.selection import select
+from qtt.selection import Selection
 
 DISTRIBUTION = "kestrel-sql"
 
@@ -135,13 +135,13 @@ def resume_checkpoints(paths: Sequence[Path]) -> Findings:
     return Findings(tuple(done), tuple(problems))
 
 
-def plan_texts(paths: Sequence[Path], expression: str | None, shard: str | None, driver: PlanningDriver) -> Iterator[tuple[str, str]]:
+def plan_texts(paths: Sequence[Path], selection: Selection, driver: PlanningDriver) -> Iterator[tuple[str, str]]:
     """Name and text of each plan to explain: plan files are read, cases are planned; raise PlanStoreError."""
     files = [path for path in paths if path.name == plans.PLAN_FILE or (path / plans.PLAN_FILE).is_file()]
     for file in files:
         yield str(file), plans.read_plan(file)
     others = [path for path in paths if path not in files]
-    cases = select(load_all(find_files(others)).cases, expression, shard) if others else []
+    cases = selection.of(load_all(find_files(others)).cases) if others else []
     for case in cases:
         try:
             yield case.id, driver.plan_documents(case)

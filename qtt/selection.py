@@ -1,9 +1,12 @@
-"""Choose cases: by an expression over names, and by shards."""
+"""Choose cases: by an expression over names, every n-th of each file, and by shards."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from qtt.model import Case
@@ -77,13 +80,33 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def select(cases: Iterable[Case], expression: str | None = None, shard: str | None = None) -> list[Case]:
-    """The cases that satisfy the expression, and of these every n-th for a shard; raise SelectionError."""
-    chosen = list(cases)
-    if expression:
-        predicate = parse_expression(expression)
-        chosen = [case for case in chosen if matches(predicate, case)]
-    if shard:
-        index, count = parse_shard(shard)
-        chosen = chosen[index - 1 :: count]
+def every_of_each_file(cases: Iterable[Case], step: int) -> list[Case]:
+    """Every `step`-th case of each file, the first among them: a share in which no file is missing."""
+    seen: Counter[Path] = Counter()
+    chosen = []
+    for case in cases:
+        if seen[case.file] % step == 0:
+            chosen.append(case)
+        seen[case.file] += 1
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which cases are wanted: those that satisfy the expression, of these every n-th of each file, and of these a shard."""
+
+    expression: str | None = None
+    shard: str | None = None
+    every: int = 1
+
+    def of(self, cases: Iterable[Case]) -> list[Case]:
+        """Choose among the cases; raise SelectionError."""
+        chosen = list(cases)
+        if self.expression:
+            predicate = parse_expression(self.expression)
+            chosen = [case for case in chosen if matches(predicate, case)]
+        chosen = every_of_each_file(chosen, self.every)
+        if self.shard:
+            index, count = parse_shard(self.shard)
+            chosen = chosen[index - 1 :: count]
+        return chosen

@@ -61,6 +61,10 @@ class Run:
     seconds: float = 0.0
 
 
+Member = tuple[Run, PersistentQuery]
+"""A query of a fused group, and its case."""
+
+
 class SparkDriver:
     """Runs cases on one Spark session over memory streams."""
 
@@ -96,18 +100,26 @@ class SparkDriver:
     def _run_group(self, cases: Sequence[model.Case], cut: Cut) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         started = time.perf_counter()
         runs = [_guarded_prepare(case) for case in cases]
-        share = (time.perf_counter() - started) / max(len(runs), 1)
-        for run in runs:
-            run.seconds += share
-        while active := [run for run in runs if run.outcome is None and run.pending]:
-            self._round(active, cut)
-        for run in runs:
-            outcome = run.outcome if run.outcome is not None else produced(run)
-            yield run.case, outcome, run.seconds
+        try:
+            self._start(runs)
+            share = (time.perf_counter() - started) / max(len(runs), 1)
+            while active := [run for run in runs if run.outcome is None and run.pending]:
+                self._round(active, cut)
+            for run in runs:
+                outcome = run.outcome if run.outcome is not None else produced(run)
+                yield run.case, outcome, run.seconds + share
+        finally:
+            self._end(runs)
+
+    def _start(self, runs: Sequence[Run]) -> None:
+        """Make ready what the prepared cases of a group need; nothing in memory."""
+
+    def _end(self, runs: Sequence[Run]) -> None:
+        """Take away what a group needed."""
 
     def _round(self, runs: Sequence[Run], cut: Cut) -> None:
         """Run the next query of every case, those of equal depth together."""
-        by_depth: dict[int, list[tuple[Run, PersistentQuery]]] = {}
+        by_depth: dict[int, list[Member]] = {}
         for run in runs:
             query = run.pending.pop(0)
             try:
@@ -124,13 +136,12 @@ class SparkDriver:
         for members in by_depth.values():
             self._fused(members, cut)
 
-    def _fused(self, members: Sequence[tuple[Run, PersistentQuery]], cut: Cut) -> None:
+    def _fused(self, members: Sequence[Member], cut: Cut) -> None:
         """Run the queries as one; halve the group as long as it fails."""
         started = time.perf_counter()
-        feeds = [feed_of(run, query) for run, query in members]
         try:
             pipeline = build_pipeline([query_run(run, query) for run, query in members], members[0][0].session.functions)
-            outputs = self._memory().run(pipeline, feeds, cut, tasks=[_tasks(run, query) for run, query in members])
+            outputs = self._outputs(pipeline, members, cut)
         except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
             if len(members) == 1:
                 members[0][0].outcome = model.Crashed(message=_short(error))
@@ -142,7 +153,16 @@ class SparkDriver:
         share = (time.perf_counter() - started) / len(members)
         for (run, query), output in zip(members, outputs, strict=True):
             run.seconds += share
-            collect(run, query, pipeline, output)
+            self._take(run, query, pipeline, output)
+
+    def _outputs(self, pipeline: Pipeline, members: Sequence[Member], cut: Cut) -> list[Output]:
+        """What each of the fused queries gives."""
+        feeds = [feed_of(run, query) for run, query in members]
+        return self._memory().run(pipeline, feeds, cut, tasks=[_tasks(run, query) for run, query in members])
+
+    def _take(self, run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
+        """Hand a query's output to its case."""
+        collect(run, query, pipeline, output)
 
     def _memory(self) -> MemoryRunner:
         with self._opening:

@@ -21,13 +21,14 @@ TIMEOUT = 30
 _END_OF_PARTITION = -191
 _CHUNK = 1_000
 _LOOK_S = 0.2
-_SETTINGS: Mapping[str, str | int | bool] = {
+READER: Mapping[str, str | int | bool] = {
     "group.id": "kestrel-reader",
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 20,
 }
+"""How a topic is read to its end and no further."""
 
 
 def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -> dict[str, int]:
@@ -55,7 +56,7 @@ def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Re
         return found
     with _errors(config), _consumer(config) as consumer:
         consumer.assign(places)
-        for record in chain.from_iterable(_until_ends(consumer, len(places))):
+        for record in chain.from_iterable(until_ends(consumer, len(places))):
             found[record.topic].append(record)
     for records in found.values():
         records.sort(key=lambda record: (record.partition, record.offset))
@@ -83,7 +84,7 @@ def held_records(config: KafkaConfig, topic: str) -> Iterator[list[Record]]:
     with _errors(config), _consumer(config) as consumer:
         places = _places(config, topic, OFFSET_BEGINNING)
         consumer.assign(places)
-        yield from _until_ends(consumer, len(places))
+        yield from until_ends(consumer, len(places))
 
 
 def to_record(message: Message) -> Record:
@@ -112,7 +113,7 @@ def _places(config: KafkaConfig, topic: str, start: int) -> list[TopicPartition]
     return [TopicPartition(topic, partition, start) for partition in range(count)]
 
 
-def _until_ends(consumer: Consumer, partitions: int) -> Iterator[list[Record]]:
+def until_ends(consumer: Consumer, partitions: int) -> Iterator[list[Record]]:
     """Everything up to the ends of all partitions; open transactions are not waited for."""
     ended: set[tuple[str | None, int | None]] = set()
     deadline = time.monotonic() + TIMEOUT
@@ -147,7 +148,7 @@ def _good(messages: Iterable[Message]) -> Iterator[Message]:
 
 @contextmanager
 def _consumer(config: KafkaConfig) -> Iterator[Consumer]:
-    consumer = Consumer(config.client() | dict(_SETTINGS))
+    consumer = Consumer(config.client() | dict(READER))
     try:
         yield consumer
     finally:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import arrow_udf
 
-from engine.kafka.config import KafkaConfig
-from engine.kafka.consume import read_topics
 from engine.kafka.jars import connector_jars
+from engine.kafka.scratch import AHEAD_MS, ScratchTopics
 from engine.kafka.sink import write_batch
+from engine.kafka.source import PROMPT
 from engine.spark.memory import Output
 from engine.spark.pipeline import Pipeline
-from engine.spark.session import INTERPRETED, open_session, open_test_session
+from engine.spark.session import open_test_session
 from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
 from engine.topics.records import LogEntry, Record
 
@@ -34,7 +36,7 @@ Place = tuple[str, int, int]
 """Topic, partition and offset of a record of the broker."""
 
 _Fed = tuple[int, int, str, int]
-"""Query, feed order, topic of the plan, and the timestamp (ms), since a broker cannot be given 0 (ADR 16)."""
+"""Query, feed order, topic of the plan, and the timestamp (ms) that was meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +53,19 @@ class FusedQuery:
 
 
 class FusedRunner:
-    """Runs groups of queries on one Spark session against one broker."""
+    """Runs groups of queries on one Spark session over scratch topics; several threads may run a group each."""
 
-    def __init__(self, config: KafkaConfig, prefix: str) -> None:
-        """Start Spark with its Kafka connector.
+    def __init__(self, topics: ScratchTopics, prefix: str) -> None:
+        """Start Spark with its Kafka connector; `prefix` begins the names of the consumer groups.
 
         Raises:
             EngineError: the connector is not to be had.
         """
-        self._config, self._prefix = config, prefix
-        self._root = tempfile.mkdtemp(prefix="kestrel-")
-        open_session("local[2]", {**INTERPRETED, "spark.jars": ",".join(str(jar) for jar in connector_jars())})
-        self._spark: SparkSession = open_test_session()
+        self._topics, self._prefix = topics, prefix
+        jars = ",".join(str(jar) for jar in connector_jars())
+        self._spark: SparkSession = open_test_session({"spark.jars": jars})
+        shm = Path("/dev/shm")
+        self._root = tempfile.mkdtemp(prefix="kestrel-", dir=shm if shm.is_dir() else None)
 
     def close(self) -> None:
         """Remove the checkpoints of this runner."""
@@ -84,15 +87,17 @@ class FusedRunner:
             for number, entry in self._run(pipeline, places, queries):
                 outputs[number].log.append(entry)
         sinks = {(sink.query, sink.topic) for sink in pipeline.group.sinks}
-        found = read_topics(self._config, {queries[number].topics[topic] for number, topic in sinks})
+        found = self._topics.read({queries[number].topics[topic] for number, topic in sinks})
         for number, topic in sorted(sinks):
-            outputs[number].records += [_renamed(record, topic) for record in found[queries[number].topics[topic]]]
+            outputs[number].records += [replace(record, topic=topic) for record in found[queries[number].topics[topic]]]
         return outputs
 
     def _run(self, pipeline: Pipeline, places: Mapping[Place, _Fed], queries: Sequence[FusedQuery]) -> list[tuple[int, LogEntry]]:
+        config = self._topics.config
         records = (
             self._spark.readStream.format("kafka")
-            .options(**self._config.spark())
+            .options(**PROMPT)
+            .options(**config.spark())
             .option("kafka.isolation.level", "read_committed")
             .option("subscribe", ",".join(sorted({topic for topic, _, _ in places})))
             .option("startingOffsets", "earliest")
@@ -104,20 +109,22 @@ class FusedRunner:
         )
         frame = pipeline.frame(self._spark, records, tasks=[query.tasks for query in queries])
         named = frame.withColumn("topic", _udf(_named([query.topics for query in queries]), "string")("q", "topic"))
+        ahead = named.withColumn("timestamp", col("timestamp") + AHEAD_MS)
         name = f"{self._prefix}-q{next(_names)}"
         entries: list[tuple[int, LogEntry]] = []
 
         def write(batch: DataFrame, number: int) -> None:
-            entries.extend(write_batch(batch, number, query=name, config=self._config).entries)
+            entries.extend(write_batch(batch, number, query=name, config=config).entries)
 
         checkpoint = f"{self._root}/{name}"
-        running = named.writeStream.foreachBatch(write).outputMode("update").option("checkpointLocation", checkpoint)
+        running = ahead.writeStream.foreachBatch(write).outputMode("update").option("checkpointLocation", checkpoint)
         query = running.trigger(availableNow=True).start()
         try:
             query.awaitTermination()
         finally:
             query.stop()
             shutil.rmtree(checkpoint, ignore_errors=True)
+            self._topics.remove((), [name])
         return entries
 
 
@@ -143,15 +150,3 @@ def _named(topics: Sequence[Mapping[str, str]]) -> Callable[[pa.Array, pa.Array]
         return pa.array([None if name is None else topics[query][name] for query, name in pairs], pa.string())
 
     return named
-
-
-def _renamed(record: Record, topic: str) -> Record:
-    return Record(
-        topic=topic,
-        key=record.key,
-        value=record.value,
-        timestamp=record.timestamp,
-        partition=record.partition,
-        offset=record.offset,
-        headers=record.headers,
-    )

@@ -70,15 +70,16 @@ KEPT_RULES = frozenset(
 """Optimiser rules that tests keep besides those that Spark needs: they make plans valid, not fast."""
 
 
-def open_test_session() -> SparkSession:
-    """Start Spark for tests: expressions interpreted, plans hardly optimised.
+def open_test_session(extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark for tests: expressions interpreted, plans hardly optimised; `extra` settings count only where none runs yet.
 
     A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as all the rest.
 
     Raises:
         EngineError: no Java 17 or newer was found.
     """
-    spark = open_session("local[2]", {**INTERPRETED, "spark.driver.memory": os.environ.get(HEAP_VARIABLE, _HEAP)})
+    heap = {"spark.driver.memory": os.environ.get(HEAP_VARIABLE, _HEAP)}
+    spark = open_session("local[2]", {**INTERPRETED, **heap, **(extra or {})})
     spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(_needless_rules(spark)))
     return spark
 

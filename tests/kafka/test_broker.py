@@ -12,7 +12,7 @@ from engine.errors import EngineError
 from engine.kafka.broker import Broker
 from engine.kafka.config import KafkaConfig
 from engine.kafka.consume import partition_counts, read_topics
-from engine.kafka.produce import make_topics, send_records
+from engine.kafka.scratch import AHEAD_MS, ScratchTopics
 from engine.topics.records import Record
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
@@ -36,14 +36,16 @@ def test_a_command_runs_beside_it_and_gives_its_exit_code() -> None:
 def test_its_topics_outlast_it_where_a_folder_is_given(tmp_path: Path) -> None:
     with Broker.start(data=tmp_path) as broker:
         config = KafkaConfig(servers=broker.address)
-        make_topics(config, {"kept": 2})
+        topics = ScratchTopics(config)
+        topics.make({"kept": 2})
         headers = (("h", None), ("h", b"1"))
-        send_records(config, [Record(topic="kept", key=b"k", value=b"v", timestamp=5, partition=1, headers=headers)])
+        topics.send([Record(topic="kept", key=b"k", value=b"v", timestamp=5, partition=1, headers=headers)])
+        topics.close()
     with Broker.start(data=tmp_path) as broker:
         config = KafkaConfig(servers=broker.address)
         assert partition_counts(config, ["kept", "other"]) == {"kept": 2}
         [record] = read_topics(config, ["kept"])["kept"]
-        assert (record.partition, record.key, record.value, record.timestamp, record.headers) == (1, b"k", b"v", 5, headers)
+        assert (record.partition, record.key, record.value, record.timestamp, record.headers) == (1, b"k", b"v", 5 + AHEAD_MS, headers)
 
 
 def test_a_port_that_is_taken_is_named(kafka: KafkaConfig) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -16,7 +17,7 @@ from qtt.gaps import GapKind, ledger_of, load_gaps, unknown_cases
 from qtt.model import Case, CaseFileError, InputRecord, Outcome, OutputRecord, Result, Status
 from qtt.report import failure_text, gap_text, summarise, watched, write_report
 from qtt.runner import run_cases
-from qtt.selection import SelectionError, parse_shard, select
+from qtt.selection import Selection, SelectionError, parse_shard
 
 
 def make(name: str, statement: str = "COPY", value: Any = 1) -> Case:
@@ -132,23 +133,30 @@ def test_gaps_are_strict(tmp_path: Path, fake: Any) -> None:
 )
 def test_expressions(expression: str, chosen: list[str]) -> None:
     cases = [make(name) for name in ("left join", "left right", "plain")]
-    assert [c.name.removeprefix("f - ") for c in select(cases, expression)] == chosen
+    assert [c.name.removeprefix("f - ") for c in Selection(expression).of(cases)] == chosen
 
 
 @pytest.mark.parametrize("expression", ["and", "a and", "(a", "a b", "not", ")"])
 def test_bad_expressions(expression: str) -> None:
     with pytest.raises(SelectionError):
-        select([make("a")], expression)
+        Selection(expression).of([make("a")])
 
 
 def test_shards_partition_the_cases() -> None:
     cases = [make(str(n)) for n in range(10)]
-    shards = [select(cases, shard=f"{i}/3") for i in (1, 2, 3)]
+    shards = [Selection(shard=f"{i}/3").of(cases) for i in (1, 2, 3)]
     assert sorted(c.id for shard in shards for c in shard) == sorted(c.id for c in cases)
     assert [len(s) for s in shards] == [4, 3, 3]
     for text in ("0/3", "4/3", "1", "a/b"):
         with pytest.raises(SelectionError):
             parse_shard(text)
+
+
+def test_every_nth_case_of_each_file_leaves_no_file_out() -> None:
+    cases = [replace(make(f"{file}{n}"), file=Path(file)) for n in range(7) for file in ("a", "b")] + [replace(make("c0"), file=Path("c"))]
+    chosen = [case.name.removeprefix("f - ") for case in Selection(every=3).of(cases)]
+    assert chosen == ["a0", "b0", "a3", "b3", "a6", "b6", "c0"]
+    assert Selection(every=1).of(cases) == cases
 
 
 def test_report(tmp_path: Path) -> None:
