@@ -1,0 +1,88 @@
+"""The documents speak of what exists: links, paths, names of the code, areas of cases, commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+# The manual is checked against the declarations, and what its examples quote are no paths.
+PROSE = [path for path in TEXTS if path.name != "functions.md"]
+
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+QUOTED = re.compile(r"`([^`]+)`")
+FOLDERS = "engine|qtt|tests|docs|test-cases|historic-plans"
+PATH = re.compile(rf"(?:{FOLDERS})/[\w./*-]*")
+PLACED = re.compile(rf"((?:`[^`]+`(?:,? and |, ))*`[^`]+`)(?: in | \(| of )`((?:{FOLDERS})/[\w/-]+\.py)`")
+NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(.*\))?")
+# What a reader is asked to write or to get, and what stands beside the project.
+OTHERS = {"test-cases/select/ucase.yaml"}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def prose(path: Path) -> str:
+    """The text without its blocks of code, in one line, so that what is quoted may be broken anywhere."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    targets = LINK.findall(path.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("path", PROSE, ids=name)
+def test_every_path_that_is_quoted_exists(path: Path) -> None:
+    quoted = {found for text in QUOTED.findall(prose(path)) for found in text.split() if PATH.fullmatch(found)}
+    assert [found for found in sorted(quoted - OTHERS) if not list(ROOT.glob(found.rstrip("/")))] == []
+
+
+def placed_names(text: str) -> Iterator[tuple[str, str]]:
+    """The names that a text says are in a module, each with the path of the module."""
+    for names, module in PLACED.findall(text):
+        for quoted in QUOTED.findall(names):
+            if NAME.fullmatch(quoted):
+                yield from ((part, module) for part in quoted.partition("(")[0].split("."))
+
+
+@pytest.mark.parametrize("path", PROSE, ids=name)
+def test_every_name_is_in_the_module_that_is_said_to_have_it(path: Path) -> None:
+    absent = [
+        f"{part} in {module}"
+        for part, module in placed_names(prose(path))
+        if not re.search(rf"\b{part}\b", (ROOT / module).read_text(encoding="utf-8"))
+    ]
+    assert absent == []
+
+
+def test_names_are_found_in_prose() -> None:
+    text = "`Session._commit` in `engine/session.py`, `a` and `b(x)` in `qtt/run.py`, `WHERE x` in `qtt/run.py`"
+    assert list(placed_names(text)) == [
+        ("Session", "engine/session.py"),
+        ("_commit", "engine/session.py"),
+        ("a", "qtt/run.py"),
+        ("b", "qtt/run.py"),
+    ]
+
+
+def test_the_manual_of_contributors_names_every_area_of_cases() -> None:
+    text = prose(ROOT / "CONTRIBUTING.md")
+    (listed,) = re.findall(r"areas are `([^`]+)`", text)
+    assert listed.split() == sorted(path.name for path in (ROOT / "test-cases").iterdir() if path.is_dir())
+
+
+def test_every_target_of_make_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    named = {
+        found for path in TEXTS for found in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+    assert named - targets == set()
+    assert named
