@@ -81,8 +81,7 @@ def test_the_manual_of_contributors_names_every_area_of_cases() -> None:
 
 def test_every_target_of_make_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
-    named = {
-        found for path in TEXTS for found in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    }
-    assert named - targets == set()
+    written = "\n".join(path.read_text(encoding="utf-8") for path in TEXTS)
+    named = set(re.findall(r"(?:`|^)make ([a-z-]+)", written, flags=re.MULTILINE))
     assert named
+    assert named <= targets
