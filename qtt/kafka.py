@@ -15,7 +15,6 @@ from uuid import uuid4
 from engine.errors import EngineError
 from engine.formats.base import Side
 from engine.formats.json_form import from_json_form
-from engine.formats.windowed import join
 from engine.inserts import source_spec
 from engine.kafka.config import KafkaConfig
 from engine.kafka.fused import FusedQuery, FusedRunner
@@ -178,13 +177,11 @@ def _restore(run: Run, output: Output, counts: Mapping[str, int]) -> None:
 
 
 def _partition(run: Run, expected: model.OutputRecord, partitions: int) -> int | None:
-    """Where an expected record belongs: where the case says, else where its key does; None where it has none."""
+    """Where an expected record belongs: where the case says, else where its key without a window does; None where it has none."""
     if expected.partition is not None or partitions == 1:
         return expected.partition or 0
     source = run.session.sources_of_topic(expected.topic)[0]
     key = from_json_form(run.session.serde()(source_spec(source, Side.KEY)), expected.key)
-    if key is not None and expected.window is not None and source.window is not None:
-        key = join(key, (expected.window.start, expected.window.end), source.window)
     return None if key is None else partition_of(key, partitions)
 
 

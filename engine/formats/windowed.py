@@ -20,6 +20,11 @@ _SESSION = struct.Struct(">qq")
 _LONG_MAX = 2**63 - 1
 
 
+def tail_bytes(window: WindowInfo) -> int:
+    """How many bytes at the end of a key tell its window."""
+    return (_SESSION if window.type is WindowType.SESSION else _TIME).size
+
+
 def split(data: bytes, window: WindowInfo) -> tuple[bytes, Window]:
     """Take the window off the end of a key; the end of a time window follows from its size.
 

@@ -30,6 +30,17 @@ def partitions_of(topics: pa.Array, keys: pa.Array, feeds: pa.Array, counts: Map
     return pa.array(chosen.astype(np.int32), mask=partitions.is_null().to_numpy(zero_copy_only=False))
 
 
+def bare_keys(topics: pa.Array, keys: pa.Array, tails: Mapping[str, int]) -> pa.Array:
+    """The keys without the bytes at their end that tell a window: `tails` says how many these are in the topics that have windows.
+
+    Kafka Streams places a windowed record by its bare key, so that all windows of a key are in one partition.
+    """
+    for tail in sorted({*tails.values()}):
+        names = pa.array([topic for topic, length in tails.items() if length == tail], pa.string())
+        keys = pc.if_else(pc.is_in(topics, value_set=names), pc.binary_slice(keys, 0, -tail), keys)
+    return keys
+
+
 def murmur2_all(keys: pa.Array) -> _Words:
     """The murmur2 hash of every key, with Kafka's seed, as unsigned numbers; a null key counts as an empty one.
 

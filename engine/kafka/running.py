@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.errors import EngineError, QueryError
+from engine.formats.windowed import tail_bytes
 from engine.kafka.config import KafkaConfig
 from engine.kafka.prepare import Prepared
 from engine.kafka.progress import QueryProgress
@@ -132,7 +133,13 @@ class RunningQuery:
     def _written(self, batch: DataFrame, number: int) -> Written:
         around = self.around
         return write_batch(
-            batch, number, query=f"{around.application}-{self.id}", config=around.config, delivery=around.delivery, run=around.run
+            batch,
+            number,
+            query=f"{around.application}-{self.id}",
+            config=around.config,
+            delivery=around.delivery,
+            run=around.run,
+            tails={sink.topic: tail_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks if sink.window is not None},
         )
 
     def _was_stopped(self) -> bool:

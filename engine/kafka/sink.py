@@ -22,7 +22,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
-from engine.kafka.partitioning import partitions_of
+from engine.kafka.partitioning import bare_keys, partitions_of
 from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
 from engine.kafka.transaction import TIMEOUT, Layout, Mark
 from engine.topics.records import LogEntry
@@ -53,13 +53,22 @@ class Written:
 
 
 def write_batch(
-    frame: DataFrame, batch_id: int, *, query: str, config: KafkaConfig, delivery: Delivery = Delivery.EXACTLY_ONCE, run: int = 0
+    frame: DataFrame,
+    batch_id: int,
+    *,
+    query: str,
+    config: KafkaConfig,
+    delivery: Delivery = Delivery.EXACTLY_ONCE,
+    run: int = 0,
+    tails: Mapping[str, int] | None = None,
 ) -> Written:
     """Write the records of a micro-batch (columns of `WIRE_OUTPUT`) to their topics, to be called from `foreachBatch`.
 
     The frame is computed once. Records of one topic-partition are written in the order of `place`. `query` names the consumer group and the
     transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
     a writer of an older run is refused as soon as a newer one has committed.
+
+    `tails` says how many bytes at the end of a key tell its window, for topics that have windows.
 
     Raises:
         QueryError: the broker or a record's size forbids the write; names topic, partition and offset of the source record.
@@ -70,7 +79,7 @@ def write_batch(
     except KafkaException as error:
         raise QueryError(f"query {query}: the broker {config.servers} does not answer: {error.args[0].str()}") from error
     job = Job(config, query, batch_id, run, layout, transactional)
-    rows = _spread(frame, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
+    rows = _spread(frame, layout, tails or {}).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
         raise QueryError(f"query {query}, batch {batch_id}: {failed[0]['message']}", hint="nothing of this share of the batch was written")
@@ -115,9 +124,9 @@ def _admin(servers: str, properties: tuple[tuple[str, str], ...]) -> AdminClient
     return AdminClient(KafkaConfig(servers=servers, properties=dict(properties)).client())
 
 
-def _spread(frame: DataFrame, layout: Layout) -> DataFrame:
+def _spread(frame: DataFrame, layout: Layout, tails: Mapping[str, int]) -> DataFrame:
     """Give each record its partition, bring the records of a slot into its task, and put them in place order."""
-    partition = _udf(_partitions(layout.partitions), "int")
+    partition = _udf(_partitions(layout.partitions, tails), "int")
     rows = frame.withColumn("partition", partition(col("topic"), col("key"), element_at(col("place"), 1)))
     if layout.slots == 1:
         return rows.coalesce(1).sortWithinPartitions("place")
@@ -125,9 +134,9 @@ def _spread(frame: DataFrame, layout: Layout) -> DataFrame:
     return rows.repartitionById(layout.slots, slot(col("topic"), col("partition"))).sortWithinPartitions("place")
 
 
-def _partitions(counts: Mapping[str, int]) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
+def _partitions(counts: Mapping[str, int], tails: Mapping[str, int]) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
     def partitions(topics: pa.Array, keys: pa.Array, feeds: pa.Array) -> pa.Array:
-        return partitions_of(topics, keys, feeds, counts)
+        return partitions_of(topics, bare_keys(topics, keys, tails), feeds, counts)
 
     return partitions
 

@@ -4,7 +4,7 @@ import random
 
 import pyarrow as pa
 
-from engine.kafka.partitioning import murmur2_all, partitions_of
+from engine.kafka.partitioning import bare_keys, murmur2_all, partitions_of
 from engine.topics.partitioner import murmur2, partition_of
 
 
@@ -34,3 +34,11 @@ def test_log_entries_have_no_topic() -> None:
     assert partitions_of(pa.array([None], pa.string()), pa.array([None], pa.binary()), pa.array([0], pa.int64()), {"a": 3}).to_pylist() == [
         None
     ]
+
+
+def test_a_windowed_record_is_placed_by_its_key_without_the_window() -> None:
+    topics = pa.array(["time", "session", "plain", "time", None])
+    keys = pa.array([b"key" + b"\0" * 8, b"key" + b"\0" * 16, b"key" + b"\0" * 8, None, None], pa.binary())
+    bare = bare_keys(topics, keys, {"time": 8, "session": 16, "other": 8})
+    assert bare.to_pylist() == [b"key", b"key", b"key" + b"\0" * 8, None, None]
+    assert bare_keys(topics, keys, {}) is keys
