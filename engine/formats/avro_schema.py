@@ -28,6 +28,7 @@ _SIMPLE = {
     "fixed": Kind.BYTES,
 }
 _LOGICAL = {("int", "date"): Kind.DATE, ("int", "time-millis"): Kind.TIME, ("long", "timestamp-millis"): Kind.TIMESTAMP}
+_MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 _CONNECT_TYPES = {"int8": Kind.INT8, "int16": Kind.INT16}
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -44,7 +45,7 @@ def is_map_entry(schema: Any) -> bool:
     return (
         isinstance(schema, dict)
         and schema.get("type") == "record"
-        and (schema.get("connect.internal.type") == "MapEntry" or schema.get("name") == "MapEntry")
+        and (schema.get("connect.internal.type") == "MapEntry" or full_name(schema, "") == _MAP_ENTRY)
         and [field["name"] for field in schema["fields"]] == ["key", "value"]
     )
 

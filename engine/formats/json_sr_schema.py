@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.errors import FormatError
 from engine.formats.connect import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
+from engine.types.hash_order import java_hash_order
 from engine.types.schema import Column
 from engine.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
@@ -116,8 +117,8 @@ def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> Conn
 def _array(schema: dict[str, Any], scope: _Scope, depth: int) -> ConnectSchema:
     item = _convert(schema["items"], scope, depth + 1)
     if schema.get("connect.type") == "map":
-        key, value = (field.schema for field in item.fields)
-        return ConnectSchema(Kind.MAP, key=key, item=value)
+        entry = {field.name: field.schema for field in item.fields}
+        return ConnectSchema(Kind.MAP, key=entry["key"], item=entry["value"])
     return ConnectSchema(Kind.ARRAY, item=item)
 
 
@@ -126,13 +127,18 @@ def _object(schema: dict[str, Any], scope: _Scope, depth: int) -> ConnectSchema:
     if schema.get("connect.type") == "map" or ("properties" not in schema and isinstance(more, dict)):
         return ConnectSchema(Kind.MAP, key=simple(Kind.STRING), item=_convert(more, scope, depth + 1))
     required = schema.get("required", ())
-    listed = list(enumerate(schema.get("properties", {}).items()))
-    ordered = sorted(listed, key=lambda each: (each[1][1].get("connect.index", each[0]), each[0]))
     fields = []
-    for _, (name, each) in ordered:
+    for name, each in _ordered(schema.get("properties", {})):
         found = _convert(each, scope, depth + 1)
         fields.append((name, found if name in required else found.as_optional()))
     return struct_of(fields)
+
+
+def _ordered(properties: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Order properties by index; those without one stand as Connect's reader, which keeps them in a `HashMap`, meets them."""
+    listed = [(name, properties[name]) for name in java_hash_order(properties)]
+    places = {name: each.get("connect.index", at) for at, (name, each) in enumerate(listed)}
+    return sorted(listed, key=lambda each: places[each[0]])
 
 
 def schema_text(columns: tuple[Column, ...], unwrapped: bool) -> str:

@@ -118,6 +118,31 @@ def test_columns_of_json_schema_follow_their_index() -> None:
     assert _columns("JSON_SR", schema) == "`A` INTEGER, `B` STRUCT<`X` DOUBLE>"
 
 
+def test_json_properties_without_index_stand_as_in_a_hash_map() -> None:
+    schema = {"type": "object", "properties": {"ID": {"type": "string"}, "NAME": {"type": "string"}, "VALUE": {"type": "boolean"}}}
+    assert _columns("JSON_SR", schema) == "`ID` STRING, `VALUE` BOOLEAN, `NAME` STRING"
+
+
+def test_the_entries_of_a_json_map_are_found_by_name() -> None:
+    entry = {"type": "object", "properties": {"key": {"type": "integer"}, "value": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"m": {"type": "array", "connect.type": "map", "items": entry}}}
+    assert _columns("JSON_SR", schema) == "`M` MAP<STRING, STRING>"
+
+
+@pytest.mark.parametrize(
+    ("named", "columns"),
+    [
+        ({"name": "MapEntry", "namespace": "io.confluent.connect.avro"}, "`M` MAP<STRING, INTEGER>"),
+        ({"name": "e", "connect.internal.type": "MapEntry"}, "`M` MAP<STRING, INTEGER>"),
+        ({"name": "MapEntry"}, "`M` ARRAY<STRUCT<`KEY` STRING, `VALUE` INTEGER>>"),
+    ],
+)
+def test_avro_entries_of_maps(named: dict[str, str], columns: str) -> None:
+    entry = {"type": "record", **named, "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": "int"}]}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "m", "type": {"type": "array", "items": entry}}]}
+    assert _columns("AVRO", schema) == columns
+
+
 PROTO = """
 syntax = "proto3"; // comment
 package p.q;
