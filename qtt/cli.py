@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -18,8 +19,10 @@ from qtt.load import load_all
 from qtt.model import CaseFileError
 from qtt.plan_cli import add_plans, plans_command
 from qtt.plans import PlanStoreError
+from qtt.rest import RestCase
 from qtt.runner import run_group
 from qtt.selection import SelectionError
+from qtt.sql_script import ScriptCase
 
 EXAMPLES = """examples:
   qtt run test-cases                                run our own cases
@@ -79,7 +82,10 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
         return run_loaded(loaded, arguments, open_driver)
     if arguments.cut or arguments.restart:
         raise SelectionError("--cut and --restart belong to runs in memory, not to --kafka")
-    return run_loaded(loaded, arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
+    records = tuple(case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase))
+    if left_out := len(loaded.cases) - len(records):
+        Console(stderr=True).print(f"{left_out} cases of REST answers and SQL scripts run in memory only: left out", highlight=False)
+    return run_loaded(replace(loaded, cases=records), arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
 
 
 def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:

@@ -51,7 +51,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint")
     parser.add_argument("--group-size", type=_positive, default=DEFAULT_GROUP_SIZE, metavar="N", help="how many cases share a Spark query")
     parser.add_argument("--jobs", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once")
-    parser.add_argument("--known-gaps", type=Path, metavar="FILE", help="the ledger (default: known-gaps.yaml of the test-cases folder)")
+    parser.add_argument(
+        "--known-gaps",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="a ledger, may be repeated (default: known-gaps.yaml of the test-cases folder)",
+    )
 
 
 def _cut(text: str) -> str:
@@ -109,10 +115,8 @@ def _run(
     return results
 
 
-def _ledger(loaded: Loaded, path: Path | None) -> Ledger:
-    if path is not None:
-        return load_gaps(path)
-    ledgers = {ledger for case in loaded.cases if (ledger := ledger_of(case.file))}
+def _ledger(loaded: Loaded, paths: Sequence[Path] | None) -> Ledger:
+    ledgers = set(paths or ()) or {ledger for case in loaded.cases if (ledger := ledger_of(case.file))}
     return {name: gap for ledger in sorted(ledgers) for name, gap in load_gaps(ledger).items()}
 
 

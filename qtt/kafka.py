@@ -25,12 +25,8 @@ from engine.spark.pipeline import Pipeline
 from engine.topics.partitioner import partition_of
 from engine.topics.records import Record
 from qtt import model
-from qtt.driver import DriverError, RunOptions
-from qtt.rest import RestCase
+from qtt.driver import DriverError
 from qtt.spark import Member, Run, SparkDriver, collect, feed_of
-from qtt.sql_script import ScriptCase
-
-_NO_BROKER = "cases of REST answers and SQL scripts run in memory only"
 
 
 @dataclass(slots=True)
@@ -71,14 +67,6 @@ class KafkaDriver(SparkDriver):
         self._broker.close()
         self._scratch.close()
         super().close()
-
-    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
-        """Run the cases; each is yielded once with its outcome and its share of the seconds."""
-        plain = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
-        for case in cases:
-            if isinstance(case, RestCase | ScriptCase):
-                yield case, model.Crashed(message=_NO_BROKER), 0.0
-        yield from super().run(plain, options)
 
     def _start(self, runs: Sequence[Run]) -> None:
         """Create the topics of a group and produce what its cases give."""

@@ -25,6 +25,7 @@ from engine.topics.records import Record
 AHEAD_MS = 1
 """How far the clock of scratch topics is ahead: librdkafka takes the timestamp 0 for "now", so that 0 stands as 1, 1 as 2, and so on."""
 
+_CONNECT_S = 10
 _FOR_EVER = {"retention.ms": "-1", "cleanup.policy": "delete"}
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND})
 
@@ -45,7 +46,7 @@ class ScratchTopics:
         self._sending, self._reading = Lock(), Lock()
         self._partitions: dict[str, int] = {}
         try:
-            self._admin.list_topics(timeout=TIMEOUT)
+            self._admin.list_topics(timeout=_CONNECT_S)
         except KafkaException as error:
             raise EngineError(f"the broker {config.servers} does not answer: {error.args[0].str()}", hint="is it there?") from error
 

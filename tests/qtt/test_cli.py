@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qtt import driver as drivers
 from qtt.cli import ExitCode, main
 
 INPUTS = [{"topic": "IN", "value": {"A": 1}, "timestamp": 5}]
@@ -75,6 +76,42 @@ def test_known_gaps(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str])
     ledger.write_text("- {case: 'test-cases/x.json::gone', reason: later, kind: notimpl}\n")
     assert main(["run", "test-cases", "-k", "good"], lambda: fake) == ExitCode.USAGE
     assert "there is no case test-cases/x.json::gone" in capsys.readouterr().out
+
+
+def test_several_ledgers(folder: Path, fake: Any) -> None:
+    write(folder / "x.json", BAD, {**BAD, "name": "worse"})
+    ledgers = []
+    for name in ("bad-one", "worse"):
+        ledgers += ["--known-gaps", f"{name}.yaml"]
+        Path(f"{name}.yaml").write_text(f"- {{case: 'test-cases/x.json::{name}', reason: later, kind: notimpl}}\n")
+    assert main(["run", "test-cases", *ledgers], lambda: fake) == ExitCode.OK
+    assert main(["run", "test-cases", *ledgers[:2]], lambda: fake) == ExitCode.FAILURES
+
+
+def test_every_nth_case_of_each_file(folder: Path, fake: Any) -> None:
+    path = write(folder / "x.json", GOOD, BAD)
+    assert main(["run", path, "--every", "2"], lambda: fake) == ExitCode.OK
+
+
+def test_a_run_on_a_broker(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def open_kafka_driver(servers: str) -> Any:
+        opened.append(servers)
+        if servers == "away:1":
+            raise drivers.DriverError("the broker away:1 does not answer")
+        return fake
+
+    monkeypatch.setattr(drivers, "open_kafka_driver", open_kafka_driver)
+    write(folder / "x.json", GOOD)
+    (folder / "y.sql").write_text("--@test: a script\nCREATE STREAM S (ID INT) WITH (kafka_topic='s', value_format='JSON');\n")
+    path = str(folder)
+    assert main(["run", path, "--kafka", "here:1"]) == ExitCode.OK
+    assert "1 cases of REST answers and SQL scripts run in memory only" in capsys.readouterr().err
+    assert main(["run", path, "--kafka", "away:1"]) == ExitCode.USAGE
+    assert "the broker away:1 does not answer" in capsys.readouterr().err
+    assert main(["run", path, "--kafka", "here:1", "--restart"]) == ExitCode.USAGE
+    assert opened == ["here:1", "away:1"]
 
 
 def test_tolerant_errors(folder: Path, fake: Any) -> None:
