@@ -14,6 +14,7 @@ from rich.text import Text
 from engine.admin.describe import describe
 from engine.admin.lists import list_things
 from engine.admin.view import View
+from engine.cli_board import Board, MemoryWatch, open_lines
 from engine.cli_broker import add_broker_parser, broker_command
 from engine.cli_render import show, show_error, show_progress
 from engine.cli_run import add_kafka_options, run_on_broker, wants_broker
@@ -163,14 +164,8 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         return ExitCode.OK if run_on_broker(text, arguments, out, errors) else ExitCode.REFUSED
     engine, inputs = _engine(arguments)
     try:
-        for parsed in engine.parse(text):
-            answer = engine.execute(parsed)
-            if answer.columns:
-                show(out, answer)
-            inputs.feed(engine)
-        inputs.check_used()
-        with errors.status("running"):
-            engine.flush()
+        with open_lines(arguments.json_progress) as lines, MemoryWatch(engine).shown(Board(errors, lines, transient=True)):
+            _run_in_memory(engine, inputs, text, out)
         _write_sinks(engine, arguments.output, out)
         show_progress(errors, engine.progress())
         return ExitCode.REFUSED if any(error for *_, error in engine.progress().values()) else ExitCode.OK
@@ -179,6 +174,16 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         return ExitCode.REFUSED
     finally:
         engine.close()
+
+
+def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, out: Console) -> None:
+    for parsed in engine.parse(text):
+        answer = engine.execute(parsed)
+        if answer.columns:
+            show(out, answer)
+        inputs.feed(engine)
+    inputs.check_used()
+    engine.flush()
 
 
 def _write_sinks(engine: MemoryEngine, folder: Path | None, out: Console) -> None:

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import argparse
 import signal
-import time
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from engine.cli_board import Board, open_lines
 from engine.cli_render import show, show_error
 from engine.errors import EngineError
 from engine.formats.registry import MemoryRegistry, SchemaRegistry
 from engine.formats.registry_remote import open_registry
 from engine.kafka.application import Application
 from engine.kafka.config import KafkaConfig
-from engine.kafka.progress import QueryState
 from engine.kafka.run import RunSettings
 from engine.kafka.sink import Delivery
 from engine.planner.config import Config
 from engine.session import Session
 
-_QUIET_S = 10.0
 _REGISTRY = "ksql.schema.registry."
 
 
@@ -84,8 +78,7 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
     )
     stop = _stop_on_signals()
     with ExitStack() as stack:
-        lines = stack.enter_context(arguments.json_progress.open("a", encoding="utf-8")) if arguments.json_progress else None
-        board = Board(errors, lines)
+        board = Board(errors, stack.enter_context(open_lines(arguments.json_progress)))
         stack.enter_context(board.live())
         application = Application(
             settings=settings,
@@ -111,61 +104,6 @@ def _registry(arguments: argparse.Namespace) -> SchemaRegistry:
     if settings:
         raise EngineError(f"{min(settings)} is a setting of a schema registry", hint="--schema-registry URL says which")
     return MemoryRegistry()
-
-
-@dataclass(slots=True)
-class Board:
-    """Shows the state of all queries: in place on a terminal, as lines now and then elsewhere, and in a file."""
-
-    console: Console
-    file: IO[str] | None
-    states: Sequence[QueryState] = ()
-    _written: dict[str, QueryState] = field(default_factory=dict)
-    _printed: float = field(default_factory=time.monotonic)
-
-    def live(self) -> Live:
-        """What redraws the table on a terminal."""
-        return Live(console=self.console, get_renderable=self.table, refresh_per_second=2, transient=not self.console.is_terminal)
-
-    def show(self, states: Sequence[QueryState]) -> None:
-        """Take new states in."""
-        self.states = states
-        for state in states:
-            if self.file is not None and self._written.get(state.query) != state:
-                self.file.write(state.to_json(time.time()) + "\n")
-                self.file.flush()
-            self._written[state.query] = state
-        if not self.console.is_terminal and time.monotonic() - self._printed > _QUIET_S:
-            self._printed = time.monotonic()
-            for state in states:
-                self.console.print(Text(line(state)), soft_wrap=True)
-
-    def table(self) -> Table | Text:
-        """The states as a table."""
-        if not self.states:
-            return Text("starting", "dim")
-        table = Table("Query", "Rows in", "Rows out", "Rows/s", "Lag", "State rows", "Error")
-        for state in self.states:
-            lag = "" if state.lag is None else " ".join(f"{topic} {records}" for topic, records in state.lag.items())
-            table.add_row(
-                Text(state.query),
-                str(state.rows_in),
-                str(state.rows_out),
-                f"{state.rows_per_second:.0f}",
-                Text(lag),
-                str(state.state_rows),
-                Text(state.error, "red"),
-            )
-        return table
-
-
-def line(state: QueryState) -> str:
-    """A state as a line of text."""
-    lag = "unknown" if state.lag is None else ", ".join(f"{topic} {records}" for topic, records in state.lag.items())
-    text = (
-        f"{state.query}: {state.rows_in} in, {state.rows_out} out, {state.rows_per_second:.0f}/s, lag {lag}, {state.state_rows} state rows"
-    )
-    return f"{text}, error: {state.error}" if state.error else text
 
 
 def _stop_on_signals() -> Event:

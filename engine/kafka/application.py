@@ -24,6 +24,7 @@ from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
 from engine.kafka.stored import BrokerTopics, print_topic
 from engine.kafka.topics import Topics
+from engine.queries.interrupts import interrupts_kept
 from engine.session import Session
 from engine.spark.constants import evaluate_constants
 from engine.spark.session import open_session
@@ -112,7 +113,8 @@ class Application:
                 "spark.ui.showConsoleProgress": "false",
                 **self.settings.spark,
             }
-            spark = open_session(self.settings.master, extra)
+            with interrupts_kept():
+                spark = open_session(self.settings.master, extra)
             if _STATES not in self.settings.spark:
                 spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
             self._spark = spark

@@ -14,7 +14,7 @@ from engine.kafka.offsets import from_members
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryState:
-    """What is said of a query; `lag` is in records, by topic, and None before the first batch."""
+    """What is said of a query; `lag` is in records, by topic, and None before the first batch; what is not known is None."""
 
     query: str
     batch: int
@@ -22,12 +22,32 @@ class QueryState:
     rows_out: int
     rows_per_second: float
     lag: Mapping[str, int] | None
-    state_rows: int
+    state_rows: int | None
     error: str = ""
 
     def to_json(self, moment: float) -> str:
         """One line of `--json-progress`."""
         return json.dumps({"time": int(moment * 1000), **asdict(self)})
+
+
+_SECONDS = 10.0
+"""What the rate is taken over."""
+
+
+@dataclass(slots=True)
+class Rate:
+    """Rows a second over the last seconds."""
+
+    _seen: list[tuple[float, int]] = field(default_factory=list)
+
+    def add(self, moment: float, rows: int) -> None:
+        """Count rows that came at a moment (s)."""
+        self._seen.append((moment, rows))
+
+    def per_second(self, moment: float) -> float:
+        """The rate at a moment (s)."""
+        self._seen = [(at, rows) for at, rows in self._seen if at > moment - _SECONDS]
+        return round(sum(rows for _, rows in self._seen) / _SECONDS, 1)
 
 
 @dataclass(slots=True)
@@ -42,7 +62,7 @@ class QueryProgress:
     offsets: dict[Position, int] = field(default_factory=dict)
     lag: dict[str, int] | None = None
     error: str = ""
-    _rates: list[tuple[float, int]] = field(default_factory=list)
+    _rate: Rate = field(default_factory=Rate)
 
     def wrote(self, records: int) -> None:
         """Count what the sink wrote."""
@@ -55,7 +75,7 @@ class QueryProgress:
             rows = int(report.get("numInputRows") or 0)
             self.batch = int(report["batchId"])
             self.rows_in += rows
-            self._rates.append((now(), rows))
+            self._rate.add(now(), rows)
             for source in report.get("sources", ()):
                 self.offsets.update(_offsets(source.get("endOffset")))
             self.state_rows = sum(int(operator.get("numRowsTotal") or 0) for operator in report.get("stateOperators", ()))
@@ -71,22 +91,16 @@ class QueryProgress:
 
     def state(self, now: Callable[[], float] = time.monotonic) -> QueryState:
         """What can be said now."""
-        moment = now()
-        self._rates = [(at, rows) for at, rows in self._rates if at > moment - _SECONDS]
         return QueryState(
             query=self.query,
             batch=self.batch,
             rows_in=self.rows_in,
             rows_out=self.rows_out,
-            rows_per_second=round(sum(rows for _, rows in self._rates) / _SECONDS, 1),
+            rows_per_second=self._rate.per_second(now()),
             lag=self.lag,
             state_rows=self.state_rows,
             error=self.error,
         )
-
-
-_SECONDS = 10.0
-"""What the rate is taken over."""
 
 
 def _offsets(found: Any) -> dict[Position, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from engine.errors import QueryError, StatementError, UnsupportedError
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
+from engine.queries.interrupts import interrupts_wait
 from engine.queries.pull import check_no_null_key, current_messages, keeps, not_queryable, plan_pull, standing_error
 from engine.queries.pull_state import TableReader, pull_rows
 from engine.queries.transient import QueryKind, Row, TransientQuery, plan_query
@@ -33,16 +35,20 @@ from engine.topics.records import LogEntry, Record
 
 _FATAL = 4
 
+_CHUNK = 10_000
+"""Records that a query processes before its progress shows."""
+
 _MOMENT = 0.05
 """Seconds between two looks at what a statement waits for."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A persistent query on its way: how far it has read, and what it last ran as."""
+    """A persistent query on its way: how far it has read, what of that it has still to process, and what it last ran as."""
 
     query: PersistentQuery
     position: int
+    pending: Sequence[Record] = ()
     pipeline: Pipeline | None = None
     execution: ResumableQuery | None = None
     reader: CheckpointReader | None = None
@@ -93,25 +99,17 @@ class MemoryEngine:
         return self.session.parse(text)
 
     def execute(self, parsed: ParsedStatement) -> Answer:
-        """Carry a statement out and give its answer; an interrupt stops the query that runs for it.
+        """Carry a statement out and give its answer; an interrupt stops the query that runs for it, and waits for persistent ones.
 
         Raises:
             EngineError: the statement is refused, or the query that it asks fails.
+            KeyboardInterrupt: there was one.
         """
-        try:
-            return self._execute(parsed)
-        except KeyboardInterrupt:
-            # It may have come while the query was being started, so that nobody holds it yet.
-            if self._runner is not None:
-                for query in self._runner.spark.streams.active:
-                    query.stop()
-            raise
-
-    def _execute(self, parsed: ParsedStatement) -> Answer:
         match parsed.statement:
             case Query() as query:
                 self.flush()
-                return self._ask(query)
+                with interrupts_wait(self._stop_queries):
+                    return self._ask(query)
             case InsertValues():
                 return self._insert(parsed)
             case SteerQuery() as steer:
@@ -136,10 +134,16 @@ class MemoryEngine:
 
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Rows in, rows out, lag in records and error of every query."""
-        return {
-            name: (x.rows_in, x.rows_out, len(self.broker.arrived(self._topics(x.query.plan), x.position)), x.error)
-            for name, x in self._running.items()
-        }
+        lags = self.lags()
+        return {name: (x.rows_in, x.rows_out, sum(lags[name].values()), x.error) for name, x in [*self._running.items()] if name in lags}
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query has still to process, by topic; may be asked while the engine works."""
+        return {name: self._lag(running) for name, running in [*self._running.items()]}
+
+    def _lag(self, running: _Running) -> dict[str, int]:
+        pending = Counter(record.topic for record in running.pending)
+        return {topic: pending[topic] + self.broker.waiting([topic], running.position) for topic in self._topics(running.query.plan)}
 
     def _define(self, parsed: ParsedStatement) -> Answer:
         dropped = self._topic_to_delete(parsed)
@@ -208,14 +212,25 @@ class MemoryEngine:
 
     def _advance(self, running: _Running) -> None:
         topics = self._topics(running.query.plan)
-        records = self._read(topics, running.position)
+        running.pending = [*running.pending, *self._read(topics, running.position)]
         running.position = self.broker.arrivals
-        if not records:
+        if not running.pending:
             return
         if running.execution is None:
-            running.pipeline = self._build(running.query.plan, running.query.config, queryable=True)
-            running.execution = self._memory().open(running.pipeline)
-        output = running.execution.advance(records)
+            with interrupts_wait():
+                running.pipeline = self._build(running.query.plan, running.query.config, queryable=True)
+                running.execution = self._memory().open(running.pipeline)
+        self._work(running, running.execution)
+
+    def _work(self, running: _Running, execution: ResumableQuery) -> None:
+        """Process what is pending; an interrupt comes between two pieces, so that none is lost or done twice."""
+        while running.pending and not running.error:
+            with interrupts_wait():
+                self._process(running, execution, running.pending[:_CHUNK])
+                running.pending = running.pending[_CHUNK:]
+
+    def _process(self, running: _Running, execution: ResumableQuery, records: Sequence[Record]) -> None:
+        output = execution.advance(records)
         self.log += output.log
         running.rows_in += len(records)
         running.rows_out += len(output.records)
@@ -318,6 +333,10 @@ class MemoryEngine:
 
     def _view(self) -> View:
         return View(session=self.session, broker=self.broker, paused=frozenset(self.paused), wait=self._wait)
+
+    def _stop_queries(self) -> None:
+        for query in self._runner.spark.streams.active if self._runner is not None else ():
+            query.stop()
 
     def _wait(self) -> None:
         """Give others a moment to change topics and schemas, and let the queries process what came."""

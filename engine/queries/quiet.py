@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from engine.queries.interrupts import interrupts_kept
 from engine.spark.session import open_test_session
 
 
@@ -31,20 +30,11 @@ class QuietStart:
         """
         if self.session is None:
             self.starting()
-            with _silenced():
+            with _silenced(), interrupts_kept():
                 self.session = open_test_session()
-            _take_interrupts_back()
+            # What py4j logs of a call that was interrupted is of no use to a user.
+            logging.getLogger().addHandler(logging.NullHandler())
         return self.session
-
-
-def _take_interrupts_back() -> None:
-    """Let an interrupt be a KeyboardInterrupt and nothing else: Spark's handler talks to a JVM that is already being talked to.
-
-    Whoever runs a query stops it (`MemoryRunner`); what py4j logs of the call that was interrupted is of no use to a user.
-    """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    logging.getLogger().addHandler(logging.NullHandler())
 
 
 @contextmanager

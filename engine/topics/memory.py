@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -62,6 +63,11 @@ class MemoryBroker:
         """The records of several topics in the order in which they arrived, from the place `since` on."""
         entries = (entry for topic in dict.fromkeys(topics) for entry in self._since(topic, since))
         return [record for _, record in sorted(entries, key=itemgetter(0))]
+
+    def waiting(self, topics: Iterable[str], since: int) -> int:
+        """How many records arrived in several topics from the place `since` on."""
+        found = (self._topics.get(topic, ()) for topic in dict.fromkeys(topics))
+        return sum(len(entries) - bisect_left(entries, since, key=itemgetter(0)) for entries in found)
 
     def merged(self, topics: Iterable[str], since: int = 0) -> list[Record]:
         """The records of several topics as Kafka Streams reads them: always from the topic whose head is the oldest.

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 
-from engine.cli_run import line
-from engine.kafka.progress import QueryProgress
+import pytest
+from rich.console import Console
+
+from engine.cli_board import Board, MemoryWatch, line, open_lines
+from engine.errors import EngineError
+from engine.kafka.progress import QueryProgress, QueryState
 from engine.kafka.running import reason_of
+from engine.planner.config import Config
+from engine.queries.engine import MemoryEngine
+from engine.session import Session
+from engine.topics.records import Record
+
+STATE = QueryState(query="Q", batch=1, rows_in=2, rows_out=1, rows_per_second=0.2, lag={"a": 3}, state_rows=None)
 
 
 def report(batch: int, rows: int, offsets: dict[str, dict[str, int]], state: int = 0) -> dict[str, object]:
@@ -45,3 +60,56 @@ def test_the_reason_of_an_error_is_one_sentence_and_ours_if_there_is_one() -> No
     assert reason_of(java) == "the inner word"
     python = "Traceback\n  File x\nengine.errors.QueryError: the topic t is gone\n\tat org.apache"
     assert reason_of(python) == "the topic t is gone"
+
+
+def test_a_file_gets_a_line_whenever_a_state_changes(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    for _ in range(2):
+        with open_lines(path) as lines:
+            board = Board(Console(file=StringIO()), lines)
+            for state in (STATE, STATE, replace(STATE, rows_in=5)):
+                board.show([state])
+    written = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    assert [state["rows_in"] for state in written] == [2, 5, 2, 5]
+    assert written[0]["state_rows"] is None
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="cannot be written: No such file"), open_lines(tmp_path / "no" / "file"):
+        pass
+
+
+def test_answers_that_go_to_a_file_are_not_drawn_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = StringIO()
+    board = Board(Console(file=terminal, force_terminal=True, width=120), None)
+    with board.live():
+        board.show([STATE])
+        sys.stdout.write("an answer\n")
+    assert capsys.readouterr().out == "an answer\n"
+    assert "Rows/s" in terminal.getvalue()
+    assert "an answer" not in terminal.getvalue()
+
+
+def test_states_are_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = StringIO()
+    monkeypatch.setattr("engine.cli_board._QUIET_S", 0.0)
+    Board(Console(file=plain, width=200), None).show([STATE, replace(STATE, error="gone")])
+    assert plain.getvalue().splitlines() == ["Q: 2 in, 1 out, 0/s, lag a 3", "Q: 2 in, 1 out, 0/s, lag a 3, error: gone"]
+
+
+def test_queries_in_memory_are_watched_while_they_work() -> None:
+    engine = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})))
+    text = "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON'); CREATE STREAM o AS SELECT * FROM s; PAUSE CSAS_O_0;"
+    for parsed in engine.parse(text):
+        engine.execute(parsed)
+    written = StringIO()
+    with MemoryWatch(engine).shown(Board(Console(file=StringIO()), written)):
+        for at in range(3):
+            engine.produce(Record(topic="s", key=None, value=b"{}", timestamp=at))
+        deadline = time.monotonic() + 10
+        while not written.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert written.getvalue(), "shown before the end"
+    last = json.loads(written.getvalue().splitlines()[-1])
+    assert (last["query"], last["rows_in"], last["lag"], last["error"]) == ("CSAS_O_0", 0, {"s": 3}, "")
+    engine.close()
