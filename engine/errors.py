@@ -160,6 +160,12 @@ class QueryError(EngineError):
     code = "QUERY"
 
 
+class CheckpointError(EngineError):
+    """A checkpoint that a query cannot go on from; names both, and what does not fit."""
+
+    code = "CHECKPOINT"
+
+
 class InputError(EngineError):
     """A file of records that cannot be read."""
 

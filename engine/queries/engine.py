@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from engine.admin.answer import Answer, said
 from engine.admin.answers import answer_of
 from engine.admin.view import View
-from engine.errors import QueryError, StatementError, UnsupportedError
+from engine.errors import CheckpointError, QueryError, StatementError, UnsupportedError
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
@@ -202,8 +202,21 @@ class MemoryEngine:
             elif running.query is not query:
                 running.query = query
                 if running.execution is not None:
-                    running.pipeline = self._build(query.plan, query.config, queryable=True)
-                    running.execution.upgrade(running.pipeline)
+                    self._replace(running, running.execution)
+
+    def _replace(self, running: _Running, execution: ResumableQuery) -> None:
+        """Go on as CREATE OR REPLACE says.
+
+        Raises:
+            CheckpointError: the state does not fit; the query is stopped, for it must not go on without one.
+        """
+        pipeline = self._build(running.query.plan, running.query.config, queryable=True)
+        try:
+            execution.upgrade(pipeline)
+        except CheckpointError as error:
+            running.error = error.message
+            raise
+        running.pipeline = pipeline
 
     def _drop(self, name: str) -> None:
         running = self._running.pop(name, None)

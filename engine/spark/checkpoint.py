@@ -16,7 +16,7 @@ from tempfile import mkstemp
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from engine.spark.hashing import hash_ints
 from engine.spark.level import PLAN
@@ -60,9 +60,7 @@ class CheckpointReader:
 
     def version(self) -> int:
         """The number of batches that were committed; 0 before the first."""
-        commits = Path(self.path, "commits")
-        names = [file.name for file in commits.iterdir()] if commits.is_dir() else []
-        version = 1 + max((int(name) for name in names if name.isdigit()), default=-1)
+        version = committed(Path(self.path))
         if version != self._version:
             self._forget()
             self._version = version
@@ -114,24 +112,38 @@ class CheckpointReader:
         return state
 
     def _all_blobs(self, level: int) -> list[bytes]:
-        reader = self.spark.read.format("statestore").option("path", self.path).option("batchId", self._version - 1)
-        reader = reader.option("operatorId", self._operator(level)).option("stateVarName", _VARIABLE)
-        blobs: list[bytes] = reader.load().select("value.blob").toArrow().column(0).to_pylist()
+        stored = stored_pages(self.spark, self.path, levels=self.levels, level=level)
+        blobs: list[bytes] = stored.select("blob").toArrow().column(0).to_pylist()
         return blobs
-
-    def _operator(self, level: int) -> int:
-        """The number that Spark gives to the operator of a level: it counts from the end of the query."""
-        return self.levels - level
 
     def _store(self, place: Place) -> _Store:
         level, task, page = place
-        operator = self._operator(level)
+        operator = _operator(self.levels, level)
         if not self._partitions:
             self._partitions = sum(entry.name.isdigit() for entry in Path(self.path, "state", str(operator)).iterdir())
         partition = hash_ints(task, page) % self._partitions
         if (operator, partition) not in self._stores:
             self._stores[operator, partition] = _Store(self.spark, self.path, operator, partition)
         return self._stores[operator, partition]
+
+
+def committed(checkpoint: Path) -> int:
+    """The number of batches that were committed; 0 before the first."""
+    commits = checkpoint / "commits"
+    names = [file.name for file in commits.iterdir()] if commits.is_dir() else []
+    return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def stored_pages(spark: SparkSession, checkpoint: str, *, levels: int, level: int) -> DataFrame:
+    """All pages of a level as of the last committed batch: `task INT, page INT, blob BINARY`."""
+    reader = spark.read.format("statestore").option("path", checkpoint).option("batchId", committed(Path(checkpoint)) - 1)
+    reader = reader.option("operatorId", _operator(levels, level)).option("stateVarName", _VARIABLE)
+    return reader.load().select("key.task", "key.page", "value.blob")
+
+
+def _operator(levels: int, level: int) -> int:
+    """The number that Spark gives to the operator of a level: it counts from the end of the query."""
+    return levels - level
 
 
 def _states(blob: bytes) -> State:

@@ -9,6 +9,7 @@ from engine.formats.base import SerdeSpec
 from engine.functions.bind import bind
 from engine.functions.bound import Bound
 from engine.functions.registry import Registry
+from engine.plan.document import QueryPlan
 from engine.plan.intake import Intake
 from engine.plan.step import Step, WindowInfo
 from engine.spark.context import Context, PythonCalls
@@ -80,6 +81,8 @@ class Group:
     """What a relation looks like where it enters a stage, by (level, relation)."""
     ends: dict[int, Handle] = field(default_factory=dict)
     """What each query's root step gives, by query number."""
+    plans: dict[int, QueryPlan] = field(default_factory=dict)
+    """The plan of each query, by query number."""
     relations: int = 0
 
     def new_relation(self) -> int:

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from engine.errors import QueryError
-from engine.spark.level import PLAN, Level
+from engine.spark.level import PLAN, Level, load_page
 from engine.spark.page import PageRunner
 from engine.spark.pages import PACKED, UNPACKED, pack_batches, read_rows, unpack_batches, write_rows
 from engine.spark.processor import PAGE_STATE, STATE_SCHEMA, LateProcessor
-from engine.state.codec import dump_state, load_state
+from engine.state.codec import dump_state
+from engine.state.operator import State
 
 
 @contextmanager
@@ -64,26 +64,12 @@ class Host(StatefulProcessor):
                     yield Row(passing=False, rows=made)
 
     def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[bytes]:
-        state = self._loaded(self._state.get())
+        stored = self._state.get()
+        state: State = {} if stored is None else load_page(bytes(stored[0]), self._fingerprint)
+        state[PLAN] = self._fingerprint
         for made in self._runner.run(rows, task, state):
             yield write_rows(made)
         self._state.update((dump_state(state),))
-
-    def _loaded(self, stored: Any) -> dict[str, Any]:
-        """The states of the page's operators.
-
-        Raises:
-            QueryError: another plan wrote them.
-        """
-        state: dict[str, Any] = {} if stored is None else load_state(bytes(stored[0]))
-        written, own = state.setdefault(PLAN, self._fingerprint), self._fingerprint
-        if written != own:
-            raise QueryError(
-                f"the checkpoint was written by another plan: it holds the state of {'; '.join(written)}, "
-                f"and the query needs that of {'; '.join(own)}",
-                hint="Run the statement that wrote the checkpoint, or begin anew with a new one.",
-            )
-        return state
 
     def close(self) -> None:
         """Nothing is held."""

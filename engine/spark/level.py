@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from engine.errors import QueryError
 from engine.spark.group import Stateful
 from engine.spark.handles import Handle
 from engine.spark.stage import ENVELOPE, LOG_TYPE, struct_column
 from engine.spark.types import arrow_struct, name
 from engine.spark.wire import HEADERS, LOG
+from engine.state.codec import load_state
+from engine.state.operator import State
 
 _ARROW = {
     "INT": pa.int32(),
@@ -82,3 +86,20 @@ def _field(handle: Handle) -> pa.Field:
     return pa.field(
         struct_column(handle.relation), pa.struct([pa.field(field, arrow_struct(columns[field])) for field, _ in handle.fields()])
     )
+
+
+def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
+    """The states of a page's operators by relation, and below `PLAN` the fingerprint of the level that wrote them, if it left one.
+
+    Raises:
+        QueryError: the blob cannot be read, or a level with another fingerprint wrote it.
+    """
+    state = load_state(blob)
+    written = state.get(PLAN, list(fingerprint))
+    if written != list(fingerprint):
+        raise QueryError(
+            f"the checkpoint was written by another plan: it holds the state of {'; '.join(written)}, "
+            f"and the query needs that of {'; '.join(fingerprint)}",
+            hint="Run the statement that wrote the checkpoint, or begin anew with a new one.",
+        )
+    return state

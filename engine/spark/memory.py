@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from engine.spark.pipeline import Pipeline
+from engine.spark.start_check import check_start
 from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
 from engine.topics.records import LogEntry, Record
 
@@ -32,16 +34,18 @@ class Cut:
 
     @staticmethod
     def parse(text: str | None, restart: bool = False) -> Cut:
-        """Read `one`, `each` or `random:SEED`.
+        """Read `one`, `each` or `random:SEED`; without a text all at once, but at random where a restart needs a place in the middle.
 
         Raises:
             ValueError: anything else.
         """
-        if text in (None, "one"):
+        if text is None:
+            return Cut(seed=0 if restart else None, restart=restart)
+        if text == "one":
             return Cut(restart=restart)
         if text == "each":
             return Cut(each=True, restart=restart)
-        kind, _, seed = (text or "").partition(":")
+        kind, _, seed = text.partition(":")
         if kind != "random" or not seed.lstrip("-").isdigit():
             raise ValueError(f"cut must be one, each or random:SEED, not {text!r}")
         return Cut(seed=int(seed), restart=restart)
@@ -118,7 +122,8 @@ class MemoryRunner:
             self._feed(stream, rows)
             out = self._once(frame, table, checkpoint)
         else:
-            out = self._step_by_step(frame, checkpoint, stream, batches, chosen)
+            check = partial(check_start, self._spark, pipeline, checkpoint, pages=pages, tasks=tasks)
+            out = self._step_by_step(frame, checkpoint, stream, batches, chosen, check)
         if look is not None:
             look(checkpoint)
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -139,10 +144,17 @@ class MemoryRunner:
             query.stop()
 
     def _step_by_step(
-        self, frame: DataFrame, checkpoint: str, stream: Any, batches: Sequence[Sequence[dict[str, Any]]], cut: Cut
+        self,
+        frame: DataFrame,
+        checkpoint: str,
+        stream: Any,
+        batches: Sequence[Sequence[dict[str, Any]]],
+        cut: Cut,
+        check: Callable[[], None],
     ) -> list[dict[str, Any]]:
         found: dict[int, list[dict[str, Any]]] = {}
         writer = self._collecting(frame, found, checkpoint)
+        check()
         query = writer.start()
         stop_after = random.Random(cut.seed or 0).randrange(len(batches)) if cut.restart and batches else -1
         for at, batch in enumerate(batches):
@@ -150,6 +162,7 @@ class MemoryRunner:
             query.processAllAvailable()
             if at == stop_after:
                 query.stop()
+                check()
                 query = writer.start()
         query.processAllAvailable()
         query.stop()

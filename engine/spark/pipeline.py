@@ -140,6 +140,7 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
     group = Group(functions)
     for number, run in enumerate(runs):
         root = run.plan.physical_plan
+        group.plans[number] = run.plan
         build = QueryBuild(
             group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde, unread=unread_table(root)
         )

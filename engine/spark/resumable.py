@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from engine.spark.memory import MemoryRunner, Output, _outputs, _row
 from engine.spark.pipeline import Pipeline
+from engine.spark.start_check import check_start
 from engine.topics.records import Record
 
 _names = count()
@@ -23,12 +24,17 @@ class ResumableRunner(MemoryRunner):
 
     def open(self, pipeline: Pipeline) -> ResumableQuery:
         """Start a query with no state."""
-        return ResumableQuery(self, pipeline)
+        query = ResumableQuery(self, pipeline)
+        check_start(self._spark, pipeline, query.checkpoint)
+        return query
 
     def resume(self, pipeline: Pipeline, checkpoint: Path, fed: Sequence[Record]) -> ResumableQuery:
         """Go on from a checkpoint that some engine left behind after it had processed `fed` in one `advance`.
 
         Of these records only the number counts; the folder is copied.
+
+        Raises:
+            CheckpointError: another plan wrote it, or its states cannot be read.
         """
         query = ResumableQuery(self, pipeline)
         query.restore(checkpoint, fed)
@@ -65,15 +71,19 @@ class ResumableQuery:
     def __init__(self, runner: ResumableRunner, pipeline: Pipeline) -> None:
         """Begin with no state and no input."""
         self._runner = runner
-        self._pipeline: Pipeline
-        self._begin(pipeline)
+        self._pipeline = pipeline
+        self._stream = runner.memory_stream()
+        self._name = f"resumable_{next(_names)}"
+        self._fed = 0
 
     def upgrade(self, pipeline: Pipeline) -> None:
-        """Go on with another pipeline: with the state, if it has the same operators, else with none."""
-        if _operators(pipeline) == _operators(self._pipeline):
-            self._pipeline = pipeline
-        else:
-            self._begin(pipeline)
+        """Go on with another pipeline from the same state.
+
+        Raises:
+            CheckpointError: it has other operators.
+        """
+        check_start(self._runner.spark, pipeline, self.checkpoint, replaced=True)
+        self._pipeline = pipeline
 
     def advance(self, records: Sequence[Record]) -> Output:
         """Process further records, and give what the query wrote of them."""
@@ -83,33 +93,23 @@ class ResumableQuery:
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of the query's checkpoint; it exists as soon as the query has advanced."""
+        """The folder of the query's checkpoint."""
         return self._runner.folder(self._name)
 
     def restore(self, checkpoint: Path, fed: Sequence[Record]) -> None:
         """Take the state and progress of a checkpoint."""
-        self._begin(self._pipeline)
         shutil.copytree(checkpoint, self.checkpoint)
         _move_paths(self.checkpoint)
+        check_start(self._runner.spark, self._pipeline, self.checkpoint)
         # The new stream has to stand where the checkpoint's stream stood: Spark asks only for what comes after.
         self._runner.feed(self._stream, [_row(0, at, record) for at, record in enumerate(fed)])
         self._fed = len(fed)
 
-    def _begin(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._stream = self._runner.memory_stream()
-        self._name = f"resumable_{next(_names)}"
-        self._fed = 0
-
 
 def _move_paths(checkpoint: Path) -> None:
     """Let the metadata of a checkpoint that was copied name its own files: Spark writes the full paths of schemas into it."""
-    for file in checkpoint.glob("state/*/_metadata/v2/*"):
+    for file in checkpoint.glob("state/*/_metadata/v2/[!.]*"):
         text = file.read_text(encoding="utf-8")
         file.write_text(re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text), encoding="utf-8")
         # Its checksum is that of the text before.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-
-
-def _operators(pipeline: Pipeline) -> list[list[str]]:
-    return [pipeline.level(number).fingerprint() for number in range(1, pipeline.depth)]

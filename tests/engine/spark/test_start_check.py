@@ -1,0 +1,233 @@
+"""A checkpoint that a query cannot go on from is refused before Spark is started on it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import CheckpointError
+from engine.session import Session
+from engine.spark import pipeline as pipelines
+from engine.spark.host import Host
+from engine.spark.level import Level
+from engine.spark.note import Note
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.resumable import ResumableRunner
+from engine.spark.session import open_test_session
+from engine.spark.start_check import check_start, folder_of
+from engine.topics.records import Record
+
+pytestmark = pytest.mark.spark
+
+SOURCE = "CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON');"
+SUM = "CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S GROUP BY K;"
+
+
+def pipeline(*statements: str) -> Pipeline:
+    runs = []
+    for statement in statements:
+        session = Session()
+        for parsed in session.parse(SOURCE + statement):
+            session.execute(parsed)
+        runs += [QueryRun(plan=query.plan, serde=session.serde()) for query in session.queries.values()]
+    return build_pipeline(runs)
+
+
+def records(first: int, last: int) -> list[Record]:
+    return [Record(topic="s", key=b"k%d" % (at % 4), value=b'{"V": %d}' % at, timestamp=at, offset=at) for at in range(first, last)]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[ResumableRunner]:
+    opened = ResumableRunner(open_test_session())
+    yield opened
+    opened.close()
+
+
+def left_by(runner: ResumableRunner, *statements: str) -> Path:
+    query = runner.open(pipeline(*statements))
+    query.advance(records(0, 8))
+    return query.checkpoint
+
+
+@pytest.fixture(scope="module")
+def original(runner: ResumableRunner) -> Path:
+    return left_by(runner, SUM)
+
+
+@pytest.fixture
+def checkpoint(original: Path) -> Iterator[Path]:
+    """A checkpoint where Spark wrote it, to be damaged: its files hold its path."""
+    kept = original.with_name("kept")
+    shutil.copytree(original, kept)
+    yield original
+    shutil.rmtree(original)
+    kept.rename(original)
+
+
+def refusal(runner: ResumableRunner, checkpoint: Path, *statements: str, pages: int = 1, tasks: Sequence[int] | None = None) -> str:
+    """The message, after nothing in the checkpoint was touched."""
+    before = contents(checkpoint)
+    with pytest.raises(CheckpointError) as caught:
+        check_start(runner.spark, pipeline(*statements), checkpoint, pages=pages, tasks=tasks)
+    assert contents(checkpoint) == before
+    assert str(checkpoint) in caught.value.message
+    assert "new checkpoint" in (caught.value.hint or "")
+    return caught.value.message
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_the_query_that_wrote_it_goes_on(runner: ResumableRunner, original: Path) -> None:
+    check_start(runner.spark, pipeline(SUM), original)
+    check_start(runner.spark, pipeline(SUM), original.as_uri())
+    resumed = runner.resume(pipeline(SUM), original, records(0, 8))
+    assert [record.value for record in resumed.advance(records(8, 9)).records] == [b'{"N":12}']
+
+
+@pytest.mark.parametrize(
+    ("edited", "change"),
+    [
+        ("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;", "streamFilterV1"),
+        ("CREATE TABLE T AS SELECT K, SUM(V * 2) AS N FROM S GROUP BY K;", r"V \* 2"),
+        ("CREATE TABLE T AS SELECT K, MAX(V) AS N FROM S GROUP BY K;", r"MAX\(V\)"),
+        ("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;", "streamWindowedAggregateV1"),
+        ("CREATE STREAM T AS SELECT K, V AS N FROM S;", "streamSinkV1"),
+    ],
+)
+def test_an_edited_query_is_refused(runner: ResumableRunner, original: Path, edited: str, change: str) -> None:
+    message = refusal(runner, original, edited)
+    assert re.search(rf"(?s)the query C[ST]AS_T_0 cannot go on from .* was written by another plan; changed:.*{change}", message)
+
+
+def test_a_group_is_refused_for_one_of_its_queries(runner: ResumableRunner) -> None:
+    both = (SUM, "CREATE STREAM U AS SELECT K, V FROM S WHERE V > 1;")
+    checkpoint = left_by(runner, *both)
+    check_start(runner.spark, pipeline(*both), checkpoint)
+    message = refusal(runner, checkpoint, SUM, "CREATE STREAM U AS SELECT K, V FROM S WHERE V > 7;")
+    assert re.search(r"(?s)queries CTAS_T_0, CSAS_U_0 cannot .*V > 1.*V > 7", message)
+
+
+def test_other_numbers_of_pages_and_partitions_are_refused(runner: ResumableRunner, original: Path) -> None:
+    assert "in 1 pages, and the query in 4" in refusal(runner, original, SUM, pages=4)
+    assert "topics of 1 partitions, and the query reads 3" in refusal(runner, original, SUM, tasks=[3])
+
+
+def test_a_replaced_plan_must_have_the_same_operators(runner: ResumableRunner, original: Path, checkpoint: Path) -> None:
+    check_start(runner.spark, pipeline("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;"), checkpoint, replaced=True)
+    other = pipeline("CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;")
+    with pytest.raises(CheckpointError, match=r"(?s)CTAS_T_0 .* holds the state of level 1: .*VARCHAR|STRING.* needs that of level 1"):
+        check_start(runner.spark, other, checkpoint, replaced=True)
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ("{", "kestrel.json cannot be read"),
+        ("[]", "written by Kestrel of an unknown release in layout None"),
+        ('{"layout": 99, "release": "9.0"}', "written by Kestrel 9.0 in layout 99, and Kestrel .* reads layout 1"),
+        ('{"layout": 1, "release": "0.1"}', "kestrel.json is damaged"),
+    ],
+)
+def test_the_note_of_another_release_is_refused(runner: ResumableRunner, checkpoint: Path, note: str, said: str) -> None:
+    (checkpoint / "kestrel.json").write_text(note)
+    assert re.search(said, refusal(runner, checkpoint, SUM))
+
+
+def test_a_plan_of_a_newer_release_is_refused(runner: ResumableRunner, checkpoint: Path) -> None:
+    file = checkpoint / "kestrel.json"
+    file.write_text(file.read_text().replace("streamSourceV1", "streamSourceV9"))
+    assert "cannot be read" in refusal(runner, checkpoint, SUM)
+
+
+def test_without_a_note_the_states_must_tell(runner: ResumableRunner, checkpoint: Path) -> None:
+    (checkpoint / "kestrel.json").unlink()
+    assert "page 0 of task 0 of level 1: the checkpoint was written by another plan" in refusal(
+        runner, checkpoint, "CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;"
+    )
+    assert "holds the states of 1 levels of operators, and the query has 0" in refusal(
+        runner, checkpoint, "CREATE STREAM T AS SELECT K, V AS N FROM S;"
+    )
+    check_start(runner.spark, pipeline(SUM), checkpoint)
+    assert (checkpoint / "kestrel.json").exists()
+
+
+def test_states_without_progress_are_refused(runner: ResumableRunner, checkpoint: Path) -> None:
+    for folder in ("offsets", "commits"):
+        shutil.rmtree(checkpoint / folder)
+    assert "holds states, but no record of how far they are" in refusal(runner, checkpoint, SUM)
+
+
+def test_a_state_that_is_gone_is_refused(runner: ResumableRunner, checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint / "state")
+    assert "holds the states of 0 levels of operators, and the query has 1" in refusal(runner, checkpoint, SUM)
+
+
+def test_a_damaged_file_of_the_state_is_refused(runner: ResumableRunner, checkpoint: Path) -> None:
+    damaged = 0
+    for file in (checkpoint / "state" / "0").glob("*/[!_.]*"):
+        if file.suffix in (".zip", ".changelog") and file.is_file():
+            file.write_bytes(b"no state")
+            damaged += 1
+    assert damaged
+    assert "the states of level 1 cannot be read" in refusal(runner, checkpoint, SUM)
+
+
+@pytest.mark.parametrize(
+    ("blob", "said"),
+    [
+        (b"", "has version nothing, this release reads 1"),
+        (b"\x63\x80", "has version 99, this release reads 1"),
+        (b"\x01\xc1", "is damaged"),
+        (b"\x01\x90", "is damaged: it holds a list"),
+    ],
+)
+def test_a_page_that_does_not_decode_is_refused(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blob: bytes, said: str) -> None:
+    checkpoint = left_by_vandal(runner, monkeypatch, blob)
+    message = refusal(runner, checkpoint, SUM)
+    assert "page 0 of task 0 of level 1: the stored state of an operator" in message
+    assert said in message
+
+
+def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blob: bytes) -> Path:
+    """A checkpoint whose pages hold `blob`."""
+
+    class Vandal(Host):
+        def _handled(self, rows: Any, task: int) -> Iterator[bytes]:
+            yield from ()
+            self._state.update((blob,))
+
+    def apply(rows: Any, level: Level, partitions: Sequence[int]) -> Any:
+        from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
+
+        packed = rows.mapInArrow(pack_batches(level, partitions), PACKED)
+        handled = packed.groupBy("task", "page").transformWithState(Vandal(level), UNPACKED, "Update", "None")
+        return handled.mapInArrow(unpack_batches(level), level.spark_schema())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipelines, "apply_level", apply)
+        return left_by(runner, SUM)
+
+
+def test_a_killed_first_batch_leaves_nothing_to_check(runner: ResumableRunner, checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint / "commits")
+    check_start(runner.spark, pipeline(SUM), checkpoint)
+
+
+def test_the_note_is_complete_and_names_no_query(original: Path) -> None:
+    document = json.loads((original / "kestrel.json").read_text())
+    own = Note.of(pipeline(SUM), 1, [1])
+    assert document == {"layout": 1, "release": own.release, "pages": 1, "tasks": [1], "plans": own.plans, "operators": own.operators}
+    assert "CTAS_T_0" not in json.dumps([plan["queryPlan"]["queryId"] for plan in document["plans"]])
+
+
+def test_a_checkpoint_may_be_given_by_its_uri() -> None:
+    assert folder_of("file:///a%20b/c") == folder_of(Path("/a b/c")) == Path("/a b/c")
