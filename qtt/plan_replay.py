@@ -34,7 +34,7 @@ def execute_plan_file(session: Session, stored: PlanFile, properties: Mapping[st
         EngineError: a statement is refused.
     """
     switches = {name: stored.configs.get(name) or "false" for name in RESTORED}
-    config = properties_config({**properties, **switches}, defaults)
+    config = properties_config({**switches, **properties}, defaults)
     for statement in stored.statements:
         command, query = statement.ddl_command, statement.query_plan
         if isinstance(command, CreateStreamV1 | CreateTableV1):

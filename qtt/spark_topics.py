@@ -20,6 +20,8 @@ from engine.types.schema import Column
 from qtt import model
 from qtt.text import write_json
 
+_OPTIMIZATION = "ksql.streams.topology.optimization"
+
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
@@ -98,7 +100,8 @@ def topic_states(session: Session, case: model.Case) -> Iterator[model.TopicStat
             value_schema=_registered(session, f"{source.topic}-value"),
         )
     for query in session.queries.values():
-        for internal in internal_topics(query.plan, session.config["ksql.service.id"], session.functions):
+        optimized = query.config.get(_OPTIMIZATION) != "none"
+        for internal in internal_topics(query.plan, session.config["ksql.service.id"], session.functions, optimized=optimized):
             yield _internal_state(internal)
 
 

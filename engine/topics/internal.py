@@ -53,9 +53,12 @@ class InternalTopic:
     value: tuple[Column, ...]
 
 
-def internal_topics(plan: QueryPlan, service_id: str, functions: Registry) -> tuple[InternalTopic, ...]:
-    """List a query's repartition and changelog topics (`spec/qtt-format.md` 10.2), without those of foreign-key subscriptions."""
-    walk = _Walk(f"_confluent-ksql-{service_id}query_{plan.query_id}-", functions)
+def internal_topics(plan: QueryPlan, service_id: str, functions: Registry, *, optimized: bool = True) -> tuple[InternalTopic, ...]:
+    """List a query's repartition and changelog topics (`spec/qtt-format.md` 10.2), without those of foreign-key subscriptions.
+
+    A topology that is not `optimized` keeps the rows of a table in a changelog of its own, not in the table's topic.
+    """
+    walk = _Walk(f"_confluent-ksql-{service_id}query_{plan.query_id}-", functions, optimized=optimized)
     walk.visit(plan.physical_plan)
     return tuple(walk.topics)
 
@@ -78,8 +81,9 @@ class _Built:
 class _Walk:
     """Builds a plan as Kafka Streams would: counts nodes and notes topics."""
 
-    def __init__(self, prefix: str, functions: Registry) -> None:
+    def __init__(self, prefix: str, functions: Registry, *, optimized: bool) -> None:
         self._prefix = prefix
+        self._optimized = optimized
         self._functions = functions
         self._nodes = 0
         self.topics: list[InternalTopic] = []
@@ -136,7 +140,7 @@ class _Walk:
                 stored = tuple(c for c in schema.value if c.name != "ROWTIME" and all(c.name != key.name for key in declared.key))
                 self._changelog(_name(step).removesuffix("-Source") + "-Reduce", formats, Schema((*declared.key, *stored)), None)
                 return _Built(schema)
-            case TableSourceV1(force_changelog=True, formats=formats, source_schema=declared):
+            case TableSourceV1(formats=formats, source_schema=declared) if step.force_changelog or not self._optimized:
                 self._nodes += 5
                 self._changelog(_name(step).removesuffix("-Source") + "-Reduce", formats, declared, None)
                 return _Built(schema)

@@ -99,9 +99,15 @@ def histogram(call: AggregateCall) -> Aggregator:
         aggregate=lambda state, value: include(state, value),
         undo=undo,
         merge=merge,
-        result=dict,
+        result=_with_text_keys,
         mutates=True,
     )
+
+
+def _with_text_keys(counts: dict[str | None, int]) -> dict[str, int]:
+    """The counts of a histogram under keys that a map can have: NULL is counted under the text that JSON makes of such a key."""
+    named = {value: times for value, times in counts.items() if value is not None}
+    return {**named, "null": named.get("null", 0) + counts[None]} if None in counts else named
 
 
 def _counted(arguments: tuple[SqlType | None, ...]) -> SqlType:

@@ -11,10 +11,13 @@ import pytest
 from engine.errors import EngineError
 from engine.formats.schema_text import schema_text
 from engine.plan.codec import load_plan
-from engine.plan.step import FormatInfo, SerdeFeature, WindowInfo
+from engine.plan.document import QueryPlan
+from engine.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
+from engine.plan.steps.sources import TableSourceV1
 from engine.session import Session
 from engine.topics.internal import InternalTopic, internal_topics
-from engine.types.schema import Column
+from engine.types.schema import Column, Role, Schema
+from engine.types.sql_types import STRING
 from qtt.corpus_functions import corpus_functions
 from qtt.plans import find_plans, newest_plans
 
@@ -34,6 +37,17 @@ def names(statement: str) -> list[str]:
     (query,) = session.queries.values()
     topics = internal_topics(query.plan, "me_", session.functions)
     return sorted(topic.name.removeprefix(f"_confluent-ksql-me_query_{query.id}-") for topic in topics)
+
+
+def test_a_topology_that_is_not_optimized_copies_the_topic_of_an_old_table() -> None:
+    schema = Schema((Column("ID", STRING, Role.KEY), Column("A", STRING)))
+    formats = Formats(key_format=FormatInfo("KAFKA"), value_format=FormatInfo("JSON"))
+    source = TableSourceV1(query_context="KsqlTopic/Source", topic_name="t", formats=formats, source_schema=schema)
+    plan = QueryPlan(sources=("T",), sink="O", physical_plan=source, query_id="Q")
+    functions = corpus_functions()
+    assert internal_topics(plan, "me_", functions) == ()
+    (topic,) = internal_topics(plan, "me_", functions, optimized=False)
+    assert (topic.name, (*topic.key, *topic.value)) == ("_confluent-ksql-me_query_Q-KsqlTopic-Reduce-changelog", schema.columns)
 
 
 @pytest.mark.parametrize(
