@@ -251,7 +251,7 @@ class MemoryEngine:
             self.broker.produce(record)
         fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
         if fatal is not None:
-            running.error = fatal.message
+            running.error = f"{running.query.id}: {fatal.message} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
 
     def _must_interleave(self) -> bool:
         """Whether a query reads a derived topic beside another, so that the order of single records shows."""

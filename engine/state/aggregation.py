@@ -28,9 +28,16 @@ def new_group(columns: Columns, calls: Calls, timestamp: int) -> Group:
 
 
 def result(group: Group, calls: Calls) -> Value:
-    """Give the group's row: non-aggregate columns, then results."""
+    """Give the group's row: non-aggregate columns, then results.
+
+    Raises:
+        QueryError: an aggregate failed; it names the function.
+    """
     kept = group[STATES]
-    return (*group[COLUMNS], *[call[0].result(kept[position]) for position, call in enumerate(calls)])
+    try:
+        return (*group[COLUMNS], *[call[0].result(kept[position]) for position, call in enumerate(calls)])
+    except Exception as error:
+        raise _failure(_failing(kept, calls), error) from error
 
 
 def with_shared(old: Value, new: Value, calls: Calls) -> Value:
@@ -80,17 +87,34 @@ def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
             raise _failure(aggregator, error) from error
 
 
+def _failing(states: list[Any], calls: Calls) -> Aggregator:
+    """The first aggregate that gives no result."""
+    for state, (aggregator, _) in zip(states, calls, strict=True):
+        try:
+            aggregator.result(state)
+        except Exception:  # noqa: BLE001 - whatever it throws, it is the one
+            return aggregator
+    return calls[-1][0]
+
+
 def _failure(aggregator: Aggregator, error: Exception) -> QueryError:
     said = error.message if isinstance(error, EngineError) else str(error)
     return QueryError(f"{aggregator.name or 'An aggregate'} failed: {said or type(error).__name__}")
 
 
 def merge(group: Group, other: Group, calls: Calls) -> None:
-    """Merge `other` into the group; of non-aggregate columns the first that is not null stays (operators.md 8.2)."""
+    """Merge `other` into the group; of non-aggregate columns the first that is not null stays (operators.md 8.2).
+
+    Raises:
+        QueryError: an aggregate failed; it names the function.
+    """
     group[COLUMNS] = [theirs if mine is None else mine for mine, theirs in zip(group[COLUMNS], other[COLUMNS], strict=True)]
     states = group[STATES]
     for position, (aggregator, _) in enumerate(calls):
-        states[position] = aggregator.merge(states[position], other[STATES][position])
+        try:
+            states[position] = aggregator.merge(states[position], other[STATES][position])
+        except Exception as error:
+            raise _failure(aggregator, error) from error
 
 
 def _next_number(state: State) -> int:

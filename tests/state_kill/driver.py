@@ -19,6 +19,7 @@ from shapes import SHAPES
 from engine.session import Session
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.session import INTERPRETED, open_session
+from engine.spark.start_check import check_start
 from engine.spark.wire import WIRE_INPUT
 from engine.state.codec import load_state
 
@@ -26,7 +27,9 @@ from engine.state.codec import load_state
 def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
     spark = open_session(extra=INTERPRETED)
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).json(str(given))
-    frame = pipeline(names).frame(spark, records)
+    built = pipeline(names)
+    frame = built.frame(spark, records)
+    check_start(spark, built, checkpoint)
 
     def write(rows: DataFrame, batch: int) -> None:
         (out / f"started-{batch}").touch()

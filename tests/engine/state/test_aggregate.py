@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from engine.functions.library.aggregates_collections import collect_list
 from engine.functions.library.aggregates_extremes import max_
 from engine.functions.library.aggregates_offsets import latest_n_by_offset
 from engine.state.aggregate import StreamAggregate, TableAggregate
+from engine.state.aggregation import merge, new_group
 from engine.state.operator import Row
 from engine.types.sql_types import INTEGER, STRING
 
@@ -120,3 +122,18 @@ def test_a_failure_names_the_function() -> None:
     table.process(Row(0, ("a",), (1,), 1), state)
     with pytest.raises(QueryError, match="SHARE failed"):
         table.process(Row(0, ("a",), (1,), 1, old=(0,), old_key=("a",)), state)
+
+
+def test_a_result_and_a_merge_that_fail_name_the_function() -> None:
+    def fail(*_: object) -> int:
+        raise ArithmeticError("too much")
+
+    sound = Aggregator(
+        initialize=lambda: 0, aggregate=lambda s, _: s, undo=None, merge=lambda one, _: one, result=lambda s: s, name="SOUND"
+    )
+    calls = ((sound, (0,)), (replace(sound, name="SPLIT", result=fail, merge=fail), (0,)))
+    operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=calls)
+    with pytest.raises(QueryError, match="SPLIT failed: too much"):
+        operator.process(Row(0, ("a",), (0,), 1), {})
+    with pytest.raises(QueryError, match="SPLIT failed: too much"):
+        merge(new_group((), calls, 0), new_group((), calls, 0), calls)

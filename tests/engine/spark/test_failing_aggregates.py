@@ -1,0 +1,123 @@
+"""An aggregate that overflows ends its query with an error that says which query, function and record, alone and beside others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from engine.queries.engine import MemoryEngine
+from engine.session import Session
+from engine.spark.memory import Cut, MemoryRunner, Output
+from engine.spark.pipeline import QueryRun, build_pipeline
+from engine.spark.session import open_test_session
+from engine.topics.records import Record
+
+pytestmark = pytest.mark.spark
+
+SOURCES = """
+CREATE STREAM S (K STRING KEY, D DECIMAL(4, 2), I INT, L BIGINT) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE T (K STRING PRIMARY KEY, D DECIMAL(4, 2), I INT, L BIGINT) WITH (kafka_topic='s', value_format='JSON');
+"""
+FAILING = {
+    "stream": ("SUM", "CREATE TABLE A AS SELECT K, COUNT(*) AS N, SUM(D) AS D FROM S GROUP BY K;"),
+    "new key": ("SUM", "CREATE TABLE A AS SELECT I % 2 AS G, SUM(D) AS D FROM S GROUP BY I % 2;"),
+    "table": ("SUM", "CREATE TABLE A AS SELECT I % 2 AS G, SUM(D) AS D FROM T GROUP BY I % 2;"),
+    "window": ("SUM", "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW TUMBLING (SIZE 1 DAY) GROUP BY K;"),
+    "session": ("SUM", "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW SESSION (1 DAY) GROUP BY K;"),
+    "final": ("SUM", "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW TUMBLING (SIZE 1 DAY) GROUP BY K EMIT FINAL;"),
+}
+HEALTHY = {
+    "integers wrap": "CREATE TABLE B AS SELECT K, SUM(I) AS I, SUM(L) AS L FROM S GROUP BY K;",
+    "stateless": "CREATE STREAM C AS SELECT K, D FROM S;",
+}
+GUILTY = 3
+
+
+def run_of(statement: str) -> QueryRun:
+    session = Session()
+    for parsed in session.parse(SOURCES + statement):
+        session.execute(parsed)
+    (query,) = session.queries.values()
+    return QueryRun(plan=query.plan, settings=query.config, serde=session.serde())
+
+
+def records() -> list[Record]:
+    """Sums of D: 40, 80, 99.99 and then too much, at offset 103 of partition 2."""
+    values = ["40.00", "40.00", "19.99", "0.01", "1.00"]
+    return [
+        Record(
+            topic="s",
+            key=b"k",
+            value=json.dumps({"D": value, "I": 2**31 - 2, "L": 2**63 - 1}).encode(),
+            timestamp=at,
+            partition=2,
+            offset=100 + at,
+        )
+        for at, value in enumerate(values)
+    ]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[MemoryRunner]:
+    opened = MemoryRunner(open_test_session())
+    yield opened
+    opened.close()
+
+
+def outputs(runner: MemoryRunner, statements: Sequence[str], cut: str) -> list[Output]:
+    runs = [run_of(statement) for statement in statements]
+    feeds = [[_own_keys(record, at) if "FROM T" in text else record for at, record in enumerate(records())] for text in statements]
+    return runner.run(build_pipeline(runs), feeds, Cut.parse(cut))
+
+
+def _own_keys(record: Record, at: int) -> Record:
+    """A table has one row of each key, so that its sum grows with the keys."""
+    return Record(
+        topic=record.topic, key=b"%d" % at, value=record.value, timestamp=record.timestamp, partition=record.partition, offset=record.offset
+    )
+
+
+def check_failed(output: Output, function: str) -> None:
+    (entry,) = output.log
+    assert (entry.kind, entry.topic, entry.partition, entry.offset) == (4, "s", 2, 100 + GUILTY)
+    assert entry.logger.startswith("processing.CTAS_A_0.")
+    assert f"{function} failed: Numeric field overflow: A field with precision 4 and scale 2" in entry.message
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_alone(runner: MemoryRunner, name: str) -> None:
+    function, statement = FAILING[name]
+    (output,) = outputs(runner, [statement], "one")
+    check_failed(output, function)
+    assert len(output.records) == (0 if name == "final" else GUILTY + (2 if name == "session" else 0))
+
+
+@pytest.mark.parametrize("cut", ["one", "each"])
+def test_in_a_group_no_other_query_fails(runner: MemoryRunner, cut: str) -> None:
+    names = [*FAILING, *HEALTHY]
+    found = dict(zip(names, outputs(runner, [*(text for _, text in FAILING.values()), *HEALTHY.values()], cut), strict=True))
+    for name, (function, _) in FAILING.items():
+        check_failed(found[name], function)
+    assert [found[name].log for name in HEALTHY] == [[], []]
+    assert [len(found[name].records) for name in HEALTHY] == [5, 5]
+    sums = [json.loads(record.value or b"") for record in found["integers wrap"].records]
+    assert [row["I"] for row in sums[:3]] == [2147483646, -4, 2147483642]
+    assert [row["L"] for row in sums[:3]] == [2**63 - 1, -2, 2**63 - 3]
+
+
+def test_an_engine_stops_the_query_and_goes_on_with_others() -> None:
+    engine = MemoryEngine()
+    for parsed in engine.parse(SOURCES + FAILING["stream"][1] + HEALTHY["stateless"]):
+        engine.execute(parsed)
+    for record in records():
+        engine.produce(record)
+        engine.flush()
+    progress = engine.progress()
+    error = progress["CTAS_A_0"][3]
+    assert error.startswith("CTAS_A_0: Exception caught in process. SUM failed: Numeric field overflow")
+    assert error.endswith(f"(s, partition 2, offset {GUILTY})")
+    assert progress["CSAS_C_1"] == (5, 5, 0, "")
+    assert len(engine.broker.records("A")) == GUILTY
+    engine.close()
