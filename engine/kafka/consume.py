@@ -113,8 +113,16 @@ def _places(config: KafkaConfig, topic: str, start: int) -> list[TopicPartition]
     return [TopicPartition(topic, partition, start) for partition in range(count)]
 
 
-def until_ends(consumer: Consumer, partitions: int) -> Iterator[list[Record]]:
-    """Everything up to the ends of all partitions; open transactions are not waited for."""
+def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) -> Iterator[list[Record]]:
+    """Everything up to the ends of all partitions.
+
+    Open transactions are waited for only where the end is to be `settled`. Without it, a transaction may be missing that was committed a
+    moment ago: a broker answers before it has marked every partition.
+
+    Raises:
+        EngineError: the broker gives nothing for too long.
+        KafkaException: it refuses.
+    """
     ended: set[tuple[str | None, int | None]] = set()
     deadline = time.monotonic() + TIMEOUT
     while len(ended) < partitions:
@@ -123,13 +131,21 @@ def until_ends(consumer: Consumer, partitions: int) -> Iterator[list[Record]]:
             deadline = time.monotonic() + TIMEOUT
         elif time.monotonic() > deadline:
             raise EngineError(f"the broker gave nothing for {TIMEOUT} s", hint="is it still there?")
-        ended |= {(message.topic(), message.partition()) for message in messages if _is_end(message)}
+        ends = [message for message in messages if _is_end(message)]
+        ended |= {(message.topic(), message.partition()) for message in ends if not settled or _is_last(consumer, message)}
         yield [to_record(message) for message in _good(messages)]
 
 
 def _is_end(message: Message) -> bool:
     error = message.error()
     return error is not None and error.code() == _END_OF_PARTITION
+
+
+def _is_last(consumer: Consumer, end: Message) -> bool:
+    """Whether nothing of an open transaction follows."""
+    place = TopicPartition(end.topic() or "", end.partition() or 0)
+    _, high = consumer.get_watermark_offsets(place, cached=True)
+    return (end.offset() or 0) >= high
 
 
 def _good(messages: Iterable[Message]) -> Iterator[Message]:

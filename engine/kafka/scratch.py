@@ -111,9 +111,11 @@ class ScratchTopics:
         found: dict[str, list[Record]] = {name: [] for name in names}
         places = [TopicPartition(name, partition, 0) for name in found for partition in range(self._partitions[name])]
         with self._reading:
+            # Topics that the client does not know yet are looked for half a second later.
+            self._consumer.list_topics(timeout=TIMEOUT)
             self._consumer.assign(places)
             try:
-                for record in chain.from_iterable(until_ends(self._consumer, len(places))):
+                for record in chain.from_iterable(until_ends(self._consumer, len(places), settled=True)):
                     found[record.topic].append(replace(record, timestamp=record.timestamp - AHEAD_MS))
             finally:
                 self._consumer.unassign()

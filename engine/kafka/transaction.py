@@ -126,6 +126,8 @@ class Writer:
             self._group = Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
         self._producer = Producer(settings)
         if transactional:
+            # A producer that knows no broker yet looks for one and asks again half a second later.
+            self._retried(lambda: self._producer.list_topics(next(iter(topics)), TIMEOUT))
             self._retried(lambda: self._producer.init_transactions(TIMEOUT))
 
     def serves(self, topics: frozenset[str]) -> bool:

@@ -1,29 +1,33 @@
-"""Cases on a real broker: those of several partitions."""
+"""Cases on a real broker: those of several partitions, and one of every fourth file."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from engine.kafka.config import KafkaConfig
+from tests.kafka.spread import IN_CI, Spread, run
 
 pytestmark = pytest.mark.spark
 
 
-def test_cases_pass_on_the_broker_and_leave_no_topic(root: Path, kafka: KafkaConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spread", IN_CI, ids=lambda spread: spread.path.name)
+def test_cases_pass_on_the_broker_and_leave_nothing_there(spread: Spread, kafka: KafkaConfig, tmp_path: Path) -> None:
+    if not spread.is_here:
+        pytest.skip(f"there is no {spread.path}")
     report = tmp_path / "report.json"
-    # A process of its own: Spark takes its connector along only when it starts.
-    command = [sys.executable, "-m", "qtt.cli", "run", "tests/kafka/cases"]
-    done = subprocess.run(
-        [*command, "--kafka", kafka.servers, "--json", str(report)], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = run(spread, kafka.servers, report)
     summary = json.loads(report.read_text(encoding="utf-8"))["summary"]
-    assert summary["failed"] + summary["errors"] == 0, done.stdout
-    assert summary["passed"] > 40
-    left = AdminClient(kafka.client()).list_topics(timeout=30).topics
+    assert done.returncode == 0, summary
+    assert summary["passed"] > 30
+    admin = AdminClient(kafka.client())
+    left = [*admin.list_topics(timeout=30).topics, *(group.group_id for group in admin.list_consumer_groups().result().valid)]
     assert not [name for name in left if name.startswith("qtt-")]
+
+
+def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
+    done = run(IN_CI[0], "127.0.0.1:1", tmp_path / "report.json", ["-k", "copy"])
+    assert done.returncode == 2
