@@ -16,6 +16,7 @@ from engine.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from engine.session import Session
 from engine.sql.statements import CreateSource, CreateType
 from engine.topics.internal import InternalTopic, internal_topics
+from engine.types.hash_order import java_hash_order
 from engine.types.schema import Column
 from qtt import model
 from qtt.text import write_json
@@ -36,19 +37,24 @@ class _Schema:
 def register_topics(session: Session, case: model.Case) -> None:
     """Put the schemas of all topics into the registry before the first statement, those with ids first (`spec/qtt-format.md` 4.3).
 
-    The topics of statements come first, in their order, and the key of a topic before its value; that gives the ids that cases name.
+    ksqlDB's harness keeps topics in a `HashMap` and registers the key of a topic before its value; that gives the ids that cases name.
     """
     declared = dict(_declared(case))
     if not declared:
         return
     wanted = {**_inferred(session, case), **declared}
-    for subject, schema in sorted(wanted.items(), key=lambda each: each[1].id is None):
+    places = {topic: place for place, topic in enumerate(java_hash_order(map(_topic_of, wanted)))}
+    for subject, schema in sorted(wanted.items(), key=lambda each: (each[1].id is None, places[_topic_of(each[0])], each[0])):
         imports = tuple(SchemaReference(reference.name, reference.name, 1) for reference in schema.references)
         session.registry.register(subject, schema.language, schema.text, imports, schema_id=schema.id)
     # Cases name the ids of topics only, so what those import comes after them.
     for reference in (reference for schema in wanted.values() for reference in schema.references):
         language = _language(reference.format)
         session.registry.register(reference.name, language, _text(language, reference.schema))
+
+
+def _topic_of(subject: str) -> str:
+    return subject.rpartition("-")[0]
 
 
 def _declared(case: model.Case) -> Iterator[tuple[str, _Schema]]:
