@@ -11,7 +11,7 @@ PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka test lint nightly cuts bench plans ledger lock clean
+.PHONY: help demo demo-kafka kafka test lint nightly cuts bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: $(READY) ## run the project's own cases on a real Spark, in an environment
 
 demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
 	@$(BIN)/python -m tests.kafka.demo
+
+kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
+	@$(BIN)/python -m tests.kafka.spread
 
 test: $(READY) lint ## run linters, types, room order, then all tests and cases
 	$(BIN)/python -m pytest -n 2

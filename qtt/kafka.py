@@ -120,7 +120,7 @@ def _note_sent(run: Run, given: Sequence[Record], sent: Sequence[Record | str]) 
 
 
 def _topics_of(run: Run, prefix: str) -> _Topics:
-    declared = {topic.name: topic.partitions for topic in run.case.topics} if not run.case.tolerant else {}
+    declared = _declared(run)
     topics = _Topics(prefix)
     fed = [record.topic for record in (*run.inputs, *(record for records in run.topics.values() for record in records))]
     written = {source.topic: source for source in run.session.catalog.sources.values()}
@@ -133,6 +133,14 @@ def _topics_of(run: Run, prefix: str) -> _Topics:
     for topic in written:
         topics.add(topic, declared.get(topic, 1))
     return topics
+
+
+def _declared(run: Run) -> dict[str, int]:
+    """The partitions of the topics that a case declares, and those that its records name."""
+    declared = {topic.name: topic.partitions for topic in run.case.topics} if not run.case.tolerant else {}
+    for record in run.inputs:
+        declared[record.topic] = max(declared.get(record.topic, 1), record.partition + 1)
+    return declared
 
 
 def _counts_read(run: Run, query: PersistentQuery, topics: _Topics) -> list[int]:
