@@ -20,6 +20,7 @@ from engine.kafka.progress import QueryProgress, QueryState
 from engine.kafka.running import RunningQuery, Surroundings
 from engine.kafka.sink import Delivery
 from engine.session import Session
+from engine.spark.start_check import check_start
 from engine.sql.parser import ParsedStatement
 from engine.topics.records import LogEntry
 
@@ -66,6 +67,7 @@ class ProductionRun:
         """
         prepared = self._prepare(folder, manifest, offsets)
         for query in prepared:
+            self._check(query, folder)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
         if not prepared:
@@ -85,6 +87,17 @@ class ProductionRun:
         if self.settings.until_caught_up:
             return self._catch_up(queries, offsets)
         return self._go_on(queries, offsets)
+
+    def _check(self, query: Prepared, folder: CheckpointFolder) -> None:
+        stored = query.stored
+        check_start(
+            self.open_spark,
+            query.pipeline,
+            folder.path_of(stored.id),
+            pages=stored.pages,
+            tasks=query.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
+            replaced=query.named.replaces,
+        )
 
     def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
         queries = order(named_queries(self.session.queries, self.session.catalog, self.statements))

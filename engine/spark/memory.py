@@ -122,7 +122,7 @@ class MemoryRunner:
             self._feed(stream, rows)
             out = self._once(frame, table, checkpoint)
         else:
-            check = partial(check_start, self._spark, pipeline, checkpoint, pages=pages, tasks=tasks)
+            check = partial(check_start, lambda: self._spark, pipeline, checkpoint, pages=pages, tasks=tasks)
             out = self._step_by_step(frame, checkpoint, stream, batches, chosen, check)
         if look is not None:
             look(checkpoint)

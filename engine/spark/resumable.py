@@ -25,7 +25,7 @@ class ResumableRunner(MemoryRunner):
     def open(self, pipeline: Pipeline) -> ResumableQuery:
         """Start a query with no state."""
         query = ResumableQuery(self, pipeline)
-        check_start(self._spark, pipeline, query.checkpoint)
+        check_start(lambda: self._spark, pipeline, query.checkpoint)
         return query
 
     def resume(self, pipeline: Pipeline, checkpoint: Path, fed: Sequence[Record]) -> ResumableQuery:
@@ -82,7 +82,7 @@ class ResumableQuery:
         Raises:
             CheckpointError: it has other operators.
         """
-        check_start(self._runner.spark, pipeline, self.checkpoint, replaced=True)
+        check_start(lambda: self._runner.spark, pipeline, self.checkpoint, replaced=True)
         self._pipeline = pipeline
 
     def advance(self, records: Sequence[Record]) -> Output:
@@ -100,7 +100,7 @@ class ResumableQuery:
         """Take the state and progress of a checkpoint."""
         shutil.copytree(checkpoint, self.checkpoint)
         _move_paths(self.checkpoint)
-        check_start(self._runner.spark, self._pipeline, self.checkpoint)
+        check_start(lambda: self._runner.spark, self._pipeline, self.checkpoint)
         # The new stream has to stand where the checkpoint's stream stood: Spark asks only for what comes after.
         self._runner.feed(self._stream, [_row(0, at, record) for at, record in enumerate(fed)])
         self._fed = len(fed)

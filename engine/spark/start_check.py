@@ -23,7 +23,7 @@ _HINT = "run the statement that wrote it, or begin anew with a new checkpoint; t
 
 
 def check_start(
-    spark: SparkSession,
+    open_spark: Callable[[], SparkSession],
     pipeline: Pipeline,
     checkpoint: str | Path,
     *,
@@ -33,15 +33,16 @@ def check_start(
 ) -> None:
     """Check that a pipeline may be started on a checkpoint: a fresh one, or one that the same pipeline has left.
 
-    Every page of its states is decoded once, in parallel. `pages` and `tasks` are those of `Pipeline.frame`. With `replaced` the plan
-    may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; its operators may not.
+    Every page of its states is decoded once, in parallel; where there is none, `open_spark` is not called. `pages` and `tasks` are those
+    of `Pipeline.frame`. With `replaced` the plan may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; its
+    operators may not.
 
     Raises:
         CheckpointError: it may not; names the query, the checkpoint and what differs.
     """
     folder = folder_of(checkpoint)
     own = Note.of(pipeline, pages, pipeline.tasks({}) if tasks is None else tasks)
-    flaw = next(_flaws(spark, pipeline, folder, own, replaced=replaced), None)
+    flaw = next(_flaws(open_spark, pipeline, folder, own, replaced=replaced), None)
     if flaw is not None:
         raise CheckpointError(f"{_names(pipeline)} cannot go on from the checkpoint {folder}: {flaw}", hint=_HINT)
     write_note(folder, own)
@@ -53,7 +54,7 @@ def folder_of(checkpoint: str | Path) -> Path:
     return Path(url2pathname(urlsplit(text).path)) if text.startswith("file:") else Path(text)
 
 
-def _flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Note, *, replaced: bool) -> Iterator[str]:
+def _flaws(open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: Note, *, replaced: bool) -> Iterator[str]:
     levels = pipeline.depth - 1
     operators = _numbered(folder / "state")
     if not _numbered(folder / "offsets"):
@@ -69,7 +70,7 @@ def _flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Note, *, 
     if operators != list(range(levels)):
         yield f"it holds the states of {len(operators)} levels of operators, and the query has {levels}"
     for number in range(1, levels + 1):
-        yield from _state_flaws(spark, pipeline, folder, own, number)
+        yield from _state_flaws(open_spark(), pipeline, folder, own, number)
 
 
 def _state_flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Note, number: int) -> Iterator[str]:

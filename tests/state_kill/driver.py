@@ -29,7 +29,7 @@ def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).json(str(given))
     built = pipeline(names)
     frame = built.frame(spark, records)
-    check_start(spark, built, checkpoint)
+    check_start(lambda: spark, built, checkpoint)
 
     def write(rows: DataFrame, batch: int) -> None:
         (out / f"started-{batch}").touch()

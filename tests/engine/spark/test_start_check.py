@@ -75,7 +75,7 @@ def refusal(runner: ResumableRunner, checkpoint: Path, *statements: str, pages: 
     """The message, after nothing in the checkpoint was touched."""
     before = contents(checkpoint)
     with pytest.raises(CheckpointError) as caught:
-        check_start(runner.spark, pipeline(*statements), checkpoint, pages=pages, tasks=tasks)
+        check_start(lambda: runner.spark, pipeline(*statements), checkpoint, pages=pages, tasks=tasks)
     assert contents(checkpoint) == before
     assert str(checkpoint) in caught.value.message
     assert "new checkpoint" in (caught.value.hint or "")
@@ -87,8 +87,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_query_that_wrote_it_goes_on(runner: ResumableRunner, original: Path) -> None:
-    check_start(runner.spark, pipeline(SUM), original)
-    check_start(runner.spark, pipeline(SUM), original.as_uri())
+    check_start(lambda: runner.spark, pipeline(SUM), original)
+    check_start(lambda: runner.spark, pipeline(SUM), original.as_uri())
     resumed = runner.resume(pipeline(SUM), original, records(0, 8))
     assert [record.value for record in resumed.advance(records(8, 9)).records] == [b'{"N":12}']
 
@@ -111,7 +111,7 @@ def test_an_edited_query_is_refused(runner: ResumableRunner, original: Path, edi
 def test_a_group_is_refused_for_one_of_its_queries(runner: ResumableRunner) -> None:
     both = (SUM, "CREATE STREAM U AS SELECT K, V FROM S WHERE V > 1;")
     checkpoint = left_by(runner, *both)
-    check_start(runner.spark, pipeline(*both), checkpoint)
+    check_start(lambda: runner.spark, pipeline(*both), checkpoint)
     message = refusal(runner, checkpoint, SUM, "CREATE STREAM U AS SELECT K, V FROM S WHERE V > 7;")
     assert re.search(r"(?s)queries CTAS_T_0, CSAS_U_0 cannot .*V > 1.*V > 7", message)
 
@@ -122,10 +122,12 @@ def test_other_numbers_of_pages_and_partitions_are_refused(runner: ResumableRunn
 
 
 def test_a_replaced_plan_must_have_the_same_operators(runner: ResumableRunner, original: Path, checkpoint: Path) -> None:
-    check_start(runner.spark, pipeline("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;"), checkpoint, replaced=True)
+    check_start(
+        lambda: runner.spark, pipeline("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;"), checkpoint, replaced=True
+    )
     other = pipeline("CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;")
     with pytest.raises(CheckpointError, match=r"(?s)CTAS_T_0 .* holds the state of level 1: .*VARCHAR|STRING.* needs that of level 1"):
-        check_start(runner.spark, other, checkpoint, replaced=True)
+        check_start(lambda: runner.spark, other, checkpoint, replaced=True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_without_a_note_the_states_must_tell(runner: ResumableRunner, checkpoint
     assert "holds the states of 1 levels of operators, and the query has 0" in refusal(
         runner, checkpoint, "CREATE STREAM T AS SELECT K, V AS N FROM S;"
     )
-    check_start(runner.spark, pipeline(SUM), checkpoint)
+    check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
     assert (checkpoint / "kestrel.json").exists()
 
 
@@ -219,7 +221,7 @@ def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blo
 
 def test_a_killed_first_batch_leaves_nothing_to_check(runner: ResumableRunner, checkpoint: Path) -> None:
     shutil.rmtree(checkpoint / "commits")
-    check_start(runner.spark, pipeline(SUM), checkpoint)
+    check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
 
 
 def test_the_note_is_complete_and_names_no_query(original: Path) -> None:
