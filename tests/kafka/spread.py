@@ -20,8 +20,11 @@ PARTITIONS = Path("tests/kafka/cases")
 OURS = Path("test-cases")
 KSQLDB = Path("../shared/ksqldb/query-validation-tests")
 
-LEDGERS = {KSQLDB: ("tests/conformance/known-gaps.yaml",)}
-"""What does not pass in memory either; ours stand in the ledger of their folder."""
+LEDGERS = {
+    OURS: ("test-cases/known-gaps.yaml", "tests/kafka/known-gaps.yaml"),
+    KSQLDB: ("tests/conformance/known-gaps.yaml",),
+}
+"""What does not pass in memory either, and what cannot pass on a broker."""
 
 
 @dataclass(frozen=True, slots=True)
