@@ -16,6 +16,7 @@ from engine.admin.lists import list_things
 from engine.admin.view import View
 from engine.cli_board import Board, MemoryWatch, open_lines
 from engine.cli_broker import add_broker_parser, broker_command
+from engine.cli_prepare import add_prepare_parser, prepare_command
 from engine.cli_render import show, show_error, show_progress
 from engine.cli_run import add_kafka_options, run_on_broker, wants_broker
 from engine.cli_shell import run_shell, run_text
@@ -99,6 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     functions = commands.add_parser("functions", help="list the functions, or describe one")
     functions.add_argument("name", nargs="?", help="a function to describe")
     add_broker_parser(commands, EXAMPLES)
+    add_prepare_parser(commands)
     importing = commands.add_parser("import", help="say which statements of a ksqlDB installation would run")
     importing.add_argument("--json", action="store_true", help="print the report as JSON")
     importing.add_argument("path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup")
@@ -228,6 +230,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace, Console, Console], int]] =
     "run": run_command,
     "functions": functions_command,
     "broker": broker_command,
+    "prepare": prepare_command,
     "import": import_command,
 }
 

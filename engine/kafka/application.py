@@ -19,22 +19,23 @@ from engine.kafka.config import SPARK_REDACTION, KafkaConfig
 from engine.kafka.jars import connector_jars
 from engine.kafka.log import LogWriter
 from engine.kafka.manifest import CheckpointFolder
+from engine.kafka.opening import Opening
 from engine.kafka.progress import QueryState
 from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
 from engine.kafka.stored import BrokerTopics, print_topic
 from engine.kafka.topics import Topics
-from engine.queries.interrupts import interrupts_kept
 from engine.session import Session
 from engine.spark.constants import evaluate_constants
 from engine.spark.session import open_session
 from engine.sql.admin import PrintTopic
 from engine.sql.parser import ParsedStatement
-from engine.sql.statements import DropSource
+from engine.sql.statements import CreateAs, DropSource, InsertInto, InsertValues
 from engine.topics.records import Record
 
 _LOOK_S = 0.2
 _STATES = "spark.sql.shuffle.partitions"
+_RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Application:
     answer: Callable[[Answer], None]
     stop: Event = field(default_factory=Event)
     _spark: SparkSession | None = None
+    _opening: Opening | None = None
 
     def run(self, text: str) -> bool:
         """Run a script; say whether all went well.
@@ -73,6 +75,8 @@ class Application:
                 insert=lambda parsed: self._insert(parsed),
             )
             try:
+                if any(isinstance(parsed.statement, _RUN_BY_SPARK) for parsed in statements):
+                    self._opening = Opening(self._new_spark)
                 self._execute(statements, script)
                 if self.stop.is_set():
                     return True
@@ -104,21 +108,24 @@ class Application:
         )
 
     def _open_spark(self) -> SparkSession:
-        if self._spark is None:
-            extra = {
-                "spark.jars": ",".join(str(jar) for jar in connector_jars()),
-                "spark.redaction.regex": SPARK_REDACTION,
-                "spark.sql.redaction.options.regex": SPARK_REDACTION,
-                "spark.sql.streaming.numRecentProgressUpdates": "20",
-                "spark.ui.showConsoleProgress": "false",
-                **self.settings.spark,
-            }
-            with interrupts_kept():
-                spark = open_session(self.settings.master, extra)
-            if _STATES not in self.settings.spark:
-                spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
-            self._spark = spark
-        return self._spark
+        if self._opening is None:
+            self._opening = Opening(self._new_spark)
+        return self._opening.session()
+
+    def _new_spark(self) -> SparkSession:
+        extra = {
+            "spark.jars": ",".join(str(jar) for jar in connector_jars()),
+            "spark.redaction.regex": SPARK_REDACTION,
+            "spark.sql.redaction.options.regex": SPARK_REDACTION,
+            "spark.sql.streaming.numRecentProgressUpdates": "20",
+            "spark.ui.showConsoleProgress": "false",
+            **self.settings.spark,
+        }
+        spark = open_session(self.settings.master, extra)
+        if _STATES not in self.settings.spark:
+            spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
+        self._spark = spark
+        return spark
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
         dropped = self._topic_to_delete(parsed)

@@ -148,8 +148,8 @@ class ProductionRun:
         return self._ended_well(queries)
 
     def _go_on(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
-        """Run all queries, those first that read what others write, until told to stop or all have failed."""
-        for query in reversed(queries):
+        """Run all queries, those first that others read from, until told to stop or all have failed."""
+        for query in queries:
             self._start(query)
         while not self.stop.is_set():
             self._look(offsets)

@@ -19,6 +19,8 @@ PRELOADED = (
     "engine.spark.host",
     "engine.spark.wire",
     "engine.functions.table",
+    "engine.kafka.share",
+    "engine.kafka.reader",
 )
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def log_settings() -> str:
     return f"-Dlog4j2.configurationFile={resources.files('engine.spark').joinpath('log4j2.properties')}"
 
 
-def _folder() -> Path:
+def own_folder() -> Path:
+    """The folder of this environment for what is made once, or the user's where that is read-only."""
     inside = Path(sys.prefix) / "share" / "kestrel"
     try:
         inside.mkdir(parents=True, exist_ok=True)
@@ -69,7 +70,7 @@ def _script(path: Path, text: str) -> Path:
 def _python() -> Path:
     """A Python that keeps quiet where Spark's worker for stateful operators prints its steps."""
     return _script(
-        _folder() / "python",
+        own_folder() / "python",
         "#!/bin/sh\n"
         f'case "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\n'
         f'exec "{sys.executable}" "$@"\n',
@@ -79,7 +80,7 @@ def _python() -> Path:
 def _spark_home() -> Path:
     """The wheel's SPARK_HOME without `pyspark.zip`, which has no bytecode: every worker would compile it anew."""
     wheel = Path(pyspark.__file__).parent
-    home = _folder() / f"spark-{pyspark.__version__}"
+    home = own_folder() / f"spark-{pyspark.__version__}"
     library = home / "python" / "lib"
     library.mkdir(parents=True, exist_ok=True)
     linked = [(entry, home / entry.name) for entry in wheel.iterdir() if entry.name in ("jars", "bin", "sbin", "licenses")]
@@ -108,7 +109,7 @@ def _java_home() -> str | None:
         f'--add-modules={_UNKNOWN_MODULE}) ;; *) set -- "$@" "$argument" ;; esac; done\n'
         f'exec "{java}/bin/java" "$@"\n'
     )
-    return str(_script(_folder() / "java" / "bin" / "java", script).parent.parent)
+    return str(_script(own_folder() / "java" / "bin" / "java", script).parent.parent)
 
 
 def _java_version(java: str) -> int:

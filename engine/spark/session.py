@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from engine.spark.archive import archive_options
 from engine.spark.home import log_settings, prepare_environment
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -105,7 +106,7 @@ def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = Non
     """
     prepare_environment()
     settings = {**SETTINGS, **(extra or {})}
-    settings[_JAVA_OPTIONS] = f"{settings.get(_JAVA_OPTIONS, '')} {log_settings()}".strip()
+    settings[_JAVA_OPTIONS] = archive_options(f"{settings.get(_JAVA_OPTIONS, '')} {log_settings()}".strip())
     builder = SparkSession.builder.master(master).appName("kestrel")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from engine.kafka.broker import Broker
-from tests.kafka.helpers import await_rows, create, kill, produce, read, run, start
+from tests.kafka.helpers import Row, await_rows, create, kill, produce, read, run, start
 
 PARTITIONS, ORDERS, CUSTOMERS = 2, 4000, 20
 _START = int(time.time()) * 1000
@@ -43,13 +43,22 @@ def main() -> int:
         return _show(servers, folder)
 
 
+def customers() -> list[Row]:
+    """The records of the table."""
+    return [(f"c{n}", json.dumps({"NAME": f"name {n}"}), _START + n) for n in range(CUSTOMERS)]
+
+
+def orders() -> list[Row]:
+    """The records of the stream."""
+    return [(f"o{n}", json.dumps({"CUSTOMER": f"c{n % CUSTOMERS}", "AMOUNT": n % 100}), _START + 1000 + n) for n in range(ORDERS)]
+
+
 def _show(servers: str, folder: Path) -> int:
     script, checkpoint = folder / "app.sql", folder / "checkpoint"
     script.write_text(SCRIPT, encoding="utf-8")
     create(servers, PARTITIONS, "orders", "customers")
-    produce(servers, "customers", ((f"c{n}", json.dumps({"NAME": f"name {n}"}), _START + n) for n in range(CUSTOMERS)))
-    orders = [(f"o{n}", json.dumps({"CUSTOMER": f"c{n % CUSTOMERS}", "AMOUNT": n % 100}), _START + 1000 + n) for n in range(ORDERS)]
-    produce(servers, "orders", orders)
+    produce(servers, "customers", customers())
+    produce(servers, "orders", orders())
     _say(f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed aggregate")
     started = time.monotonic()
     process = start(script, servers, checkpoint, *OPTIONS)

@@ -1,0 +1,53 @@
+"""Opening Spark beside other work: the JVM and the Python workers start while statements are planned and topics made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from threading import Thread
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+
+class Opening:
+    """A session that is being opened by a thread, which dies with the process: who does not need the session need not wait for it."""
+
+    def __init__(self, open_spark: Callable[[], SparkSession]) -> None:
+        """Begin."""
+        self._opened: Future[SparkSession] = Future()
+        Thread(target=self._open, args=(open_spark,), name="opening Spark", daemon=True).start()
+
+    def session(self) -> SparkSession:
+        """Wait for the session.
+
+        Raises:
+            EngineError: it could not be opened.
+        """
+        return self._opened.result()
+
+    def _open(self, open_spark: Callable[[], SparkSession]) -> None:
+        try:
+            spark = open_spark()
+        except BaseException as error:  # noqa: BLE001 - raised where the session is waited for
+            self._opened.set_exception(error)
+            return
+        self._opened.set_result(spark)
+        warm(spark)
+
+
+def warm(spark: SparkSession) -> None:
+    """Run a job of no rows through Python and a shuffle, so that workers, modules and classes are there when the first records come."""
+    tasks = spark.sparkContext.defaultParallelism
+    try:
+        rows = spark.range(0, tasks, 1, tasks).mapInArrow(_pass, "id BIGINT")
+        rows.repartition(tasks).sortWithinPartitions("id").mapInArrow(_pass, "id BIGINT").toArrow()
+    except (PySparkException, Py4JError):
+        # Nobody waits for this job, which ends with the session; what hinders it hinders the queries, too, and they say so.
+        return
+
+
+def _pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches

@@ -1,0 +1,173 @@
+"""How long `kestrel run` against a broker takes to its first output, and what it does meanwhile.
+
+    python -m tests.bench kafka_start           (ROUNDS=2 by default, as an environment variable)
+
+Two applications: one filter, and the four chained queries of `make demo-kafka`. The steps are timed in the process that runs; they may
+overlap, so that they do not add up. A consumer outside says when the first record could be read from the first and from the last topic.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from engine.kafka.broker import Broker
+from tests.bench.measure import machine
+from tests.bench.memory import descendants
+from tests.kafka import demo
+from tests.kafka.helpers import create, environment, kill, produce
+
+ROUNDS = int(os.environ.get("ROUNDS", "2"))
+_BEGUN = "KESTREL_BENCH_BEGUN"
+_MOST_S = 120.0
+
+FILTER = """
+CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON');
+CREATE STREAM LARGE WITH (KAFKA_TOPIC='large') AS SELECT * FROM ORDERS WHERE AMOUNT >= 10;
+"""
+
+APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "one filter": (FILTER, ("large",)),
+    "four chained queries": (demo.SCRIPT, demo.SINKS),
+}
+
+STEPS: Sequence[tuple[str, str, str]] = (
+    ("engine.kafka.application", "connect", "connect to the broker"),
+    ("engine.kafka.application", "connector_jars", "find the connector's jars"),
+    ("pyspark.core.context", "launch_gateway", "start the JVM"),
+    ("engine.kafka.application", "open_session", "open the session, with the JVM"),
+    ("engine.kafka.script", "Script.execute", "plan the statements, make topics"),
+    ("engine.kafka.run", "ProductionRun._prepare", "build pipelines, check topics"),
+    ("engine.kafka.running", "RunningQuery.start", "start the queries"),
+    ("engine.kafka.running", "write_batch", "write the first batches"),
+    ("engine.kafka.sink", "_layout", "… ask where the sink stands"),
+    ("engine.kafka.sink", "_spread", "… lay out the shuffle"),
+)
+"""Module, function and what it does, in about the order in which they come."""
+
+
+class Trace:
+    """When each step began and ended, in seconds since the command was given."""
+
+    def __init__(self, begun: float) -> None:
+        self._begun = begun
+        self.spans: list[tuple[str, float, float]] = []
+
+    def now(self) -> float:
+        """Seconds since the command was given."""
+        return time.time() - self._begun
+
+    def watch(self, module: str, path: str, label: str) -> None:
+        """Time every call of a function."""
+        *owners, name = path.split(".")
+        owner = functools.reduce(getattr, owners, importlib.import_module(module))
+        setattr(owner, name, self._timed(getattr(owner, name), label))
+
+    def _timed(self, function: Callable[..., Any], label: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*given: Any, **named: Any) -> Any:
+            since = self.now()
+            try:
+                return function(*given, **named)
+            finally:
+                self.spans.append((label, since, self.now()))
+                print(json.dumps(self.spans[-1]), flush=True)
+
+        return timed
+
+
+def _run(arguments: list[str]) -> int:
+    """Be `kestrel`, and print the spans of the steps as JSON, a line each."""
+    trace = Trace(float(os.environ[_BEGUN]))
+    since = trace.now()
+    print(json.dumps(("start Python", 0.0, since)), flush=True)
+    cli = importlib.import_module("engine.cli")
+    print(json.dumps(("import the command", since, trace.now())), flush=True)
+    for module, path, label in STEPS:
+        trace.watch(module, path, label)
+    return int(cli.main(arguments))
+
+
+def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[str, float]:
+    """When (s) each topic gave its first committed record."""
+    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": "start", "isolation.level": "read_committed", "log_level": 0})
+    missing = set(topics)
+    found: dict[str, float] = {}
+    while missing and time.time() - begun < _MOST_S:
+        known = consumer.list_topics(timeout=10).topics
+        there = [TopicPartition(topic, number, OFFSET_BEGINNING) for topic in missing & set(known) for number in known[topic].partitions]
+        if not there:
+            time.sleep(0.05)
+            continue
+        consumer.assign(there)
+        message = consumer.poll(0.5)
+        while message is not None:
+            if message.error() is None and message.topic() in missing:
+                found[message.topic()] = time.time() - begun
+                missing.discard(message.topic())
+            message = consumer.poll(0.1)
+    consumer.close()
+    return found
+
+
+def _processor_seconds(process: int) -> float:
+    """What a process and the children that it has outlived took of the processors."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:  # It has ended meanwhile.
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> None:
+    file = folder / "app.sql"
+    file.write_text(script, encoding="utf-8")
+    begun = time.time()
+    command = [sys.executable, "-m", "tests.bench.kafka_start", "run", str(file), "--bootstrap-servers", servers]
+    command += ["--checkpoint", str(folder / "checkpoint"), *demo.OPTIONS, *shlex.split(os.environ.get("OPTIONS", ""))]
+    process = Popen(command, env={**environment(), _BEGUN: str(begun)}, stdout=PIPE, stderr=DEVNULL)
+    try:
+        found = _first_records(servers, sinks, begun)
+        busy = sum(map(_processor_seconds, descendants(process.pid)))
+    finally:
+        kill(process)
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for line in process.stdout or ():
+        if line.startswith(b"["):
+            label, since, until = json.loads(line)
+            spans.setdefault(label, []).append((since, until))
+    for label, each in spans.items():
+        some = each[: 2 * len(sinks)]
+        print(f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2} calls  {label}")
+    print(f"    {busy:.1f} s of processor time in all")
+    for topic in sinks:
+        print(f"    first record of {topic:11} after {found.get(topic, float('nan')):.1f} s")
+
+
+def main() -> None:
+    """Measure and print."""
+    print(f"from the command to the first output, {machine()}")
+    for turn in range(ROUNDS):
+        for name, (script, sinks) in APPLICATIONS.items():
+            with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
+                create(broker.address, demo.PARTITIONS, "orders", "customers")
+                produce(broker.address, "customers", demo.customers())
+                produce(broker.address, "orders", demo.orders())
+                print(f"  {name}, round {turn + 1}")
+                _measure(broker.address, script, sinks, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(_run(sys.argv[1:]))
