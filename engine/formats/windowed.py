@@ -20,8 +20,10 @@ _SESSION = struct.Struct(">qq")
 _LONG_MAX = 2**63 - 1
 
 
-def tail_bytes(window: WindowInfo) -> int:
-    """How many bytes at the end of a key tell its window."""
+def window_bytes(window: WindowInfo | None) -> int:
+    """How many bytes at the end of a key tell its window; 0 without a window."""
+    if window is None:
+        return 0
     return (_SESSION if window.type is WindowType.SESSION else _TIME).size
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import arrow_udf
 
-from engine.formats.windowed import tail_bytes
+from engine.formats.windowed import window_bytes
 from engine.kafka.jars import connector_jars
 from engine.kafka.scratch import AHEAD_MS, ScratchTopics
 from engine.kafka.sink import write_batch
@@ -111,13 +111,12 @@ class FusedRunner:
         frame = pipeline.frame(self._spark, records, tasks=[query.tasks for query in queries])
         named = frame.withColumn("topic", _udf(_named([query.topics for query in queries]), "string")("q", "topic"))
         ahead = named.withColumn("timestamp", col("timestamp") + AHEAD_MS)
-        sinks = [(queries[sink.query].topics[sink.topic], sink.window) for sink in pipeline.group.sinks]
-        tails = {topic: tail_bytes(window) for topic, window in sinks if window is not None}
+        sinks = {queries[sink.query].topics[sink.topic]: window_bytes(sink.window) for sink in pipeline.group.sinks}
         name = f"{self._prefix}-q{next(_names)}"
         entries: list[tuple[int, LogEntry]] = []
 
         def write(batch: DataFrame, number: int) -> None:
-            entries.extend(write_batch(batch, number, query=name, config=config, tails=tails).entries)
+            entries.extend(write_batch(batch, number, query=name, config=config, sinks=sinks).entries)
 
         checkpoint = f"{self._root}/{name}"
         running = ahead.writeStream.foreachBatch(write).outputMode("update").option("checkpointLocation", checkpoint)

@@ -31,11 +31,11 @@ def partitions_of(topics: pa.Array, keys: pa.Array, feeds: pa.Array, counts: Map
 
 
 def bare_keys(topics: pa.Array, keys: pa.Array, tails: Mapping[str, int]) -> pa.Array:
-    """The keys without the bytes at their end that tell a window: `tails` says how many these are in the topics that have windows.
+    """The keys without the bytes at their end that tell a window: `tails` says how many these are in each topic.
 
     Kafka Streams places a windowed record by its bare key, so that all windows of a key are in one partition.
     """
-    for tail in sorted({*tails.values()}):
+    for tail in sorted({*tails.values()} - {0}):
         names = pa.array([topic for topic, length in tails.items() if length == tail], pa.string())
         keys = pc.if_else(pc.is_in(topics, value_set=names), pc.binary_slice(keys, 0, -tail), keys)
     return keys

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.errors import EngineError, QueryError
-from engine.formats.windowed import tail_bytes
+from engine.formats.windowed import window_bytes
 from engine.kafka.config import KafkaConfig
 from engine.kafka.prepare import Prepared
 from engine.kafka.progress import QueryProgress
@@ -139,7 +139,7 @@ class RunningQuery:
             config=around.config,
             delivery=around.delivery,
             run=around.run,
-            tails={sink.topic: tail_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks if sink.window is not None},
+            sinks={sink.topic: window_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks},
         )
 
     def _was_stopped(self) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, element_at
@@ -24,12 +23,14 @@ from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
 from engine.kafka.partitioning import bare_keys, partitions_of
 from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
-from engine.kafka.transaction import TIMEOUT, Layout, Mark
+from engine.kafka.transaction import TIMEOUT, Layout, Mark, retried
 from engine.topics.records import LogEntry
 
 _udf: Any = arrow_udf
 
 Batches = Iterator[pa.RecordBatch]
+
+_KEPT_GROUPS = 64
 
 
 class Delivery(StrEnum):
@@ -60,7 +61,7 @@ def write_batch(
     config: KafkaConfig,
     delivery: Delivery = Delivery.EXACTLY_ONCE,
     run: int = 0,
-    tails: Mapping[str, int] | None = None,
+    sinks: Mapping[str, int] | None = None,
 ) -> Written:
     """Write the records of a micro-batch (columns of `WIRE_OUTPUT`) to their topics, to be called from `foreachBatch`.
 
@@ -68,18 +69,18 @@ def write_batch(
     transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
     a writer of an older run is refused as soon as a newer one has committed.
 
-    `tails` says how many bytes at the end of a key tell its window, for topics that have windows.
+    `sinks` are the topics that the query writes (None: any), each with the number of bytes at the end of a key that tell its window.
 
     Raises:
         QueryError: the broker or a record's size forbids the write; names topic, partition and offset of the source record.
     """
     transactional = delivery is Delivery.EXACTLY_ONCE
     try:
-        layout = _layout(config, query, batch_id, run, _parallelism(frame), transactional=transactional)
+        layout = _layout(config, query, batch_id, run, _parallelism(frame), sinks=sinks, transactional=transactional)
     except KafkaException as error:
         raise QueryError(f"query {query}: the broker {config.servers} does not answer: {error.args[0].str()}") from error
     job = Job(config, query, batch_id, run, layout, transactional)
-    rows = _spread(frame, layout, tails or {}).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
+    rows = _spread(frame, layout, sinks or {}).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
         raise QueryError(f"query {query}, batch {batch_id}: {failed[0]['message']}", hint="nothing of this share of the batch was written")
@@ -91,16 +92,19 @@ def _parallelism(frame: DataFrame) -> int:
     return max(1, frame.sparkSession.sparkContext.defaultParallelism)
 
 
-def _layout(config: KafkaConfig, query: str, batch: int, run: int, slots: int, *, transactional: bool) -> Layout:
+def _layout(
+    config: KafkaConfig, query: str, batch: int, run: int, slots: int, *, sinks: Mapping[str, int] | None, transactional: bool
+) -> Layout:
     """How to spread a batch: as its first attempt did, if a part of it is already written.
 
     Raises:
         QueryError: the query has gone on elsewhere.
     """
-    admin = _admin(config.servers, tuple(sorted(config.properties.items())))
-    topics = admin.list_topics(timeout=TIMEOUT).topics
+    group = _group(config.servers, tuple(sorted(config.properties.items())), query)
+    topics = group.list_topics(timeout=TIMEOUT).topics
     partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
-    marks = _marks(admin, query) if transactional else []
+    written = {topic: count for topic, count in partitions.items() if sinks is None or topic in sinks}
+    marks = _marks(group, written) if transactional else []
     newer = next((mark for mark in marks if mark.batch > batch or mark.run > run), None)
     if newer is not None:
         raise QueryError(
@@ -113,15 +117,22 @@ def _layout(config: KafkaConfig, query: str, batch: int, run: int, slots: int, *
     return Layout(slots, partitions)
 
 
-def _marks(admin: AdminClient, query: str) -> list[Mark]:
-    future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(query)], request_timeout=TIMEOUT)[query]
-    found = (Mark.of(committed) for committed in future.result().topic_partitions)
+def _marks(group: Any, partitions: Mapping[str, int]) -> list[Mark]:
+    places = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
+    committed = retried(lambda: group.committed(places, TIMEOUT)) if places else []
+    found = (Mark.of(place) for place in committed)
     return [mark for mark in found if mark is not None]
 
 
-@lru_cache(maxsize=4)
-def _admin(servers: str, properties: tuple[tuple[str, str], ...]) -> AdminClient:
-    return AdminClient(KafkaConfig(servers=servers, properties=dict(properties)).client())
+@lru_cache(maxsize=_KEPT_GROUPS)
+def _group(servers: str, properties: tuple[tuple[str, str], ...], query: str) -> Any:
+    """What asks for the numbers of batches; it never reads a record.
+
+    A consumer, for librdkafka's admin client takes the whole process down when a group's coordinator has moved or is not ready. It sees
+    past open transactions: who left them open is fenced only by the writers, which come later.
+    """
+    config = KafkaConfig(servers=servers, properties=dict(properties))
+    return Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted"))
 
 
 def _spread(frame: DataFrame, layout: Layout, tails: Mapping[str, int]) -> DataFrame:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from engine.kafka.config import KafkaConfig
+
+Answer = TypeVar("Answer")
 
 TIMEOUT = 60
 """Seconds that the broker has to answer."""
@@ -221,16 +223,25 @@ class Writer:
         if self._failed:
             raise WriteError(self._failed[0])
 
-    def _retried(self, call: Any) -> Any:
-        deadline = time.monotonic() + TIMEOUT
-        while True:
-            try:
-                return call()
-            except KafkaException as error:
-                reason = error.args[0]
-                if time.monotonic() > deadline or not (reason.retriable() or reason.code() in _PASSING):
-                    raise
-                time.sleep(0.05)
+    def _retried(self, call: Callable[[], Answer]) -> Answer:
+        return retried(call)
+
+
+def retried(call: Callable[[], Answer]) -> Answer:
+    """What a call to the broker gives, tried again where the broker has just started or lost a peer.
+
+    Raises:
+        KafkaException: any other error, or such a one for too long.
+    """
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            reason = error.args[0]
+            if time.monotonic() > deadline or not (reason.retriable() or reason.code() in _PASSING):
+                raise
+            time.sleep(0.05)
 
 
 def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:

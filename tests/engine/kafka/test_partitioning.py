@@ -39,6 +39,6 @@ def test_log_entries_have_no_topic() -> None:
 def test_a_windowed_record_is_placed_by_its_key_without_the_window() -> None:
     topics = pa.array(["time", "session", "plain", "time", None])
     keys = pa.array([b"key" + b"\0" * 8, b"key" + b"\0" * 16, b"key" + b"\0" * 8, None, None], pa.binary())
-    bare = bare_keys(topics, keys, {"time": 8, "session": 16, "other": 8})
+    bare = bare_keys(topics, keys, {"time": 8, "session": 16, "plain": 0, "other": 8})
     assert bare.to_pylist() == [b"key", b"key", b"key" + b"\0" * 8, None, None]
     assert bare_keys(topics, keys, {}) is keys
