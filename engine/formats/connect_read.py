@@ -117,8 +117,11 @@ def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
 
 
 def _fields(schema: ConnectSchema, names: tuple[str, ...], types: tuple[SqlType, ...], path: str) -> Callable[[dict[str, Any]], Row]:
-    """Match every data field by exact name, else by its upper-cased name; the last match of a column counts."""
-    index = {name: at for at, name in enumerate(names)}
+    """Match every data field by exact name, else by its upper-cased name; the last match of a column counts.
+
+    A name with dots is found under the name that Avro can have, too.
+    """
+    index = {name.replace(".", "_"): at for at, name in enumerate(names)} | {name: at for at, name in enumerate(names)}
     plan: dict[int, tuple[str, Convert | None]] = {}
     for field in schema.fields:
         at = index.get(field.name, index.get(field.name.upper()))

@@ -73,10 +73,13 @@ def _struct(names: tuple[str, ...], types: tuple[SqlType, ...], target: ConnectS
     known = {field.name: field.schema for field in target.fields}
     steps: list[tuple[str, Convert]] = []
     for name, sql_type in zip(names, types, strict=True):
-        if name not in known:
+        # Avro has no dots in names, so a field of a STRUCT that has some is written under another.
+        written = name if name in known else name.replace(".", "_")
+        if written not in known:
             raise _UnwritableError(f"Schema from Schema Registry misses field with name: {name}")
-        steps.append((name, _value(sql_type, known[name], name)))
-    extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in names}
+        steps.append((written, _value(sql_type, known[written], name)))
+    taken = {written for written, _ in steps}
+    extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in taken}
 
     def write(row: Row) -> dict[str, Any]:
         found = dict(extra)

@@ -236,6 +236,15 @@ def test_rows_are_copied_into_the_schema_of_an_id() -> None:
         encoder(made)((None,))
 
 
+def test_avro_names_have_no_dots_at_any_depth() -> None:
+    made = spec("AVRO", "`a.b` INT, S STRUCT<`x.y` INT, L ARRAY<STRUCT<`z.z` INT>>>")
+    row = (1, {"x.y": 2, "L": [{"z.z": 3}]})
+    data = encoder(made)(row)
+    assert data is not None
+    assert to_json_form(made, data) == {"a_b": 1, "S": {"x_y": 2, "L": [{"z_z": 3}]}}
+    assert decoder(made)(data) == row
+
+
 def test_required_fields_without_default_fail() -> None:
     made = _with_id("AVRO", _record({"name": "A", "type": "int"}, {"name": "x", "type": "string"}), "A INT")
     with pytest.raises(SerdeError, match=r"Missing default value for required Avro field: \[x\]"):
