@@ -20,6 +20,8 @@ _TIMEOUT = 20.0
 _ANSWER_S = 5.0
 _LOOK_S = 0.5
 _HEARD = 50
+_MARKED_S = 0.05
+_SETTLED_S = 10.0
 _CONFIGURED = "see the properties of --kafka-config, and the files that they name"
 _NONE = -1
 _UNKNOWN_TOPIC = 3
@@ -123,6 +125,19 @@ class BrokerOffsets:
         """The offset behind the last committed record."""
         return self._ask(positions, _SPEC.latest())
 
+    def settle(self, topics: Iterable[str], patience: float = _SETTLED_S) -> bool:
+        """Wait until no transaction is open in the topics; False if one still is after so many seconds.
+
+        A broker answers a commit before it has marked every partition: who reads at once may find a part of it missing.
+        """
+        positions = [position for topic in self.topics(topics).values() for position in topic.positions]
+        deadline = time.monotonic() + patience
+        while self.ends(positions) != self._ask(positions, _SPEC.latest(), IsolationLevel.READ_UNCOMMITTED):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_MARKED_S)
+        return True
+
     def from_time(self, positions: Iterable[Position], time: int) -> dict[Position, int]:
         """The first offset whose record has at least this timestamp (ms); partitions without one are left out."""
         found = self._ask(positions, _SPEC.for_timestamp(time))
@@ -132,11 +147,11 @@ class BrokerOffsets:
         if len(self._said) < _HEARD:
             self._said.append(error)
 
-    def _ask(self, positions: Iterable[Position], spec: Any) -> dict[Position, int]:
+    def _ask(self, positions: Iterable[Position], spec: Any, isolation: Any = IsolationLevel.READ_COMMITTED) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
         if not request:
             return {}
-        options: dict[str, Any] = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": self._timeout}
+        options: dict[str, Any] = {"isolation_level": isolation, "request_timeout": self._timeout}
         found = {}
         for asked, future in self._admin.list_offsets(request, **options).items():
             try:

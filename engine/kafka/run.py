@@ -145,6 +145,8 @@ class ProductionRun:
             self._look(offsets, last=True)
             if query.failure is not None or self.stop.is_set():
                 break
+            # What the next query reads ends where no transaction is open any more.
+            offsets.settle({sink.topic for sink in query.prepared.pipeline.group.sinks})
         return self._ended_well(queries)
 
     def _go_on(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
