@@ -1,0 +1,1 @@
+"""The same jobs as users of other engines write them, for benchmarks."""

@@ -1,0 +1,32 @@
+"""The stateless job of the benchmark `kafka` as a user of PySpark writes it, with Spark's own sink; runs until it is ended.
+
+python -m tests.bench.peers.spark_job SERVERS SOURCE SINK CHECKPOINT RECORDS_A_BATCH
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from engine.kafka.jars import connector_jars
+from engine.spark.home import prepare_environment
+
+
+def main(servers: str, source: str, sink: str, folder: str, records: str) -> None:
+    """Filter and map one topic into another."""
+    prepare_environment()
+    builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+    spark = builder.config("spark.jars", ",".join(map(str, connector_jars()))).getOrCreate()
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", source)
+    rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", records).load()
+    value = F.from_json(F.col("value").cast("string"), "CUSTOMER STRING, AMOUNT INT").alias("v")
+    kept = rows.select("key", value).where("v.AMOUNT >= 10")
+    written = kept.select("key", F.to_json(F.expr("named_struct('CUSTOMER', v.CUSTOMER, 'DOUBLED', v.AMOUNT * 2)")).alias("value"))
+    writer = written.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
+    writer.option("checkpointLocation", folder).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
