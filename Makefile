@@ -37,11 +37,14 @@ lint: $(READY) ## run ruff, mypy and import-linter only
 
 nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, restarts
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
-	$(BIN)/qtt run test-cases --cut each
-	$(BIN)/qtt run test-cases --cut random:1 --restart
+	$(MAKE) cuts
 
-cuts: $(READY) ## run every stateful case under several cuts and restarts
-	$(BIN)/python -m pytest tests/test_cuts.py -m "spark or nightly"
+cuts: $(READY) ## run every case whole, record by record, and cut at random with restarts; ksqlDB's cases, too, where they are
+	for cut in "one" "each" $(SEEDS:%="random:% --restart"); do \
+		$(BIN)/qtt run test-cases --cut $$cut || exit 1; \
+		if test -d $(CORPUS); then $(BIN)/qtt run $(CORPUS) --tolerant-errors --known-gaps $(LEDGER) --cut $$cut || exit 1; fi; \
+	done
+	@test -d $(CORPUS) || echo "$(CORPUS) is absent: the cases of ksqlDB were not run"
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench
