@@ -15,6 +15,7 @@ from uuid import uuid4
 from engine.errors import EngineError
 from engine.formats.base import Side
 from engine.formats.json_form import from_json_form
+from engine.formats.windowed import window_bytes
 from engine.inserts import source_spec
 from engine.kafka.config import KafkaConfig
 from engine.kafka.fused import FusedQuery, FusedRunner
@@ -98,7 +99,12 @@ class KafkaDriver(SparkDriver):
         for topic in {record.topic for record in output.records}:
             run.topics.pop(topic, None)
         collect(run, query, pipeline, output)
-        _restore(run, output, self._topics[id(run)].counts)
+        counts = self._topics[id(run)].counts
+        misplaced = next((record for record in output.records if _is_misplaced(run, record, counts[record.topic])), None)
+        if misplaced is not None and run.outcome is None:
+            place = f"topic {misplaced.topic}, partition {misplaced.partition}, offset {misplaced.offset}"
+            run.outcome = model.Crashed(message=f"{place}: the key {misplaced.key!r} of the record belongs to another partition")
+        _restore(run, output, counts)
 
 
 def _given(run: Run, topics: _Topics) -> list[Record]:
@@ -156,6 +162,14 @@ def _placed(run: Run, topics: _Topics, record: Record) -> Record:
     if partitions == 1 or record.topic in asked or record.key is None:
         return replace(record, partition=record.partition if partitions > 1 else 0)
     return replace(record, partition=partition_of(record.key, partitions))
+
+
+def _is_misplaced(run: Run, record: Record, partitions: int) -> bool:
+    """Whether a record that a query wrote is not where Java's producer would have put it."""
+    if record.key is None or any(given.topic == record.topic for given in run.case.inputs):
+        return False
+    window = run.session.sources_of_topic(record.topic)[0].window
+    return record.partition != partition_of(record.key[: len(record.key) - window_bytes(window)], partitions)
 
 
 def _restore(run: Run, output: Output, counts: Mapping[str, int]) -> None:
