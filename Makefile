@@ -9,6 +9,7 @@ CORPUS ?= ../shared/ksqldb/query-validation-tests
 PLANS ?= ../shared/ksqldb/historic-plans
 PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
+SEEDS ?= 1 2 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-kafka kafka test lint nightly cuts bench plans ledger lock clean

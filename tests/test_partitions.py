@@ -18,12 +18,15 @@ from engine.topics.records import Record
 
 PARTITIONS = 3
 PAGES = 4
+END = 100_000
+"""Milliseconds; a jump of more than a day would lose windows before they are given out."""
 
 SOURCES = {
     "orders": "CREATE TABLE ORDERS (ID STRING PRIMARY KEY, ITEM STRING, N INT)",
     "goods": "CREATE TABLE GOODS (ID STRING PRIMARY KEY, ITEM STRING, N INT)",
     "clicks": "CREATE STREAM CLICKS (ID STRING KEY, ITEM STRING, N INT)",
     "views": "CREATE STREAM VIEWS (ID STRING KEY, ITEM STRING, N INT)",
+    "clicks2": "CREATE STREAM CLICKS2 (ID STRING KEY, ITEM STRING, N INT)",
 }
 
 QUERIES = {
@@ -37,6 +40,26 @@ QUERIES = {
     "window": "TABLE R AS SELECT ITEM, SUM(N) AS S FROM CLICKS WINDOW HOPPING (SIZE 20 SECONDS, ADVANCE BY 10 SECONDS) GROUP BY ITEM",
     "sessions": "TABLE R AS SELECT ID, COUNT(*) AS C FROM CLICKS WINDOW SESSION (3 SECONDS) GROUP BY ID",
     "streams": "STREAM R AS SELECT C.ID AS ID, C.N AS N, V.N AS M FROM CLICKS C JOIN VIEWS V WITHIN 5 SECONDS ON C.ID = V.ID",
+    "streams by a new key": "STREAM R AS SELECT C.ITEM AS ITEM, C.N AS N, V.N AS M FROM CLICKS C JOIN VIEWS V "
+    "WITHIN 2 SECONDS ON C.ITEM = V.ITEM",
+    "streams, padded": "STREAM R AS SELECT ROWKEY AS ID, C.N AS N, V.N AS M FROM CLICKS C FULL OUTER JOIN VIEWS V "
+    "WITHIN 1 SECOND GRACE PERIOD 0 SECONDS ON C.ID = V.ID",
+    "three streams": "STREAM R AS SELECT C.ID AS ID, C.N AS N, V.N AS M, D.N AS O FROM CLICKS C "
+    "JOIN VIEWS V WITHIN 3 SECONDS ON C.ID = V.ID JOIN CLICKS2 D WITHIN 3 SECONDS ON C.ID = D.ID",
+    "stream and two tables": "STREAM R AS SELECT C.ITEM AS ITEM, C.N AS N, G.N AS M, O.N AS P FROM CLICKS C JOIN GOODS G ON C.ITEM = G.ID "
+    "LEFT JOIN ORDERS O ON C.ITEM = O.ID",
+    "tables, outer": "TABLE R AS SELECT ROWKEY AS ID, O.N AS N, G.N AS M FROM ORDERS O FULL OUTER JOIN GOODS G ON O.ID = G.ID",
+    "tables, right": "TABLE R AS SELECT G.ID AS ID, O.N AS N, G.N AS M FROM ORDERS O RIGHT JOIN GOODS G ON O.ID = G.ID WHERE G.N > 1",
+    "foreign key, inner": "TABLE R AS SELECT O.ID AS ID, O.N AS N, G.ITEM AS M FROM ORDERS O JOIN GOODS G ON O.ITEM = G.ID",
+    "aggregate of a join": "TABLE R AS SELECT G.ITEM AS ITEM, COUNT(*) AS C, SUM(C.N) AS S FROM CLICKS C JOIN GOODS G ON C.ITEM = G.ID "
+    "GROUP BY G.ITEM",
+    "having over a table": "TABLE R AS SELECT ITEM, COUNT(*) AS C FROM ORDERS GROUP BY ITEM HAVING COUNT(*) > 1",
+    "final": "TABLE R AS SELECT ITEM, SUM(N) AS S FROM CLICKS WINDOW TUMBLING (SIZE 2 SECONDS, RETENTION 1 DAY, GRACE PERIOD 0 SECONDS) "
+    "GROUP BY ITEM EMIT FINAL",
+    "sessions, final": "TABLE R AS SELECT ITEM, COUNT(*) AS C FROM CLICKS "
+    "WINDOW SESSION (1 SECOND, RETENTION 1 DAY, GRACE PERIOD 0 SECONDS) GROUP BY ITEM EMIT FINAL",
+    "moved": "STREAM R AS SELECT * FROM CLICKS PARTITION BY ITEM",
+    "exploded": "STREAM R AS SELECT ID, EXPLODE(ARRAY[N, N + 1]) AS E FROM CLICKS",
 }
 
 
@@ -57,16 +80,22 @@ def planned(query: str) -> QueryRun:
 
 
 def records(partitions: int) -> list[Record]:
-    """The same records, in as many partitions."""
+    """The same records, in as many partitions; at last one of each key and item in all streams, much later, which closes what is open."""
     random_ = random.Random(11)
     found = []
-    for at in range(150):
-        topic = random_.choice(["orders", "goods", "clicks", "views"])
+    for at in range(160):
+        topic = random_.choice(list(SOURCES))
         key = random_.choice("abcdefgh").encode()
         value = {"ITEM": random_.choice("abcdefgh"), "N": random_.randrange(9)}
         gone = topic in ("orders", "goods") and random_.random() < 0.2
         data = None if gone else json.dumps(value).encode()
         found.append(Record(topic=topic, key=key, value=data, timestamp=at * 100, partition=partition_of(key, partitions), offset=at))
+    for topic in ("clicks", "views"):
+        for name in "abcdefgh":
+            key, value = name.encode(), json.dumps({"ITEM": name, "N": 1}).encode()
+            found.append(
+                Record(topic=topic, key=key, value=value, timestamp=END, partition=partition_of(key, partitions), offset=len(found))
+            )
     return found
 
 
@@ -92,3 +121,4 @@ def test_each_key_has_the_same_records_over_partitions_and_pages(runner: MemoryR
     split = by_key(PARTITIONS, PAGES)
     for name, one, several in zip(QUERIES, whole, split, strict=True):
         assert several == one, name
+    assert len({record.partition for record in records(PARTITIONS)}) == PARTITIONS
