@@ -20,6 +20,7 @@ from engine.functions.signature import (
     Signature,
     StructOf,
     generics_of,
+    walk,
 )
 from engine.types.coerce import can_implicitly_cast, decimal_of
 from engine.types.sql_types import DOUBLE, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
@@ -103,17 +104,18 @@ def result_type(choice: Choice, arguments: tuple[SqlType | None, ...]) -> SqlTyp
     """The type of a call's result; `arguments` are the types after implicit casts.
 
     Raises:
-        FunctionError: the result is a type variable that only NULLs stood for.
+        FunctionError: the result is a type variable, or a DECIMAL of a size, that only NULLs stood for.
     """
     if choice.function.returns is not None:
         return choice.function.returns(arguments)
-    missing = generics_of(choice.overload.signature.returns) - set(choice.binding.types)
-    if missing:
+    returns = choice.overload.signature.returns
+    sizes = {size for found in walk(returns) if isinstance(found, AnyDecimal) for size in (found.precision, found.scale)}
+    if not (generics_of(returns) <= choice.binding.types.keys() and sizes <= choice.binding.sizes.keys()):
         raise FunctionError(
             f"Cannot infer the return type of function '{choice.function.printed}' from NULL arguments.",
             hint="cast one of them, e.g. CAST(null AS STRING)",
         )
-    return substitute(choice.overload.signature.returns, choice.binding)
+    return substitute(returns, choice.binding)
 
 
 def substitute(pattern: Pattern, binding: Binding) -> SqlType:

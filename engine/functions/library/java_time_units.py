@@ -10,8 +10,9 @@ _MILLIS = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS":
 
 
 def span_millis(unit: Tree, count: Tree) -> Tree:
-    """`count` units in milliseconds, a BIGINT; the unit is a literal such as `'DAYS'`."""
-    return op(exp.Mul, cast(count, "BIGINT"), number(_MILLIS[unit.name]))
+    """`count` units in milliseconds, a BIGINT; the unit is a literal such as `'DAYS'`, or NULL, which makes the whole call NULL."""
+    millis = cast(exp.null(), "BIGINT") if isinstance(unit, exp.Null) else number(_MILLIS[unit.name])
+    return op(exp.Mul, cast(count, "BIGINT"), millis)
 
 
 def to_int(value: int) -> int:
