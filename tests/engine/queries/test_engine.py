@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from memory_engine import engine_with, tell
 
-from engine.errors import EngineError
+from engine.errors import CheckpointError, EngineError
 from engine.queries.engine import MemoryEngine
 
 pytestmark = pytest.mark.spark
@@ -85,3 +85,14 @@ def test_a_table_keeps_its_rows_when_a_filter_comes_and_goes(engine: MemoryEngin
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1),)
     tell(engine, "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p; INSERT INTO p VALUES (3, 4);")
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1), (3, 4))
+
+
+def test_a_replaced_query_whose_state_does_not_fit_stops_and_never_begins_anew(engine: MemoryEngine) -> None:
+    tell(engine, "CREATE TABLE n AS SELECT k, COUNT(v + 1) AS c FROM s GROUP BY k; INSERT INTO s VALUES (1, 2);")
+    assert tell(engine, "SELECT c FROM n;").rows == ((1,),)
+    with pytest.raises(CheckpointError, match=r"CTAS_N_1 cannot go on .*KSQL_INTERNAL_COL_2`:INT.*KSQL_INTERNAL_COL_2`:STRING"):
+        tell(engine, "CREATE OR REPLACE TABLE n AS SELECT k, COUNT(CAST(v + 1 AS STRING)) AS c FROM s GROUP BY k;")
+    tell(engine, "INSERT INTO s VALUES (1, 3);")
+    assert tell(engine, "SELECT total FROM t;").rows == ((5,),)
+    assert [record.value for record in engine.broker.records("N")] == [b'{"C":1}']
+    assert "cannot go on from the checkpoint" in engine.progress()["CTAS_N_1"][3]
