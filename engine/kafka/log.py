@@ -57,15 +57,30 @@ class LogWriter:
 
 def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:
     """An entry as ksqlDB writes it; `source` says in addition which record it is about."""
-    part: dict[str, Any] = {"errorMessage": entry.message, "cause": []}
-    if entry.kind in (0, 3):
-        target, _, message = entry.message.partition(": ")
-        known = target in ("key", "value")
-        part = {"target": target if known else None, "errorMessage": message if known else entry.message, "cause": [], "topic": entry.topic}
     return {
         "level": "ERROR",
         "logger": entry.logger,
         "time": int(now() * 1000),
-        "message": {"type": entry.kind, _PARTS[entry.kind]: part},
+        "message": {"type": entry.kind, _PARTS[entry.kind]: _part(entry)},
         "source": {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset},
     }
+
+
+def _part(entry: LogEntry) -> dict[str, Any]:
+    match entry.kind:
+        case 0 | 3:
+            target, _, message = entry.message.partition(": ")
+            known = target in ("key", "value")
+            said = message if known else entry.message
+            return {"target": target if known else None, "errorMessage": said, "cause": [], "topic": entry.topic}
+        case 2:
+            return {"errorMessage": entry.message}
+        case 4:
+            return {"errorMessage": entry.message, "threadName": _query(entry.logger), "cause": []}
+        case _:
+            return {"errorMessage": entry.message, "cause": []}
+
+
+def _query(logger: str) -> str:
+    """The query of a logger `processing.<query>.…`; queries have no threads of their own here."""
+    return [*logger.split("."), logger][1]

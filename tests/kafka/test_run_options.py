@@ -1,19 +1,29 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+from io import StringIO
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from engine.cli_run import _registry, add_kafka_options
+from engine.cli import ExitCode, main
+from engine.cli_run import _registry, _stop_on_signals, add_kafka_options, run_on_broker
 from engine.errors import EngineError
 from engine.formats.registry import MemoryRegistry
 from engine.formats.registry_remote import RemoteRegistry
+from engine.kafka.application import Application
+from engine.kafka.config import KafkaConfig
+from engine.kafka.run import RunSettings
+from engine.kafka.sink import Delivery
 
 
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_kafka_options(parser)
-    return parser.parse_args([*words], argparse.Namespace(set=list(settings)))
+    return parser.parse_args([*words], argparse.Namespace(set=list(settings), input=[], output=None))
 
 
 def test_the_registry_is_that_of_the_url() -> None:
@@ -30,3 +40,72 @@ def test_without_a_url_the_registry_is_in_memory() -> None:
 def test_settings_without_a_registry_are_refused() -> None:
     with pytest.raises(EngineError, match=r"ksql\.schema\.registry\.timeout is a setting of a schema registry"):
         _registry(options(settings=(("ksql.schema.registry.timeout", "5"),)))
+
+
+def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Application] = []
+
+    def run(application: Application, text: str) -> bool:
+        seen.append(application)
+        return True
+
+    monkeypatch.setattr(Application, "run", run)
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=elsewhere:1\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p\n", encoding="utf-8")
+    words = ["--bootstrap-servers", "b:9092", "--checkpoint", str(tmp_path / "c"), "--kafka-config", str(file), "--until-caught-up"]
+    words += ["--delivery", "at-least-once", "--batch-records", "7", "--master", "local[3]", "--patience", "9"]
+    words += ["--spark-conf", "a=b", "--spark-conf", "c=d=e", "--processing-log-topic", "log", "--json-progress", str(tmp_path / "p")]
+    given = options(*words, settings=(("auto.offset.reset", "earliest"), ("ksql.timestamp.throw.on.invalid", "true")))
+    assert run_on_broker("", given, Console(), Console(file=StringIO()))
+    [application] = seen
+    assert application.settings == RunSettings(
+        config=KafkaConfig(servers="b:9092", properties={"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}),
+        checkpoint=tmp_path / "c",
+        until_caught_up=True,
+        delivery=Delivery.AT_LEAST_ONCE,
+        batch_records=7,
+        master="local[3]",
+        spark={"a": "b", "c": "d=e"},
+        patience=9.0,
+    )
+    assert application.log_topic == "log"
+    assert dict(application.session.config.overrides) == {"auto.offset.reset": "earliest", "ksql.timestamp.throw.on.invalid": "true"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bootstrap-servers", "b:1"], "--checkpoint is missing"),
+        (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--input", "t=f"], "for topics in memory"),
+        (["--kafka-config", "/nowhere", "--checkpoint", "c"], "/nowhere cannot be read"),
+        (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--property", "colour=red"], "colour"),
+        (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--json-progress", "/no/where"], "/no/where cannot be written"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    script = tmp_path / "app.sql"
+    script.write_text("SHOW TOPICS;", encoding="utf-8")
+    assert main(["run", str(script), *words]) == ExitCode.REFUSED
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("words", [["--delivery", "twice"], ["--batch-records", "0"], ["--patience", "x"], ["--spark-conf", "a"]])
+def test_values_that_are_none_are_wrong_usage(words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        options(*words)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_for_the_end_and_a_second_interrupt_does_not_wait(number: signal.Signals) -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stop = _stop_on_signals()
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,103 @@
+"""The processing log: the shape of an entry, and what is told when the broker does not take it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.kafka.config import KafkaConfig
+from engine.kafka.log import LogWriter, shape
+from engine.topics.records import LogEntry
+
+SOURCE = {"topic": "t", "partition": 2, "offset": 7}
+
+
+def entry(kind: int, message: str) -> LogEntry:
+    return LogEntry(kind=kind, logger="processing.Q.Source", message=message, **SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "expected"),
+    [
+        (0, "value: bad", {"deserializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}}),
+        (0, "key: a: b", {"deserializationError": {"target": "key", "errorMessage": "a: b", "cause": [], "topic": "t"}}),
+        (0, "odd: bad", {"deserializationError": {"target": None, "errorMessage": "odd: bad", "cause": [], "topic": "t"}}),
+        (1, "value: bad", {"recordProcessingError": {"errorMessage": "value: bad", "cause": []}}),
+        (2, "bad", {"productionError": {"errorMessage": "bad"}}),
+        (3, "value: bad", {"serializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}}),
+        (4, "bad", {"kafkaStreamsThreadError": {"errorMessage": "bad", "threadName": "Q", "cause": []}}),
+    ],
+)
+def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: str, expected: dict[str, Any]) -> None:
+    assert shape(entry(kind, message), now=lambda: 1.5) == {
+        "level": "ERROR",
+        "logger": "processing.Q.Source",
+        "time": 1500,
+        "message": {"type": kind, **expected},
+        "source": SOURCE,
+    }
+
+
+class _Broker:
+    """Stands for a producer: reports what the test wants."""
+
+    sent: list[bytes]
+    refusal: str | None = None
+    unanswered: int = 0
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.reports: list[Callable[[Any, Any], None]] = []
+
+    def produce(self, topic: str, *, value: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        self.sent.append(value)
+        self.reports.append(on_delivery)
+
+    def flush(self, seconds: float) -> int:
+        for report in self.reports[self.unanswered :]:
+            report(None if self.refusal is None else _Refusal(self.refusal), None)
+        self.reports.clear()
+        return self.unanswered
+
+
+class _Refusal:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def str(self) -> str:
+        return self.text
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> type[_Broker]:
+    stub = type("Stub", (_Broker,), {"sent": []})
+    monkeypatch.setattr("engine.kafka.log.Producer", stub)
+    return stub
+
+
+def test_entries_are_written_in_order(broker: type[_Broker]) -> None:
+    told: list[str] = []
+    LogWriter(KafkaConfig(servers="b:1"), "log", told.append).write([entry(1, "a"), entry(1, "b")])
+    assert [json.loads(value)["message"]["recordProcessingError"]["errorMessage"] for value in broker.sent] == ["a", "b"]
+    assert told == []
+
+
+def test_entries_that_are_lost_are_told_of(broker: type[_Broker]) -> None:
+    told: list[str] = []
+    writer = LogWriter(KafkaConfig(servers="b:1"), "log", told.append)
+    broker.refusal = "no such topic"
+    writer.write([entry(1, "a"), entry(1, "b")])
+    broker.refusal, broker.unanswered = None, 1
+    writer.write([entry(1, "c")])
+    writer.write([])
+    assert told == [
+        "2 entries of the processing log were not written to the topic log: no such topic",
+        "1 entries of the processing log were not written to the topic log: the broker does not answer",
+    ]
+
+
+def test_without_a_topic_nothing_is_written(broker: type[_Broker]) -> None:
+    LogWriter(KafkaConfig(servers="b:1"), None, lambda _: None).write([entry(1, "a")])
+    assert broker.sent == []

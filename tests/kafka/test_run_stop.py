@@ -1,0 +1,116 @@
+"""Ends of a run: asked to stop it finishes what it does, and a broker that goes away is waited for, in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from engine.kafka.broker import HOST, Broker, free_port
+from engine.kafka.config import KafkaConfig
+from engine.kafka.run import connect
+from tests.kafka.helpers import await_rows, create, produce, read, start
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
+
+APP = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE STREAM F WITH (KAFKA_TOPIC='{0}_f') AS SELECT * FROM S WHERE V >= 0;
+"""
+MANY = 3000
+LEAVE_S = 150
+
+
+def script(folder: Path, name: str) -> Path:
+    path = folder / "app.sql"
+    path.write_text(APP.format(name), encoding="utf-8")
+    return path
+
+
+def told(log: Path, words: str, seconds: float = 90) -> str:
+    """Wait until the run has said these words; give all that it said."""
+    deadline = time.monotonic() + seconds
+    while True:
+        text = " ".join(log.read_text(encoding="utf-8").split())
+        if words in text:
+            return text
+        assert time.monotonic() < deadline, text
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
+def test_a_signal_ends_a_run_between_two_batches(kafka: KafkaConfig, tmp_path: Path, number: signal.Signals) -> None:
+    name, log = f"stop_{time.time_ns()}", tmp_path / "log"
+    create(kafka.servers, 1, f"{name}_s")
+    produce(kafka.servers, f"{name}_s", ((f"k{n}", json.dumps({"V": n}), 1 + n) for n in range(MANY)))
+    options = ("--property", "auto.offset.reset=earliest", "--batch-records", "100", "--master", "local[1]")
+    run = start(script(tmp_path, name), kafka.servers, tmp_path / "checkpoint", *options, log=log)
+    try:
+        assert await_rows(kafka.servers, [f"{name}_f"], 1, 0) > 0
+        # A terminal tells all processes of the command.
+        os.killpg(run.pid, number) if number == signal.SIGINT else run.send_signal(number)
+        assert run.wait(LEAVE_S) == 0, log.read_text(encoding="utf-8")
+    finally:
+        _end(run)
+    written = [json.loads(value or b"")["V"] for _, _, value, _ in read(kafka.servers, f"{name}_f", 1)]
+    assert written == list(range(len(written)))
+    assert len(written) % 100 == 0, "a batch is written whole"
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+
+
+def test_a_broker_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    port, told_so, brokers = free_port(), list[str](), list[Broker]()
+
+    def say(sentence: str) -> None:
+        told_so.append(sentence)
+        if len(told_so) == 1:
+            brokers.append(Broker.start(port))
+
+    try:
+        connect(KafkaConfig(servers=f"{HOST}:{port}"), say, patience=60, stop=Event())
+    finally:
+        for broker in brokers:
+            broker.stop()
+    assert told_so[0].startswith(f"the broker {HOST}:{port} does not answer: ")
+    assert told_so[0].endswith("; trying again")
+
+
+@pytest.mark.nightly
+def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "log"
+    servers = f"{HOST}:{port}"
+    options = ("--property", "auto.offset.reset=earliest", "--master", "local[1]", "--patience", "45")
+    run = start(script(tmp_path, "away"), servers, tmp_path / "checkpoint", *options, log=log)
+    broker = None
+    try:
+        told(log, f"the broker {servers} does not answer")
+        broker = Broker.start(port, tmp_path / "data")
+        produce(servers, "away_s", [("a", '{"V":1}', 1)])
+        assert await_rows(servers, ["away_f"], 1, 0) == 1
+        broker.kill()
+        told(log, "waiting for it")
+        broker = Broker.start(port, tmp_path / "data")
+        told(log, "answers again")
+        produce(servers, "away_s", [("b", '{"V":2}', 2)])
+        assert await_rows(servers, ["away_f"], 1, 1) == 2
+        broker.kill()
+        assert run.wait(LEAVE_S) == 1
+    finally:
+        _end(run)
+        if broker is not None:
+            broker.kill()
+    said = told(log, f"the broker {servers} did not answer for 45 s")
+    assert "the same command goes on from the checkpoint" in said
+    assert "Traceback" not in said
+
+
+def _end(run: subprocess.Popen[bytes]) -> None:
+    if run.poll() is None:
+        run.kill()
+        run.wait()
