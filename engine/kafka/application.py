@@ -13,18 +13,20 @@ from pyspark.sql import SparkSession
 from engine.admin.answer import Answer, said
 from engine.admin.answers import answer_of
 from engine.admin.view import View
-from engine.errors import QueryError, StatementError
+from engine.errors import EngineError, QueryError, StatementError
 from engine.inserts import Constants, insert_record
 from engine.kafka.config import SPARK_REDACTION, KafkaConfig
 from engine.kafka.jars import connector_jars
 from engine.kafka.log import LogWriter
 from engine.kafka.manifest import CheckpointFolder
 from engine.kafka.opening import Opening
+from engine.kafka.offsets import BrokerOffsets
 from engine.kafka.progress import QueryState
 from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
 from engine.kafka.stored import BrokerTopics, print_topic
 from engine.kafka.topics import Topics
+from engine.kafka.transaction import EARLIEST
 from engine.session import Session
 from engine.spark.constants import evaluate_constants
 from engine.spark.session import open_session
@@ -62,7 +64,9 @@ class Application:
         folder = CheckpointFolder(settings.checkpoint)
         statements = self.session.parse(text)
         with folder.locked():
-            offsets = connect(settings.config, self.say, settings.patience, self.stop)
+            offsets = self._connected()
+            if offsets is None:
+                return True
             view = View(session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S))
             topics = Topics(settings.config)
             script = Script(
@@ -86,6 +90,16 @@ class Application:
             finally:
                 if self._spark is not None:
                     self._spark.stop()
+
+    def _connected(self) -> BrokerOffsets | None:
+        """Wait for the broker; None if the user would not wait any longer."""
+        settings = self.settings
+        try:
+            return connect(settings.config, self.say, settings.patience, self.stop)
+        except EngineError:
+            if self.stop.is_set():
+                return None
+            raise
 
     def _execute(self, statements: Sequence[ParsedStatement], script: Script) -> None:
         for parsed in statements:
@@ -168,7 +182,8 @@ def produce(config: KafkaConfig, record: Record) -> None:
         record.topic,
         key=record.key,
         value=record.value,
-        timestamp=record.timestamp,
+        # A client takes 0 for "now" (ADR 16).
+        timestamp=record.timestamp or EARLIEST,
         headers=list(record.headers),
         on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
     )
