@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 
 from engine.kafka.config import KafkaConfig
-from engine.kafka.transaction import Layout, Mark, Outgoing, WriteError, Writer
+from engine.kafka.transaction import Layout, Mark, WriteError, Writer
 from engine.spark.wire import LOGGED
 
 WROTE, ENTRY, FAILED = range(3)
@@ -22,7 +22,6 @@ REPORT = (
 """What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
 
 _REPORT = pa.schema([("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED])
-_SENT = ("topic", "partition", "key", "value", "timestamp", "headers", "src_topic", "src_part", "src_off")
 
 _KEPT_WRITERS = 4
 _writers: dict[tuple[str, int], Writer] = {}
@@ -76,12 +75,11 @@ class Share:
         writer = self._writer
         if writer is None or self._is_done:
             return
-        for topic, partition, key, value, timestamp, headers, *cause in zip(*(batch.column(c).to_pylist() for c in _SENT), strict=True):
-            if partition is None:
-                raise WriteError(f"topic {topic} does not exist")
-            pairs = [(header["key"], header["value"]) for header in headers or ()]
-            writer.send(Outgoing(topic, partition, key, value, timestamp, pairs, (cause[0], cause[1], cause[2])), self._records)
-            self._records += 1
+        partitions = batch.column("partition")
+        if partitions.null_count:
+            raise WriteError(f"topic {batch.filter(pc.is_null(partitions)).column('topic')[0]} does not exist")
+        writer.send(batch)
+        self._records += batch.num_rows
 
     def _open(self, batch: pa.RecordBatch) -> None:
         """Find a writer and begin, unless an earlier attempt of this batch has been committed."""

@@ -12,23 +12,25 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, element_at
-from pyspark.sql.pandas.functions import arrow_udf
 
 from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
 from engine.kafka.partitioning import bare_keys, partitions_of
 from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
 from engine.kafka.transaction import TIMEOUT, Layout, Mark, retried
+from engine.spark.wire import WIRE_OUTPUT
 from engine.topics.records import LogEntry
 
-_udf: Any = arrow_udf
-
 Batches = Iterator[pa.RecordBatch]
+
+_PLACED = f"{WIRE_OUTPUT}, partition INT, slot INT"
 
 _KEPT_GROUPS = 64
 
@@ -137,30 +139,32 @@ def _group(servers: str, properties: tuple[tuple[str, str], ...], query: str) ->
 
 def _spread(frame: DataFrame, layout: Layout, tails: Mapping[str, int]) -> DataFrame:
     """Give each record its partition, bring the records of a slot into its task, and put them in place order."""
-    partition = _udf(_partitions(layout.partitions, tails), "int")
-    rows = frame.withColumn("partition", partition(col("topic"), col("key"), element_at(col("place"), 1)))
-    if layout.slots == 1:
-        return rows.coalesce(1).sortWithinPartitions("place")
-    slot = _udf(_slots(layout.slots), "int")
-    return rows.repartitionById(layout.slots, slot(col("topic"), col("partition"))).sortWithinPartitions("place")
+    rows = frame.mapInArrow(_placing(layout, tails), _PLACED)
+    rows = rows.coalesce(1) if layout.slots == 1 else rows.repartitionById(layout.slots, col("slot"))
+    # The first number of a place tells most rows apart, and Spark sorts by numbers much faster than by arrays.
+    return rows.sortWithinPartitions(element_at("place", 1), "place")
 
 
-def _partitions(counts: Mapping[str, int], tails: Mapping[str, int]) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
-    def partitions(topics: pa.Array, keys: pa.Array, feeds: pa.Array) -> pa.Array:
-        return partitions_of(topics, bare_keys(topics, keys, tails), feeds, counts)
+def _placing(layout: Layout, tails: Mapping[str, int]) -> Callable[[Batches], Batches]:
+    """Add the partition and the slot of each record: in one pass, for a way to Python and back costs more than what is done there."""
 
-    return partitions
+    def place(batches: Batches) -> Batches:
+        for batch in batches:
+            topics = batch.column("topic")
+            keys = bare_keys(topics, batch.column("key"), tails)
+            partitions = partitions_of(topics, keys, pc.list_element(batch.column("place"), 0), layout.partitions)
+            columns = [*batch.columns, partitions, _slots(topics, partitions, layout.slots)]
+            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "partition", "slot"])
+
+    return place
 
 
-def _slots(slots: int) -> Callable[[pa.Array, pa.Array], pa.Array]:
+def _slots(topics: pa.Array, partitions: pa.Array, slots: int) -> pa.Array:
     """The writer of each topic-partition; neighbours among the partitions of a topic have different ones."""
-
-    def slot(topics: pa.Array, partitions: pa.Array) -> pa.Array:
-        first = {topic: 0 if topic is None else crc32(topic.encode()) for topic in topics.unique().to_pylist()}
-        pairs = zip(topics.to_pylist(), partitions.to_pylist(), strict=True)
-        return pa.array([(first[topic] + (partition or 0)) % slots for topic, partition in pairs], pa.int32())
-
-    return slot
+    coded = topics.dictionary_encode()
+    first = np.array([0 if topic is None else crc32(topic.encode()) for topic in [*coded.dictionary.to_pylist(), None]], dtype=np.int64)
+    of_topic = first[pc.fill_null(coded.indices, len(first) - 1).to_numpy(zero_copy_only=False)]
+    return pa.array(((of_topic + pc.fill_null(partitions, 0).to_numpy(zero_copy_only=False)) % slots).astype(np.int32))
 
 
 def _task(job: Job) -> Callable[[Batches], Batches]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from itertools import repeat
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from engine.kafka.config import KafkaConfig
+from engine.spark.columns import to_list
 
 Answer = TypeVar("Answer")
 
@@ -37,12 +41,16 @@ EARLIEST = 1
 _TRANSACTION_MS = 120_000
 _LOOK_SECONDS = 0.5
 _POLL_EVERY = 2_000
+_QUEUED = 200_000
+"""How many records may be on their way: for so many it is kept what caused them."""
+
+Headers = list[tuple[str, str | bytes | None]]
 
 _TUNING: Mapping[str, str | int | bool] = {
     "linger.ms": 5,
     "compression.type": "lz4",
     "message.max.bytes": _LARGEST_REQUEST,
-    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.messages": _QUEUED,
     "queue.buffering.max.kbytes": 131_072,
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
@@ -97,17 +105,9 @@ class Mark:
         return Mark(committed.offset, left.get("run", 0), left.get("slots", 0), left.get("partitions", {}))
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A record on its way; `cause` is the record of a source that led to it: topic, partition, offset."""
-
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: list[tuple[str, str | bytes | None]]
-    cause: tuple[str | None, int | None, int | None]
+SENT = ("topic", "partition", "key", "value", "timestamp")
+CAUSE = ("src_topic", "src_part", "src_off")
+"""What is written of a record (its headers besides), and which record of a source led to it."""
 
 
 class WriteError(Exception):
@@ -120,7 +120,8 @@ class Writer:
     def __init__(self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], *, transactional: bool) -> None:
         """Open the producer: whoever had its transactional id before can commit nothing any more."""
         self._topics = topics
-        self._failed: list[str] = []
+        self._failed: list[tuple[KafkaError, Message]] = []
+        self._sent: deque[pa.RecordBatch] = deque()
         self.last: int | None = None
         settings = config.client(**_TUNING, batch_size=_batch_bytes(config, topics))
         if transactional:
@@ -148,35 +149,38 @@ class Writer:
             KafkaException: another writer has opened its producer under this transactional id since; or the broker's error.
         """
         self._failed.clear()
+        self._sent.clear()
         self._producer.begin_transaction()
         offset = TopicPartition(*place, batch, left)
         self._producer.send_offsets_to_transaction([offset], self._group.consumer_group_metadata(), TIMEOUT)
 
-    def send(self, record: Outgoing, count: int) -> None:
-        """Hand over a record; `count` tells how many there were before.
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Hand over records (columns of `SENT` and `CAUSE`).
 
         Raises:
-            WriteError: the client refuses it, or the broker refused one of those before.
+            WriteError: the client refuses one, or the broker refused one of those before.
         """
-        report = partial(self._report, record.cause, record.topic, record.partition)
-        while True:
-            try:
-                self._producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    partition=record.partition,
-                    timestamp=record.timestamp or EARLIEST,
-                    headers=record.headers,
-                    on_delivery=report,
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                raise WriteError(_text(error.args[0], record.cause, record.topic, record.partition, None)) from error
-        if count % _POLL_EVERY == 0:
-            self._producer.poll(0)
+        self._sent.append(batch)
+        while len(self._sent) > 1 and sum(map(len, self._sent)) - len(self._sent[0]) > _QUEUED:
+            self._sent.popleft()
+        produce, report = self._producer.produce, self._report
+        columns = [to_list(batch.column(name)) for name in SENT]
+        for at, (topic, partition, key, value, timestamp, headers) in enumerate(zip(*columns, _pairs(batch), strict=True)):
+            while True:
+                try:
+                    if headers:
+                        produce(topic, value, key, partition, report, timestamp=timestamp or EARLIEST, headers=headers)
+                    else:
+                        produce(topic, value, key, partition, report, timestamp=timestamp or EARLIEST)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+                except KafkaException as error:
+                    raise WriteError(_text(error.args[0], batch.slice(at, 1), None)) from error
+            if at % _POLL_EVERY == 0:
+                self._producer.poll(0)
+            if self._failed:
+                self._check()
         self._check()
 
     def commit(self, batch: int) -> None:
@@ -212,16 +216,16 @@ class Writer:
         except KafkaException:
             return
 
-    def _report(
-        self, cause: tuple[str | None, int | None, int | None], topic: str, partition: int, error: KafkaError, message: Message
-    ) -> None:
+    def _report(self, error: KafkaError | None, message: Message) -> None:
         # Once one record fails, the rest of a transaction is thrown away and reported, too.
-        if not self._failed:
-            self._failed.append(_text(error, cause, topic, partition, message))
+        if error is not None and not self._failed:
+            self._failed.append((error, message))
 
     def _check(self) -> None:
+        """Raise what the broker said of a record, with the record of a source that caused it, which is only now looked for."""
         if self._failed:
-            raise WriteError(self._failed[0])
+            error, message = self._failed[0]
+            raise WriteError(_text(error, next((found for batch in self._sent if len(found := _sent_in(batch, message))), None), message))
 
     def _retried(self, call: Callable[[], Answer]) -> Answer:
         return retried(call)
@@ -260,7 +264,27 @@ def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:
     return min(limits)
 
 
-def _text(error: KafkaError, cause: tuple[str | None, int | None, int | None], topic: str, partition: int, message: Message | None) -> str:
+def _pairs(batch: pa.RecordBatch) -> Iterable[Headers | None]:
+    """The headers of records as the client takes them; most records have none."""
+    headers = batch.column("headers")
+    if not pc.sum(pc.list_value_length(headers)).as_py():
+        return repeat(None, len(batch))
+    return ([(header["key"], header["value"]) for header in each or ()] for each in headers.to_pylist())
+
+
+def _sent_in(batch: pa.RecordBatch, message: Message) -> pa.RecordBatch:
+    """The rows of a batch that such a message may have come from."""
+    found = batch
+    for name, value in zip(SENT, (message.topic(), message.partition(), message.key(), message.value()), strict=False):
+        column = found.column(name)
+        found = found.filter(pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type)))
+    return found
+
+
+def _text(error: KafkaError, rows: pa.RecordBatch | None, message: Message | None) -> str:
+    row = {} if rows is None else rows.slice(0, 1).to_pylist()[0]
+    topic, partition = (message.topic(), message.partition()) if message is not None else (row["topic"], row["partition"])
+    cause = [row.get(name) for name in CAUSE]
     source = f"caused by {cause[0]}-{cause[1]} at offset {cause[2]}" if cause[0] is not None else "of unknown cause"
     size = f"; it has {len(message.value() or b'') + len(message.key() or b'')} bytes" if message is not None else ""
     return f"a record for {topic}-{partition}, {source}, was refused: {error.str()}{size}"
