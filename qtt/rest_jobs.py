@@ -10,6 +10,7 @@ from engine.functions.registry import Registry
 from engine.plan.step import WindowInfo
 from engine.spark.checkpoint import CheckpointReader
 from engine.spark.kept import Kept, kept_table
+from engine.spark.log_kinds import FATAL
 from engine.spark.memory import MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.state.operator import State
@@ -82,7 +83,7 @@ def _fused(memory: MemoryRunner, jobs: Sequence[Job]) -> None:
         return
     for job, output in zip(jobs, outputs, strict=True):
         job.output = output
-        fatal = next((entry for entry in output.log if entry.kind == 4), None)
+        fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
             job.error = QueryError(f"{fatal.message} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
 

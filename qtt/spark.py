@@ -24,6 +24,7 @@ from engine.planner.rewrite import rewritten_text
 from engine.planner.typed import Types
 from engine.session import PersistentQuery, Session, properties_config
 from engine.spark.constants import evaluate_constants
+from engine.spark.log_kinds import FATAL
 from engine.spark.memory import Cut, MemoryRunner, Output
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.session import open_test_session
@@ -327,7 +328,7 @@ def feed_of(run: Run, query: PersistentQuery) -> list[Record]:
 
 def collect(run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
     run.log += output.log
-    fatal = next((entry for entry in output.log if entry.kind == 4), None)
+    fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
     if fatal is not None:
         run.outcome = model.Failed(message=f"{fatal.message} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
         return
