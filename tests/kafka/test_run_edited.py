@@ -1,0 +1,65 @@
+"""An edited script against the checkpoint of the one before: what goes on, what begins, what is refused, what fails alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from engine.kafka.config import KafkaConfig
+from tests.kafka.helpers import create, produce, read, run
+
+pytestmark = pytest.mark.spark
+
+SOURCE = "CREATE STREAM S (K STRING KEY, V STRING, N INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON');"
+COUNT = "CREATE TABLE A WITH (KAFKA_TOPIC='{0}_a') AS SELECT K, COUNT(*) AS N FROM S GROUP BY K;"
+KEPT = "CREATE {1}STREAM C WITH (KAFKA_TOPIC='{0}_c') AS SELECT K, N FROM S WHERE N > {2};"
+NEW = "CREATE STREAM B WITH (KAFKA_TOPIC='{0}_b') AS SELECT K, N FROM S;"
+LARGE = "CREATE STREAM L WITH (KAFKA_TOPIC='{0}_l') AS SELECT * FROM S;"
+
+
+def test_an_edited_script_goes_on_where_it_can(kafka: KafkaConfig, tmp_path: Path) -> None:
+    name, servers, script, checkpoint = f"edited_{time.time_ns()}", kafka.servers, tmp_path / "app.sql", tmp_path / "checkpoint"
+    # Of records of 1970 a compacted topic keeps the last of each key only.
+    now = int(time.time() * 1000)
+    create(servers, 1, f"{name}_s")
+    small = NewTopic(f"{name}_l", 1, config={"max.message.bytes": "1000"})
+    admin = AdminClient(kafka.client())
+    admin.create_topics([small])[small.topic].result()
+
+    def start(*statements: str) -> tuple[int, str]:
+        script.write_text("\n".join((SOURCE, *statements)).format(name), encoding="utf-8")
+        done = run(script, servers, checkpoint, "--until-caught-up", "--master", "local[1]")
+        return done.returncode, " ".join(done.stderr.split())
+
+    def values(sink: str) -> list[dict[str, object]]:
+        return [json.loads(value or b"") for _, _, value, _ in read(servers, f"{name}_{sink}", 1)]
+
+    produce(servers, f"{name}_s", [("k", json.dumps({"V": "x", "N": n}), now + n) for n in range(3)])
+    code, said = start(COUNT, KEPT.format("{0}", "", 1))
+    assert code == 0, said
+    assert [row["N"] for row in values("a")] == [1, 2, 3]
+    assert [row["N"] for row in values("c")] == [2]
+
+    code, said = start(COUNT, KEPT.format("{0}", "", 0))
+    assert code == 1
+    assert "CSAS_C_1 is not the one that the checkpoint belongs to" in said
+    assert "N > 1" in said
+    assert "N > 0" in said
+    assert "CREATE OR REPLACE" in said
+
+    # What compresses well is not large.
+    large = random.Random(1).randbytes(3000).hex()
+    produce(servers, f"{name}_s", [("k", json.dumps({"V": "x", "N": 1}), now + 8), ("k", json.dumps({"V": large, "N": 0}), now + 9)])
+    code, said = start(NEW, COUNT, KEPT.format("{0}", "OR REPLACE ", 0), LARGE)
+    assert code == 1, said
+    assert f"a record for {name}_l-0, caused by {name}_s-0 at offset 4, was refused" in said
+    assert "Traceback" not in said
+    assert values("l") == [], "nothing is half written"
+    assert [row["N"] for row in values("a")] == [1, 2, 3, 4, 5], "the state is that of the first run"
+    assert [row["N"] for row in values("b")] == [0, 1, 2, 1, 0], "a new query begins at the beginning"
+    assert [row["N"] for row in values("c")] == [2, 1], "a replaced one goes on where it was"
