@@ -39,6 +39,8 @@ class SourceRead:
     """How messages become rows, for a source in the manner of Materialize; `key` and `value` then hold the columns of messages."""
     strict: bool = False
     """Whether a record that cannot be read ends the query."""
+    quiet: bool = False
+    """Whether a record that cannot be read is none of its business, because another relation reads it, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ class Reader:
         parts = [_struct(whole, self._types["v"], value.present)]
         if "k" in self._types:
             parts.insert(0, _struct(key.arrays, self._types["k"], key.present))
-        return Read(_struct(parts, self._type, alive), *bounds, log, log.keys())
+        return Read(_struct(parts, self._type, alive), *bounds, {} if self.source.quiet else log, log.keys())
 
     def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
         """What a source step adds between the value and the copy of the key (`spec/plan-format.md` 6.1)."""

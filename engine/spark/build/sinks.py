@@ -9,12 +9,15 @@ from sqlglot import exp
 from engine.plan.step import TimestampColumn
 from engine.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from engine.spark import sqltree as s
-from engine.spark.build.sources import specs
+from engine.spark.build.sources import clocks, specs
 from engine.spark.context import Fault
 from engine.spark.group import QueryBuild, SinkWrite
 from engine.spark.handles import Handle
+from engine.spark.keyed import key_bytes
 from engine.spark.stage import Operation
 from engine.spark.timestamps import extracted
+from engine.state.operator import Operator
+from engine.state.stream_time import StreamTime
 
 
 def stream_sink_v1(step: StreamSinkV1, build: QueryBuild, source: Handle) -> Handle:
@@ -30,6 +33,8 @@ def table_sink_v1(step: TableSinkV1, build: QueryBuild, source: Handle) -> Handl
 def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -> Handle:
     handle = replace(source, topic=step.topic_name)
     if step.timestamp_column is not None:
+        if handle.is_table:
+            handle = _at_stream_time(step, build, handle)
         handle = _timestamped(step, build, handle, step.timestamp_column)
     key, value = specs(build, step.formats, handle, handle.schema.value)
     build.group.sinks.append(
@@ -44,11 +49,21 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
             guarded=step.timestamp_column is not None,
         )
     )
-    return handle
+    return handle if handle.relation == source.relation else source
+
+
+def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle) -> Handle:
+    """Give tombstones the stream time of the task that read them."""
+    operator = StreamTime(key_bytes=key_bytes(build, handle))
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        return operator, replace(handle, relation=relation, level=level, has_old=False, has_old_key=False, extra=())
+
+    return build.stateful(make, (handle, *clocks(step.source, build)), build.logger(step))
 
 
 def _timestamped(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn) -> Handle:
-    """Stamp records with a column; rows without a usable one are dropped, NULL rows keep their time (`spec/operators.md` 17)."""
+    """Stamp records with a column; rows without a usable one are dropped, NULL rows keep theirs (`spec/operators.md` 17)."""
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
     usable = s.all_of(s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0))))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
 
 from engine.formats.base import SerdeSpec, Side
-from engine.plan.step import Formats, TimestampColumn, WindowInfo
+from engine.plan.step import Formats, Step, TimestampColumn, WindowInfo
 from engine.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
 from engine.spark import sqltree as s
 from engine.spark.build.streams import schema_after
@@ -54,7 +55,16 @@ def _table(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Han
     return build.apply(handle, Operation(fields=handle.unchanged(), keep=present, logger=build.logger(step)), handle)
 
 
-def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Handle:
+def clocks(step: Step, build: QueryBuild) -> Iterator[Handle]:
+    """Read the topics of a plan once more, for the times of their records only: what cannot be read is said elsewhere."""
+    if isinstance(step, AnySource):
+        window = step.window_info if isinstance(step, WindowedStreamSourceV1 | WindowedTableSourceV1) else None
+        yield _source(step, build, window, quiet=True)
+    for upstream in step.upstream:
+        yield from clocks(upstream, build)
+
+
+def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, quiet: bool = False) -> Handle:
     schema, formats = step.source_schema, step.formats
     handle = Handle(
         relation=build.group.new_relation(),
@@ -79,9 +89,10 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Ha
             logger=build.logger(step),
             handle=handle,
             strict=build.flag("ksql.fail.on.deserialization.error", "false"),
+            quiet=quiet,
         )
     )
-    return handle if step.timestamp_column is None else _timestamped(step, build, handle, step.timestamp_column)
+    return handle if step.timestamp_column is None else _timestamped(step, build, handle, step.timestamp_column, quiet=quiet)
 
 
 def specs(build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Column, ...]) -> tuple[SerdeSpec, SerdeSpec]:
@@ -91,7 +102,7 @@ def specs(build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Col
     return build.serde(key), build.serde(value)
 
 
-def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: TimestampColumn) -> Handle:
+def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: TimestampColumn, *, quiet: bool) -> Handle:
     """Take the timestamp from a column; a record without a usable one is dropped (`spec/operators.md` 1)."""
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
@@ -103,8 +114,8 @@ def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: Tim
         fields=(*fields, ("v", s.if_(present, s.named_struct(values), s.NULL))),
         keep=s.all_of(present, s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0)))),
         timestamp=timestamp,
-        faults=(Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, message),),
+        faults=() if quiet else (Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, message),),
         logger=build.logger(step),
-        fatal=fatal,
+        fatal=fatal and not quiet,
     )
     return build.apply(handle, operation, handle)

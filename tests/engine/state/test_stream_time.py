@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from state_replay import brief, key_bytes, replay
+
+from engine.state.operator import Row
+from engine.state.stream_time import StreamTime
+
+
+def test_a_tombstone_has_the_largest_time_that_any_input_has_reached() -> None:
+    rows = [
+        Row(0, ("a",), (1,), 5),
+        Row(1, None, None, 9),
+        Row(0, ("a",), None, 6),
+        Row(0, ("b",), (2,), 7),
+        Row(2, ("z",), (0,), 8),
+        Row(0, ("b",), None, 12),
+    ]
+    outputs = brief(replay(StreamTime(key_bytes=key_bytes), rows))
+    assert outputs == [[("a", (1,), 5)], [], [("a", None, 9)], [("b", (2,), 7)], [], [("b", None, 12)]]
