@@ -19,8 +19,8 @@ from engine.kafka.config import SPARK_REDACTION, KafkaConfig
 from engine.kafka.jars import connector_jars
 from engine.kafka.log import LogWriter
 from engine.kafka.manifest import CheckpointFolder
-from engine.kafka.opening import Opening
 from engine.kafka.offsets import BrokerOffsets
+from engine.kafka.opening import Opening
 from engine.kafka.progress import QueryState
 from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
