@@ -28,11 +28,11 @@ def to_list(array: pa.Array) -> list[Any]:
         names = [kind.field(at).name for at in range(kind.num_fields)]
         return _lifted([dict(zip(names, row, strict=True)) for row in _tuples(array)], array)
     if pa.types.is_map(kind):
-        keys, items = to_list(array.keys), to_list(array.items)
-        return _lifted([dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in _bounds(array)], array)
+        (keys, items), bounds = _below(array, array.keys, array.items)
+        return _lifted([dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in bounds], array)
     if pa.types.is_list(kind):
-        values = to_list(array.values)
-        return _lifted([values[a:b] for a, b in _bounds(array)], array)
+        (values,), bounds = _below(array, array.values)
+        return _lifted([values[a:b] for a, b in bounds], array)
     if pa.types.is_null(kind):
         return [None] * len(array)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
@@ -89,9 +89,14 @@ def _tuples(array: pa.StructArray) -> list[Any]:
     return list(zip(*(to_list(child) for child in array.flatten()), strict=True))
 
 
-def _bounds(array: pa.ListArray | pa.MapArray) -> Iterator[tuple[int, int]]:
-    offsets = array.offsets.to_pylist()
-    return pairwise(offsets)
+def _below(array: pa.ListArray | pa.MapArray, *children: pa.Array) -> tuple[list[list[Any]], Iterator[tuple[int, int]]]:
+    """The values below an array, and where those of each entry begin and end among them.
+
+    A slice knows all values of the array that it is cut from: only its own are taken, for an array may be cut into many slices.
+    """
+    offsets = array.offsets.to_numpy()
+    first, last = int(offsets[0]), int(offsets[-1])
+    return [to_list(child.slice(first, last - first)) for child in children], pairwise((offsets - first).tolist())
 
 
 def _lifted(values: list[Any], array: pa.Array) -> list[Any]:

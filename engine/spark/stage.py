@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from engine.spark import sqltree as s
 from engine.spark.context import Fault
+from engine.spark.log_kinds import FATAL, PROCESSING
 from engine.spark.sqltree import Tree
 
 DEAD = -1
@@ -141,7 +142,7 @@ def _log(layer: Mapping[int, Operation]) -> Tree:
 
 def _entries(operation: Operation) -> Tree:
     """The entries that a row adds: those whose condition holds."""
-    kind = 4 if operation.fatal else 1
+    kind = FATAL if operation.fatal else PROCESSING
     entries = [
         s.if_(
             s.coalesce_false(fault.condition),

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engine.spark import columns
 from engine.spark.columns import from_rows, to_list, to_places, to_rows
 from engine.types import sql_types as t
 from engine.types.schema import Column
@@ -39,6 +40,22 @@ def test_a_slice_gives_its_own_values_only(sql_type: t.SqlType, values: list[Any
     rows = [(value,) for value in [*values, *values]]
     array = from_rows(rows, [Column("C", sql_type)])
     assert to_rows(array.slice(2, 3)) == rows[2:5]
+
+
+@pytest.mark.parametrize("sql_type", [t.Array(t.STRING), t.Map(t.STRING, t.STRING), t.Array(t.Array(t.STRING))], ids=str)
+def test_a_slice_does_not_look_at_the_values_of_others(sql_type: t.SqlType, monkeypatch: pytest.MonkeyPatch) -> None:
+    value: Any = {t.Array(t.STRING): ["a"] * 10, t.Map(t.STRING, t.STRING): {str(n): "a" for n in range(10)}}.get(sql_type, [["a"] * 10])
+    array = from_rows([(value,)] * 1000, [Column("C", sql_type)]).slice(500, 2)
+    seen: list[int] = []
+    original = columns.to_list
+
+    def counted(given: pa.Array) -> list[Any]:
+        seen.append(len(given))
+        return original(given)
+
+    monkeypatch.setattr(columns, "to_list", counted)
+    assert to_rows(array) == [(value,)] * 2
+    assert max(seen) == 20
 
 
 def test_a_row_that_is_null_is_not_a_row_of_nulls() -> None:
