@@ -121,9 +121,9 @@ class BrokerOffsets:
         """The offset of the oldest record that is kept."""
         return self._ask(positions, _SPEC.earliest())
 
-    def ends(self, positions: Iterable[Position]) -> dict[Position, int]:
-        """The offset behind the last committed record."""
-        return self._ask(positions, _SPEC.latest())
+    def ends(self, positions: Iterable[Position], timeout: float | None = None) -> dict[Position, int]:
+        """The offset behind the last committed record; `timeout` (s) is for those who ask again and again."""
+        return self._ask(positions, _SPEC.latest(), timeout=timeout)
 
     def settle(self, topics: Iterable[str], patience: float = _SETTLED_S) -> bool:
         """Wait until no transaction is open in the topics; False if one still is after so many seconds.
@@ -147,11 +147,13 @@ class BrokerOffsets:
         if len(self._said) < _HEARD:
             self._said.append(error)
 
-    def _ask(self, positions: Iterable[Position], spec: Any, isolation: Any = IsolationLevel.READ_COMMITTED) -> dict[Position, int]:
+    def _ask(
+        self, positions: Iterable[Position], spec: Any, isolation: Any = IsolationLevel.READ_COMMITTED, timeout: float | None = None
+    ) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
         if not request:
             return {}
-        options: dict[str, Any] = {"isolation_level": isolation, "request_timeout": self._timeout}
+        options: dict[str, Any] = {"isolation_level": isolation, "request_timeout": timeout or self._timeout}
         found = {}
         for asked, future in self._admin.list_offsets(request, **options).items():
             try:

@@ -26,6 +26,7 @@ from engine.topics.records import LogEntry
 
 _LOOK_S = 0.2
 _BROKER_S = 2.0
+_LAG_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0)
 
 
@@ -191,7 +192,7 @@ class ProductionRun:
         """Compute the lags; a broker that does not answer is told of once."""
         positions = {position for query in queries for position in query.progress.offsets}
         try:
-            ends = offsets.ends(positions)
+            ends = offsets.ends(positions, _LAG_S)
         except QueryError as error:
             if self._away is None:
                 self._away = time.monotonic()

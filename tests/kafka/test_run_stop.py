@@ -85,7 +85,7 @@ def test_a_broker_that_comes_late_is_waited_for(tmp_path: Path) -> None:
 def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     servers = f"{HOST}:{port}"
-    options = ("--property", "auto.offset.reset=earliest", "--master", "local[1]", "--patience", "45")
+    options = ("--property", "auto.offset.reset=earliest", "--master", "local[1]", "--patience", "40")
     run = start(script(tmp_path, "away"), servers, tmp_path / "checkpoint", *options, log=log)
     broker = None
     try:
@@ -105,7 +105,7 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
         _end(run)
         if broker is not None:
             broker.kill()
-    said = told(log, f"the broker {servers} did not answer for 45 s")
+    said = told(log, f"the broker {servers} did not answer for 40 s")
     assert "the same command goes on from the checkpoint" in said
     assert "Traceback" not in said
 
