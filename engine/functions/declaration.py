@@ -109,6 +109,16 @@ class Tabular:
     doc: str
 
 
+class Fold(Enum):
+    """What an aggregate does to a column of numbers, in words that `engine.state.folds` knows; none of them can fail."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregator:
     """One aggregate, ready to run; states are plain values (None, bool, int, float, str, bytes, Decimal, list, dict).
@@ -125,6 +135,8 @@ class Aggregator:
     """Whether old and new state share one object in ksqlDB, so that HAVING sees the new one twice."""
     numbered: bool = False
     """Whether `aggregate` gets, before the arguments, a number that grows with every call in the order of processing."""
+    fold: Fold | None = None
+    """What `aggregate` does, where it is one of the things that can be done to whole columns as well."""
     name: str = ""
     """The function that was called, for the message when it fails."""
 

@@ -48,6 +48,16 @@ def to_rows(array: pa.StructArray) -> Rows:
     return _lifted(_tuples(array), array)
 
 
+def to_array(values: Sequence[Any], column: Column) -> pa.Array:
+    """Make a column of our values.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value that its type cannot hold.
+    """
+    convert = to_arrow_value(column.type)
+    return pa.array(values if convert is None else [convert(value) for value in values], type=to_arrow(column.type))
+
+
 def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -> pa.StructArray:
     """Make a struct column of rows in column order.
 
@@ -63,7 +73,7 @@ def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -
         nothing = (None,) * len(fields)
         rows = [nothing if row is None else row for row in rows]
     turned = zip(*rows, strict=True) if rows else iter([()] * len(fields))
-    arrays = [_column(values, column, field) for values, column, field in zip(turned, columns, fields, strict=True)]
+    arrays = [to_array(values, column) for values, column in zip(turned, columns, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
 
 
@@ -76,11 +86,6 @@ def to_places(array: pa.ListArray) -> list[list[int]]:
         places: list[list[int]] = flat.reshape(len(lengths), lengths[0]).tolist()
         return places
     return to_list(array)
-
-
-def _column(values: Sequence[Any], column: Column, field: pa.Field) -> pa.Array:
-    convert = to_arrow_value(column.type)
-    return pa.array(values if convert is None else [convert(value) for value in values], type=field.type)
 
 
 def _tuples(array: pa.StructArray) -> list[Any]:

@@ -36,6 +36,11 @@ class EncodedKey:
         self._exact = all(column.type in _EXACT for column in spec.columns)
         self._seen: dict[Any, bytes] = {}
 
+    @property
+    def exact(self) -> bool:
+        """Whether two keys have the same bytes exactly if their values are equal."""
+        return self._exact
+
     def __call__(self, key: tuple[Any, ...]) -> bytes:
         """Serialise a key."""
         if not self._exact:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.spark.bulk import FEWEST, bulk_aggregates, can_run
 from engine.spark.columns import Rows, from_rows, to_list, to_places, to_rows
 from engine.spark.group import Stateful
 from engine.spark.handles import Handle
@@ -76,12 +77,29 @@ class PageRunner:
         """Prepare for any number of pages."""
         self._schema = level.made()
         self._operators = level.operators
+        self._bulk = bulk_aggregates(level.operators, self._schema)
         self._inputs = {
             handle.relation: _Input(stateful, side, handle) for stateful in level.operators for side, handle in enumerate(stateful.inputs)
         }
 
     def run(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Handle the rows of one micro-batch in place order; `state` holds the state of each operator under its relation's number."""
+        rest = rows
+        if self._bulk and can_run(rows):
+            relations = rows.column("rel").to_numpy()
+            for relation in set(np.unique(relations).tolist()) & set(self._bulk):
+                own = relations == relation
+                if np.count_nonzero(own) >= FEWEST:
+                    yield from self._in_bulk(relation, rows if own.all() else rows.filter(pa.array(own)), task, state)
+                    rest = rest.filter(pa.array(rest.column("rel").to_numpy() != relation))
+        if rest.num_rows:
+            yield from self._one_by_one(rest, task, state)
+
+    def _in_bulk(self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        _, own = self._owner(relation, state)
+        return iter(()) if "failed" in own else self._bulk[relation].run(rows, task, own)
+
+    def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         relations = rows.column("rel").to_numpy()
         places = to_places(rows.column("place"))
         given = self._given(rows, relations)

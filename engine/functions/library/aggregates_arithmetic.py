@@ -8,7 +8,7 @@ from decimal import Decimal as Number
 from typing import Any
 
 from engine.errors import QueryError
-from engine.functions.declaration import AggregateCall, Aggregator, aggregate
+from engine.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
 from engine.types.sql_types import BIGINT, DOUBLE, INTEGER, Array, Decimal, Field, SqlType, Struct
 
 _WIDE = Context(prec=200)
@@ -77,6 +77,7 @@ def count(call: AggregateCall) -> Aggregator:
         undo=lambda state, *arguments: state - counted(arguments),
         merge=lambda state, other: state + other,
         result=lambda state: state,
+        fold=Fold.COUNT,
     )
 
 
@@ -101,6 +102,7 @@ def sum_(call: AggregateCall) -> Aggregator:
         undo=lambda state, value: state if value is None else subtract(state, value),
         merge=add,
         result=lambda state: state,
+        fold=None if isinstance(sql_type, Decimal) else Fold.SUM,
     )
 
 
@@ -164,4 +166,5 @@ def avg(call: AggregateCall) -> Aggregator:
         undo=lambda state, value: moved(state, value, subtract, -1),
         merge=lambda state, other: [add(state[0], other[0]), state[1] + other[1]],
         result=lambda state: float(state[0]) / float(state[1]) if state[1] else 0.0,
+        fold=Fold.AVG,
     )

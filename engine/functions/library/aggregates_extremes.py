@@ -6,10 +6,13 @@ from collections.abc import Callable
 from math import copysign, isnan
 from typing import Any
 
-from engine.functions.declaration import AggregateCall, Aggregator, aggregate
-from engine.types.sql_types import BIGINT, BYTES, DOUBLE, STRING, Array, Field, SqlType, Struct
+from engine.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
+from engine.types.sql_types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, SqlType, Struct
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
+_NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
+"""Types whose order is that of numbers."""
+
 _SORT_TYPES = ("INT", "BIGINT", "DOUBLE", "STRING")
 
 Order = Callable[[Any], Any]
@@ -40,7 +43,7 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _extreme(call: AggregateCall, is_better: Callable[[Any, Any], bool]) -> Aggregator:
+def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[[Any, Any], bool]) -> Aggregator:
     order = java_order(call.arguments[0])
 
     def better(state: Any, value: Any) -> Any:
@@ -48,7 +51,8 @@ def _extreme(call: AggregateCall, is_better: Callable[[Any, Any], bool]) -> Aggr
             return state if value is None else value
         return value if is_better(order(value), order(state)) else state
 
-    return Aggregator(initialize=lambda: None, aggregate=better, merge=better, result=lambda state: state)
+    known = fold if call.arguments[0] in _NUMBERS else None
+    return Aggregator(initialize=lambda: None, aggregate=better, merge=better, result=lambda state: state, fold=known)
 
 
 @aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MIN")
@@ -57,7 +61,7 @@ def min_(call: AggregateCall) -> Aggregator:
 
     Example: MIN(X) over 2, 1, NULL -> 1
     """
-    return _extreme(call, lambda value, best: value <= best)
+    return _extreme(call, Fold.MIN, lambda value, best: value <= best)
 
 
 @aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MAX")
@@ -66,7 +70,7 @@ def max_(call: AggregateCall) -> Aggregator:
 
     Example: MAX(X) over 2, 3, NULL -> 3
     """
-    return _extreme(call, lambda value, best: value >= best)
+    return _extreme(call, Fold.MAX, lambda value, best: value >= best)
 
 
 def _ranking(call: AggregateCall, entry: Callable[..., Any], sort_column: Order, distinct: bool = False) -> Aggregator:

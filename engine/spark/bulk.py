@@ -1,0 +1,237 @@
+"""Aggregates over a page's columns at once, where they do what the operator does row by row (`engine.state.folds`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.functions.declaration import Fold
+from engine.spark.columns import to_array, to_list, to_rows
+from engine.spark.group import Stateful
+from engine.spark.keyed import EncodedKey
+from engine.spark.level import ENVELOPE_FIELDS
+from engine.spark.stage import struct_column
+from engine.spark.wire import LOG
+from engine.state.aggregate import StreamAggregate
+from engine.state.aggregation import COLUMNS, STATES, TIMESTAMP, Group, new_group
+from engine.state.folds import Folded, Numbers, Segments, Values, fold_rows, greatest
+from engine.state.operator import State
+
+FEWEST = 64
+"""Rows of a relation in a page from which on whole columns are cheaper than single rows."""
+
+_MOST_ROWS = 1 << 15
+"""How many outputs go into one blob."""
+
+
+class BulkAggregate:
+    """One aggregate without windows over whole columns of a stream."""
+
+    def __init__(self, stateful: Stateful, operator: StreamAggregate, made: pa.Schema) -> None:
+        self._operator = operator
+        self._key_bytes = operator.key_bytes
+        self._input = stateful.inputs[0]
+        self._output = stateful.output
+        self._made = made
+
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
+        chosen = self._in_order(rows)
+        if not chosen.num_rows:
+            return
+        grouped = self._grouped(chosen, state)
+        folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
+        times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
+        structs = self._structs(grouped, folded)
+        self._keep(grouped, folded, times, state)
+        batch = self._enveloped(chosen, grouped.unsorted(times.after.values), structs, task)
+        for start in range(0, batch.num_rows, _MOST_ROWS):
+            yield batch.slice(start, _MOST_ROWS)
+
+    def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that have a key and a value, in place order."""
+        structs = rows.column(struct_column(self._input.relation))
+        kept = _present(structs, "k") & _present(structs, "v")
+        if len(self._input.schema.key) == 1:
+            kept &= _valid(structs.field("k").field(0))
+        places = _places(rows)
+        order = np.lexsort(places.T[::-1])
+        order = order[kept[order]]
+        return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
+
+    def _grouped(self, rows: pa.RecordBatch, state: State) -> _Grouped:
+        structs = rows.column(struct_column(self._input.relation))
+        codes = _codes(structs.field("k"))
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
+        firsts = to_rows(structs.field("k").take(pa.array(order[starts])))
+        names = [self._key_bytes(key) for key in firsts if key is not None]
+        stored: dict[bytes, Group] = state.setdefault("groups", {})
+        times = rows.column("ts").to_numpy()
+        begun = times[order[starts]].tolist()
+        columns, calls = self._operator.columns, self._operator.calls
+        groups = [stored.get(name) or new_group(columns, calls, time) for name, time in zip(names, begun, strict=True)]
+        return _Grouped(structs, times, order, Segments(starts, len(order)), names, groups)
+
+    def _folded(self, grouped: _Grouped, at: int) -> Folded:
+        aggregator, arguments = self._operator.calls[at]
+        assert aggregator.fold is not None  # noqa: S101 - `bulk_aggregate` made sure of it
+        values = [grouped.structs.field("v").field(index) for index in arguments]
+        numbers = _numbers(values[0]) if values and aggregator.fold is not Fold.COUNT else np.zeros(len(grouped.order), np.int64)
+        valid = np.ones(len(grouped.order), dtype=bool)
+        for array in values:
+            valid &= _valid(array)
+        given = Values(numbers[grouped.order], valid[grouped.order])
+        return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
+
+    def _structs(self, grouped: _Grouped, folded: Sequence[Folded]) -> pa.StructArray:
+        """The outputs' struct column, in place order."""
+        kind = self._made.field(struct_column(self._output.relation)).type
+        key = grouped.structs.field("k")
+        parts: dict[str, pa.Array] = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
+        results = list(kind.field("v").type)
+        columns = self._operator.columns
+        now = [grouped.structs.field("v").field(index) for index in columns]
+        now += [grouped.in_place(each.after, field.type) for each, field in zip(folded, results[len(columns) :], strict=True)]
+        parts["v"] = pa.StructArray.from_arrays(now, fields=results)
+        if self._output.has_old:
+            old = [self._earlier(grouped, position) for position in range(len(columns))]
+            for each, field in zip(folded, results[len(columns) :], strict=True):
+                old.append(grouped.in_place(grouped.rows.before(each.first, each.after), field.type))
+            parts["o"] = pa.StructArray.from_arrays(old, fields=results)
+        return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
+
+    def _earlier(self, grouped: _Grouped, position: int) -> pa.Array:
+        """A column that results repeat, as it was before each row."""
+        column = self._output.schema.value[position]
+        own = grouped.structs.field("v").field(self._operator.columns[position])
+        stored = to_array([group[COLUMNS][position] for group in grouped.groups], column)
+        count, rows = len(grouped.groups), grouped.rows
+        source = np.roll(grouped.order, 1) + count
+        source[rows.starts] = np.arange(count)
+        return pa.concat_arrays([stored, own]).take(pa.array(grouped.unsorted(source)))
+
+    def _keep(self, grouped: _Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
+        """Put the last state of each group back."""
+        last = pa.array(grouped.order[grouped.rows.ends])
+        count = len(grouped.groups)
+        kept = [to_list(grouped.structs.field("v").field(index).take(last)) for index in self._operator.columns]
+        columns = map(list, zip(*kept, strict=True)) if kept else ([] for _ in range(count))
+        calls = [each.states for each in folded]
+        states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
+        state["groups"].update(zip(grouped.names, map(list, zip(times.states, columns, states, strict=True)), strict=True))
+
+    def _enveloped(self, rows: pa.RecordBatch, times: Numbers, structs: pa.StructArray, task: int) -> pa.RecordBatch:
+        size = rows.num_rows
+        columns: dict[str, pa.Array] = {field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"}
+        columns |= {
+            "rel": pa.array(np.full(size, self._output.relation, np.int32)),
+            "place": _below(rows),
+            "ts": pa.array(times),
+            "ws": pa.nulls(size, pa.int64()),
+            "we": pa.nulls(size, pa.int64()),
+            "task": pa.array(np.full(size, task, np.int32)),
+            "log": pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type)),
+            struct_column(self._output.relation): structs,
+        }
+        made = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in self._made]
+        return pa.RecordBatch.from_arrays(made, schema=self._made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """Rows in place order, and how they stand by group: `order` gives the row at each place of the sorted ones."""
+
+    structs: pa.StructArray
+    given_times: Numbers
+    order: Numbers
+    rows: Segments
+    names: list[bytes]
+    groups: list[Group]
+
+    def times(self) -> Values:
+        """The rows' times (ms), by group."""
+        return Values(self.given_times[self.order], np.ones(len(self.order), dtype=bool))
+
+    def unsorted(self, values: Numbers) -> Numbers:
+        """A column by group, in place order."""
+        found = np.empty_like(values)
+        found[self.order] = values
+        return found
+
+    def in_place(self, column: Values, kind: pa.DataType) -> pa.Array:
+        """Results by group, in place order, as Arrow has them."""
+        values = self.unsorted(column.values).astype(kind.to_pandas_dtype(), copy=False)
+        return pa.array(values, kind, mask=None if column.valid.all() else ~self.unsorted(column.valid))
+
+
+def bulk_aggregates(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, BulkAggregate]:
+    """The aggregates of a level that can be computed column by column, by the relation that they read."""
+    found = {}
+    for stateful in operators:
+        operator = stateful.operator
+        if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
+            found[stateful.inputs[0].relation] = BulkAggregate(stateful, operator, made)
+    return found
+
+
+def can_run(rows: pa.RecordBatch) -> bool:
+    """Whether rows are many and plain enough: every one has a time, and all places are equally long."""
+    places = rows.column("place")
+    lengths = np.diff(places.offsets.to_numpy())
+    return rows.num_rows >= FEWEST and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
+
+
+def _is_plain(operator: StreamAggregate, stateful: Stateful) -> bool:
+    keys: Any = operator.key_bytes
+    has_key = bool(stateful.inputs[0].schema.key)
+    return has_key and isinstance(keys, EncodedKey) and keys.exact and all(call.fold is not None for call, _ in operator.calls)
+
+
+def _places(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The places of rows, all of them equally long."""
+    places = rows.column("place")
+    bounds = places.offsets.to_numpy()
+    flat: npt.NDArray[np.int64] = places.values.to_numpy()[bounds[0] : bounds[-1]]
+    return flat.reshape(rows.num_rows, -1)
+
+
+def _below(rows: pa.RecordBatch) -> pa.ListArray:
+    """The place of each row's first output."""
+    places = _places(rows)
+    deeper = np.concatenate([places, np.zeros((len(places), 1), np.int64)], axis=1)
+    offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
+
+
+def _codes(keys: pa.StructArray) -> Numbers:
+    """A small number for each key: equal exactly where keys are."""
+    codes: Numbers = np.zeros(len(keys), np.int64)
+    for child in keys.flatten():
+        encoded = child.dictionary_encode(null_encoding="encode")
+        own = encoded.indices.to_numpy()
+        if not codes.any():
+            codes = own
+            continue
+        _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
+    # Few codes as small numbers are sorted by their digits, which is faster than comparing.
+    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+
+
+def _numbers(array: pa.Array) -> Numbers:
+    found: Numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
+    return found
+
+
+def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _present(structs: pa.StructArray, part: str) -> npt.NDArray[np.bool_]:
+    return _valid(structs) & _valid(structs.field(part))

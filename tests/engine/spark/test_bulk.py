@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.functions.table import FUNCTIONS
+from engine.session import Session
+from engine.spark import page as page_module
+from engine.spark.level import Level
+from engine.spark.page import PageRunner
+from engine.spark.pipeline import QueryRun, build_pipeline
+from engine.spark.stage import struct_column
+from engine.state.codec import dump_state, load_state
+from engine.state.operator import State
+
+_KEYS = {"one": "K BIGINT KEY", "text": "K STRING KEY", "two": "K BIGINT KEY, L STRING KEY"}
+_SOURCE = (
+    "CREATE STREAM S ({}, I INT, B BIGINT, D DOUBLE, N STRING, W DATE) WITH (KAFKA_TOPIC='s', KEY_FORMAT='JSON', VALUE_FORMAT='JSON');"
+)
+_FOLDS = "COUNT(*) AS C, COUNT(N) AS CN, SUM(I) AS SI, SUM(B) AS SB, SUM(D) AS SD, AVG(I) AS AI, AVG(B) AS AB, AVG(D) AS AD"
+_EXTREMES = "MIN(I) AS NI, MAX(B) AS XB, MIN(D) AS ND, MAX(D) AS XD, MIN(B) AS NB, MAX(W) AS XW"
+
+_DOUBLES = (0.0, -0.0, 0.1, 0.2, 1e300, -1e300, 5e-324, math.inf, -math.inf, math.nan)
+_INTS = (0, 1, -1, 2**31 - 1, -(2**31))
+_LONGS = (0, 3, -7, 2**63 - 1, -(2**63))
+
+
+def level_of(keys: str, having: str = "") -> Level:
+    """The level of one aggregate with every fold; HAVING asks for the results that are replaced."""
+    names = "K, L" if keys == "two" else "K"
+    session = Session()
+    text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S GROUP BY {names} {having};"
+    for statement in session.parse(text):
+        session.execute(statement)
+    (query,) = session.queries.values()
+    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())], FUNCTIONS).level(1)
+
+
+def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> pa.RecordBatch:
+    """Rows with few keys, NULLs everywhere, times out of order and places shuffled."""
+    ((relation, handle),) = level.inputs().items()
+
+    def value(name: str) -> Any:
+        if random_.random() < 0.15:
+            return None
+        choices: dict[str, Any] = {
+            "I": lambda: random_.choice(_INTS),
+            "B": lambda: random_.choice(_LONGS) if random_.random() < 0.3 else random_.randrange(-50, 50),
+            "D": lambda: random_.choice(_DOUBLES) if random_.random() < 0.2 else random_.uniform(-1, 1),
+            "N": lambda: random_.choice("xyz"),
+            "W": lambda: random_.randrange(-9, 9),
+            "K": lambda: random_.randrange(spread) if handle.schema.key[0].type.__str__() == "BIGINT" else f"k{random_.randrange(spread)}",
+            "L": lambda: random_.choice("ab"),
+        }
+        return choices[name]() if name in choices else random_.randrange(5)
+
+    def struct() -> dict[str, Any]:
+        key = None if random_.random() < 0.02 else {column.name: value(column.name) for column in handle.schema.key}
+        content = None if random_.random() < 0.05 else {column.name: value(column.name) for column in handle.schema.value}
+        return {"k": key, "v": content}
+
+    places = random_.sample(range(count * 3), count)
+    rows = [
+        {
+            "rel": relation,
+            "q": 0,
+            "place": [place, place % 3],
+            "ts": random_.randrange(100),
+            "headers": [{"key": "h", "value": bytes([place % 256])}],
+            "topic": "s",
+            "part": 1,
+            "off": place,
+            "task": 0,
+            struct_column(relation): struct(),
+        }
+        for place in places
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=level.read())
+
+
+def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
+    """What comes out, and the state that is left; between two batches the state goes through a checkpoint."""
+    state: State = {}
+    made = []
+    for batch in batches:
+        for out in runner.run(batch, 3, state):
+            out.validate(full=True)
+            made += out.to_pylist()
+        state = load_state(dump_state(state))
+    return made, state
+
+
+def in_key_order(state: State) -> str:
+    """A state as text; the order in which its groups came to be says nothing."""
+    return repr([(name, sorted(own.items()) if name == "groups" else own) for each in state.values() for name, own in sorted(each.items())])
+
+
+@pytest.mark.parametrize("having", ["", "HAVING COUNT(*) > 0"])
+@pytest.mark.parametrize("keys", list(_KEYS))
+def test_columns_at_once_give_what_row_by_row_gives(keys: str, having: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    level = level_of(keys, having)
+    assert any(handle.has_old for handle in [level.operators[0].output]) == bool(having)
+    for seed in range(12):
+        random_ = random.Random(seed)
+        spread = random_.choice([1, 3, 40, 400])
+        batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
+        monkeypatch.setattr(page_module, "FEWEST", 1)
+        monkeypatch.setattr(page_module, "can_run", lambda rows: True)
+        bulk = through(PageRunner(level), batches)
+        monkeypatch.setattr(page_module, "can_run", lambda rows: False)
+        # Text tells -0.0 from 0.0 and knows NaN.
+        single = through(PageRunner(level), batches)
+        assert repr(bulk[0]) == repr(single[0])
+        assert in_key_order(bulk[1]) == in_key_order(single[1])
