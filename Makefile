@@ -10,9 +10,10 @@ PLANS ?= ../shared/ksqldb/historic-plans
 PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
 SEEDS ?= 1 2 3
+KILLS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka kafka test lint nightly cuts bench plans ledger lock clean
+.PHONY: help demo demo-kafka kafka test lint nightly kills cuts bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ lint: $(READY) ## run ruff, mypy and import-linter only
 nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, restarts
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
 	$(MAKE) cuts
+
+kills: $(READY) ## kill a run against a broker KILLS=200 times, in five shapes of queries, and count what came out
+	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly tests/kafka/test_run_kills.py
 
 cuts: $(READY) ## run every case whole, record by record, and cut at random with restarts; ksqlDB's cases, too, where they are
 	for cut in "one" "each" $(SEEDS:%="random:% --restart"); do \

@@ -15,6 +15,7 @@ from engine.admin.answers import answer_of
 from engine.admin.view import View
 from engine.errors import EngineError, QueryError, StatementError
 from engine.inserts import Constants, insert_record
+from engine.kafka.cluster import check_executors, cluster_settings, is_cluster
 from engine.kafka.config import SPARK_REDACTION, KafkaConfig
 from engine.kafka.jars import connector_jars
 from engine.kafka.log import LogWriter
@@ -127,16 +128,21 @@ class Application:
         return self._opening.session()
 
     def _new_spark(self) -> SparkSession:
+        given, master = self.settings.spark, self.settings.master
         extra = {
             "spark.jars": ",".join(str(jar) for jar in connector_jars()),
             "spark.redaction.regex": SPARK_REDACTION,
             "spark.sql.redaction.options.regex": SPARK_REDACTION,
             "spark.sql.streaming.numRecentProgressUpdates": "20",
             "spark.ui.showConsoleProgress": "false",
-            **self.settings.spark,
+            **given,
+            **cluster_settings(master, given),
         }
-        spark = open_session(self.settings.master, extra)
-        if _STATES not in self.settings.spark:
+        spark = open_session(master, extra)
+        if is_cluster(master):
+            self.say(f"waiting for executors of {master}")
+            check_executors(spark, master)
+        if _STATES not in given:
             spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
         self._spark = spark
         return spark

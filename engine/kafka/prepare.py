@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from engine.errors import QueryError, StatementError
+from engine.errors import StatementError
 from engine.functions.registry import Registry
 from engine.kafka.adopt import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from engine.kafka.manifest import CheckpointFolder, StoredQuery
 from engine.kafka.merge import Position
 from engine.kafka.offsets import BrokerOffsets, Topic
 from engine.kafka.source import REKEYED, reading_of
+from engine.kafka.watch import damaged
 from engine.plan.document import QueryPlan
 from engine.plan.step import Step
 from engine.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
@@ -77,7 +78,9 @@ class Preparation:
             QueryError: what it read is not what the broker has now; names topic and partition.
         """
         plan = resumed(named, stored)
-        self._check_topics(stored)
+        flaw = damaged(stored, self.folder, self.offsets)
+        if flaw is not None:
+            raise flaw
         topics, pipeline = self._built(plan, named.query.config)
         if _names(topics) != _names(stored.sources):
             raise StatementError(f"the query {stored.id} reads other topics than its checkpoint", hint=_NEW_NAME)
@@ -118,37 +121,8 @@ class Preparation:
         latest = self.offsets.ends(positions)
         return {p: earliest[p] if p[0] in self.fresh_topics else latest[p] for p in positions}
 
-    def _check_topics(self, stored: StoredQuery) -> None:
-        flaw = next(changes(stored, self.offsets.topics(stored.sources)), None)
-        if flaw is not None:
-            raise QueryError(flaw, hint=_BEGIN_ANEW)
-        begin = self.folder.next_offsets(stored.id) or stored.start
-        for (topic, partition), first in self.offsets.first(begin).items():
-            if first > begin[topic, partition]:
-                raise QueryError(
-                    f"records {begin[topic, partition]} to {first - 1} of partition {partition} of the topic {topic} are gone, "
-                    f"and {stored.id} had not read them",
-                    hint=f"was the retention too short? {_BEGIN_ANEW}",
-                )
 
-
-_BEGIN_ANEW = "begin anew with a new checkpoint, or bring the topic back"
 _NEW_NAME = "choose a new name for what it writes, or a new checkpoint"
-
-
-def changes(stored: StoredQuery, found: Mapping[str, Topic]) -> Iterator[str]:
-    """What happened to the topics of a query since it was first started, as sentences."""
-    for name, known in stored.sources.items():
-        topic = found.get(name)
-        if topic is None:
-            yield f"the topic {name}, which {stored.id} reads, was deleted"
-        elif topic.id != known.id:
-            yield f"the topic {name}, which {stored.id} reads, was deleted and created anew: its offsets mean other records"
-        elif topic.partitions != known.partitions:
-            yield (
-                f"the topic {name}, which {stored.id} reads, has {topic.partitions} partitions instead of {known.partitions}: "
-                "keys have moved between them"
-            )
 
 
 def check_partitions(plan: QueryPlan, topics: Mapping[str, Topic]) -> None:

@@ -15,10 +15,11 @@ from engine.kafka.adopt import NamedQuery, gone, named_queries, order
 from engine.kafka.config import KafkaConfig
 from engine.kafka.manifest import CheckpointFolder, Manifest
 from engine.kafka.offsets import BrokerOffsets
-from engine.kafka.prepare import Preparation, Prepared, changes
+from engine.kafka.prepare import Preparation, Prepared
 from engine.kafka.progress import QueryProgress, QueryState
 from engine.kafka.running import RunningQuery, Surroundings
 from engine.kafka.sink import Delivery
+from engine.kafka.watch import changed, changes, damaged
 from engine.session import Session
 from engine.spark.start_check import check_start
 from engine.sql.parser import ParsedStatement
@@ -57,6 +58,7 @@ class ProductionRun:
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
     _running: dict[str, RunningQuery] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
     _asked: float = 0.0
     _away: float | None = None
 
@@ -74,7 +76,7 @@ class ProductionRun:
         if not prepared:
             self.say("no statement of the script writes a topic: there is nothing to run")
             return True
-        around = self._surroundings(self.open_spark(), manifest)
+        around = self._surroundings(self.open_spark(), manifest, offsets)
         queries = [
             RunningQuery(
                 prepared=query,
@@ -122,7 +124,7 @@ class ProductionRun:
         old = {topic for name, topic in sinks.items() if name in manifest.queries}
         return set(sinks.values()) - old
 
-    def _surroundings(self, spark: SparkSession, manifest: Manifest) -> Surroundings:
+    def _surroundings(self, spark: SparkSession, manifest: Manifest, offsets: BrokerOffsets) -> Surroundings:
         return Surroundings(
             spark=spark,
             config=self.settings.config,
@@ -132,6 +134,7 @@ class ProductionRun:
             batch_records=self.settings.batch_records,
             log=self.log,
             stop=self.stop,
+            flaw=lambda stored: changed(stored, offsets),
         )
 
     def _catch_up(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
@@ -141,6 +144,7 @@ class ProductionRun:
                 break
             while query.is_active or self._again(query, offsets):
                 self._look(offsets)
+                self._watch(offsets)
                 if self.stop.is_set():
                     query.stop_if_idle()
             self._look(offsets, last=True)
@@ -194,7 +198,8 @@ class ProductionRun:
         try:
             ends = offsets.ends(positions, _LAG_S)
         except QueryError as error:
-            if self._away is None:
+            # A topic that was deleted has no offsets either; that is for `_watch` to say, and no reason to wait.
+            if self._away is None and offsets.problem() is not None:
                 self._away = time.monotonic()
                 self.say(f"{error.message}; waiting for it up to {self.settings.patience:.0f} s")
             return
@@ -229,31 +234,41 @@ class ProductionRun:
             return False
         query.look()
         if not query.may_be_retried or query.attempts >= len(_RETRY_S):
+            self._tell(query)
             return False
         self.say(f"{query.failure}; trying again")
-        self._await_broker(offsets)
+        flaw = self._flaw(query, offsets)
+        if flaw is not None:
+            query.fail(flaw)
+            self._tell(query)
+            return False
         self.stop.wait(_RETRY_S[query.attempts])
         query.retry(until_caught_up=self.settings.until_caught_up)
         return True
 
-    def _await_broker(self, offsets: BrokerOffsets) -> None:
-        positions = [position for query in self._running.values() for position in query.prepared.stored.start]
+    def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
+        """Why a query cannot go on with its topics; waits for a broker that is away."""
         since = time.monotonic()
         while not self.stop.is_set():
             try:
-                offsets.first(positions)
-                return
+                return damaged(query.prepared.stored, CheckpointFolder(self.settings.checkpoint), offsets)
             except QueryError as error:
                 if time.monotonic() - since > self.settings.patience:
                     raise EngineError(error.message, hint="nothing is lost: the same command goes on from the checkpoint") from error
                 self.say(f"{error.message}; waiting for it")
                 self.stop.wait(_BROKER_S)
+        return None
 
     def _ended_well(self, queries: Sequence[RunningQuery]) -> bool:
-        failed = [query for query in queries if query.failure is not None]
-        for query in failed:
-            self.say(f"{query.id} ended: {query.failure.render() if query.failure else ''}")
-        return not failed
+        for query in queries:
+            self._tell(query)
+        return not self._told
+
+    def _tell(self, query: RunningQuery) -> None:
+        """Say why a query has ended, if it has not ended well, and once."""
+        if query.failure is not None and query.id not in self._told:
+            self._told.add(query.id)
+            self.say(f"{query.id} ended: {query.failure.render()}")
 
 
 def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, stop: Event) -> BrokerOffsets:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine.errors import EngineError, QueryError
 from engine.formats.windowed import window_bytes
 from engine.kafka.config import KafkaConfig
+from engine.kafka.manifest import StoredQuery
 from engine.kafka.prepare import Prepared
 from engine.kafka.progress import QueryProgress
 from engine.kafka.sink import Delivery, Written, write_batch
@@ -39,6 +40,8 @@ class Surroundings:
     batch_records: int
     log: Callable[[Sequence[LogEntry]], None]
     stop: Event
+    flaw: Callable[[StoredQuery], QueryError | None]
+    """Asked before a batch is written: why what it holds may not be what the query should read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +88,8 @@ class RunningQuery:
         reports = [json.loads(report.json) for report in self.execution.recentProgress]
         fresh = self.progress.note(reports)
         if fresh:
-            self.attempts = 0
+            # What stands in the way now is not what did before this batch.
+            self.attempts, self._before = 0, ""
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():
             self.failure = self._sink or self._reason()
         if self._final is not None:
@@ -105,7 +109,8 @@ class RunningQuery:
 
     def fail(self, error: EngineError) -> None:
         """Stop it at once, for a reason that does not pass."""
-        self._final = error
+        self._final = self.failure = error
+        self.progress.error = error.message
         self.execution.stop()
 
     def stop_if_idle(self) -> bool:
@@ -118,6 +123,9 @@ class RunningQuery:
         if self.around.stop.is_set():
             raise _StoppedError
         try:
+            flaw = self.around.flaw(self.prepared.stored)
+            if flaw is not None:
+                raise flaw
             written = self._written(batch, number)
         except QueryError as error:
             self._sink = error
@@ -139,6 +147,8 @@ class RunningQuery:
             config=around.config,
             delivery=around.delivery,
             run=around.run,
+            # Spark keeps this setting in the checkpoint.
+            slots=int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
             sinks={sink.topic: window_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks},
         )
 

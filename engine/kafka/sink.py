@@ -63,13 +63,15 @@ def write_batch(
     config: KafkaConfig,
     delivery: Delivery = Delivery.EXACTLY_ONCE,
     run: int = 0,
+    slots: int | None = None,
     sinks: Mapping[str, int] | None = None,
 ) -> Written:
     """Write the records of a micro-batch (columns of `WIRE_OUTPUT`) to their topics, to be called from `foreachBatch`.
 
     The frame is computed once. Records of one topic-partition are written in the order of `place`. `query` names the consumer group and the
     transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
-    a writer of an older run is refused as soon as a newer one has committed.
+    a writer of an older run is refused as soon as a newer one has committed. `slots` is the number of writers (None: as many as cores). It
+    must not change with a restart: a writer that was cut off in mid-transaction is fenced by the one that has its slot now.
 
     `sinks` are the topics that the query writes (None: any), each with the number of bytes at the end of a key that tell its window.
 
@@ -78,7 +80,7 @@ def write_batch(
     """
     transactional = delivery is Delivery.EXACTLY_ONCE
     try:
-        layout = _layout(config, query, batch_id, run, _parallelism(frame), sinks=sinks, transactional=transactional)
+        layout = _layout(config, query, batch_id, run, slots or _parallelism(frame), sinks=sinks, transactional=transactional)
     except KafkaException as error:
         raise QueryError(f"query {query}: the broker {config.servers} does not answer: {error.args[0].str()}") from error
     job = Job(config, query, batch_id, run, layout, transactional)

@@ -8,12 +8,14 @@ which no other writer of the batch writes to, and which is the same when the bat
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import repeat
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +41,12 @@ EARLIEST = 1
 """Stands for the timestamp 0 (ms), which librdkafka takes for "now"."""
 
 _TRANSACTION_MS = 120_000
+_KEPT = 16
+
+_SILENT = logging.getLogger("engine.kafka.writer")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
 _LOOK_SECONDS = 0.5
 _POLL_EVERY = 2_000
 _QUEUED = 200_000
@@ -123,11 +131,12 @@ class Writer:
         self._failed: list[tuple[KafkaError, Message]] = []
         self._sent: deque[pa.RecordBatch] = deque()
         self.last: int | None = None
-        settings = config.client(**_TUNING, batch_size=_batch_bytes(config, topics))
+        settings = config.client(**_TUNING, batch_size=_batch_bytes(_Client(config), topics))
         if transactional:
             settings |= {"transactional.id": f"{query}-{slot}", "transaction.timeout.ms": _TRANSACTION_MS}
-            self._group = Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
-        self._producer = Producer(settings)
+            self._group = _group(_Client(config), query)
+        # That another worker of the run has the slot since is nothing to tell a user of, but librdkafka would.
+        self._producer = Producer(settings, logger=_SILENT)
         if transactional:
             # A producer that knows no broker yet looks for one and asks again half a second later.
             self._retried(lambda: self._producer.list_topics(next(iter(topics)), TIMEOUT))
@@ -248,8 +257,30 @@ def retried(call: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
-def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:
+class _Client:
+    """A configuration that is equal to one with the same properties: what workers keep from batch to batch is found by it."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self.config = config
+        self._identity = tuple(sorted(f"{name}={value}" for name, value in config.client().items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Client) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+
+@lru_cache(maxsize=_KEPT)
+def _group(client: _Client, query: str) -> Any:
+    """What asks for the numbers of batches that a query has written; it never reads a record."""
+    return Consumer(client.config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
+
+
+@lru_cache(maxsize=_KEPT)
+def _batch_bytes(client: _Client, topics: frozenset[str]) -> int:
     """How large a batch of records may be: a topic that takes less refuses the whole batch, whose records would be small enough each."""
+    config = client.config
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     limits = [_BATCH_BYTES]
     # A client that nobody holds is destroyed, and its answers with it.

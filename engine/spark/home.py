@@ -31,10 +31,20 @@ def prepare_environment() -> None:
     """
     os.environ["PYSPARK_PYTHON"] = str(_python())
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_HOME", str(_spark_home()))
     if home := _java_home():
         os.environ["JAVA_HOME"] = home
+
+
+def prepare_master(master: str, python: str | None) -> None:
+    """Set what depends on where Spark runs: the Python of workers, if it is to be another, and the address that a driver listens on.
+
+    Executors on this machine may find no way to any other address than the loopback's; those on others never find that one.
+    """
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def log_settings() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from engine.spark.archive import archive_options
-from engine.spark.home import log_settings, prepare_environment
+from engine.spark.home import log_settings, prepare_environment, prepare_master
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -104,8 +104,9 @@ def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = Non
     Raises:
         EngineError: no Java 17 or newer was found.
     """
-    prepare_environment()
     settings = {**SETTINGS, **(extra or {})}
+    prepare_environment()
+    prepare_master(master, settings.get("spark.pyspark.python"))
     settings[_JAVA_OPTIONS] = archive_options(f"{settings.get(_JAVA_OPTIONS, '')} {log_settings()}".strip())
     builder = SparkSession.builder.master(master).appName("kestrel")
     for key, value in settings.items():

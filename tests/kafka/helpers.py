@@ -76,9 +76,11 @@ def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subproce
     return subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=600, check=False)
 
 
-def start(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.Popen[bytes]:
-    with Path(os.devnull).open("wb") as nowhere:
-        return subprocess.Popen(command(script, servers, checkpoint, *options), env=environment(), stdout=nowhere, stderr=nowhere)
+def start(script: Path, servers: str, checkpoint: Path, *options: str, log: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a run in a process group of its own; what it says goes to `log`."""
+    with (log or Path(os.devnull)).open("ab") as said:
+        whole = command(script, servers, checkpoint, *options)
+        return subprocess.Popen(whole, env=environment(), stdout=said, stderr=said, start_new_session=True)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from engine.errors import EngineError
 from engine.kafka.manifest import CheckpointFolder, Manifest, StoredQuery
 from engine.kafka.offsets import Topic
-from engine.kafka.prepare import changes
+from engine.kafka.watch import changes
 
 QUERY = StoredQuery(
     name="CREATE STREAM OUT",

@@ -1,0 +1,60 @@
+"""Whether memory stays flat: `kestrel run` over a hundred micro-batches of a broker, the memory of its driver, JVM and workers after each.
+
+    python -m tests.bench kafka_memory         (ROWS=2000 a batch by default, as an environment variable)
+
+Two queries: a filter, and a count of one result per record over 1,000 keys. Prints the peak within each ten batches of the count, and the
+ratio of the last ten to the third ten, by when every key is known and the JVM has taken what its heap may have.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from engine.kafka.broker import Broker
+from tests.bench.measure import machine
+from tests.bench.memory import mebibytes
+from tests.kafka.helpers import create, kill, produce, start
+
+ROWS = int(os.environ.get("ROWS", "2000"))
+BATCHES = 100
+_TENTH = 10
+_SCRIPT = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
+CREATE STREAM F WITH (KAFKA_TOPIC='f') AS SELECT * FROM S WHERE V % 2 = 0;
+CREATE TABLE C WITH (KAFKA_TOPIC='c') AS SELECT K, COUNT(*) AS N FROM S GROUP BY K;
+"""
+
+
+def last_batch(checkpoint: Path) -> int:
+    """The number of the last batch of the count that is done."""
+    return max((int(entry.name) for entry in checkpoint.glob("queries/CTAS_C_*/commits/[0-9]*") if entry.name.isdigit()), default=-1)
+
+
+def main() -> None:
+    """Measure and print."""
+    folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
+    (folder / "app.sql").write_text(_SCRIPT, encoding="utf-8")
+    moment = int(time.time() * 1000)
+    with Broker.start() as broker:
+        create(broker.address, 2, "s")
+        produce(broker.address, "s", ((f"k{at % 1000}", f'{{"V": {at}}}', moment + at) for at in range((BATCHES + 20) * ROWS)))
+        options = ("--batch-records", str(ROWS), "--property", "auto.offset.reset=earliest", "--spark-conf", "spark.driver.memory=1g")
+        print(f"{BATCHES} batches of {ROWS:,} records for each of two queries, {machine()}")
+        process = start(folder / "app.sql", broker.address, folder / "checkpoint", *options, log=folder / "log")
+        peaks = [0.0] * BATCHES
+        try:
+            while (batch := last_batch(folder / "checkpoint")) < BATCHES - 1:
+                if process.poll() is not None:
+                    raise SystemExit((folder / "log").read_text(encoding="utf-8"))
+                if batch >= 0:
+                    peaks[batch] = max(peaks[batch], mebibytes(process.pid))
+                time.sleep(0.2)
+        finally:
+            kill(process)
+    tenths = [max(peaks[at : at + _TENTH]) for at in range(0, BATCHES, _TENTH)]
+    for number, peak in enumerate(tenths):
+        print(f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {peak:7.0f} MiB")
+    print(f"the last ten batches take {tenths[-1] / tenths[2]:.2f} times the memory of the third ten")

@@ -1,0 +1,72 @@
+"""The processes of a run: which there are, and how one of them is ended without a word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
+    """End a driver; with its JVM, or without, which then finds out by itself."""
+    if whole:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def workers(process: subprocess.Popen[bytes]) -> list[int]:
+    """The Python workers below a driver: what Spark's daemon forked."""
+    return [pid for pid, parent in _descendants(process.pid) if "engine.spark.daemon" in _command(parent) and _parent(pid) == parent]
+
+
+def executors(process: subprocess.Popen[bytes]) -> list[int]:
+    """The JVMs of the executors below a driver."""
+    return [pid for pid, _ in _descendants(process.pid) if "CoarseGrainedExecutorBackend" in _command(pid)]
+
+
+def end(pid: int) -> bool:
+    """End a process at once; say whether it was still there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a driver and all below it."""
+    for pid in (process.pid, *(pid for pid, _ in _descendants(process.pid))):
+        os.kill(pid, number)
+
+
+def _descendants(pid: int) -> Iterator[tuple[int, int]]:
+    """All processes below one, each with its parent."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        number = int(folder.name)
+        children.setdefault(_parent(number), []).append(number)
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        for child in children.get(parent, ()):
+            yield child, parent
+            waiting.append(child)
+
+
+def _parent(pid: int) -> int:
+    try:
+        # The name of the program stands in brackets, and may hold anything.
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

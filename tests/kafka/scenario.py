@@ -1,0 +1,126 @@
+"""Five shapes of queries over two topics: one input, run undisturbed and disturbed, and what came out of either."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kafka.helpers import create, produce, read, run, start
+
+SCRIPT = """
+CREATE STREAM A (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_a', VALUE_FORMAT='JSON');
+CREATE STREAM B (K STRING KEY, W INT) WITH (KAFKA_TOPIC='{0}_b', VALUE_FORMAT='JSON');
+CREATE TABLE T (K STRING PRIMARY KEY, V INT) WITH (KAFKA_TOPIC='{0}_a', VALUE_FORMAT='JSON');
+CREATE STREAM F WITH (KAFKA_TOPIC='{0}_f{1}') AS SELECT * FROM A WHERE V % 3 <> 0;
+CREATE TABLE C WITH (KAFKA_TOPIC='{0}_c{1}') AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM A GROUP BY K;
+CREATE TABLE U WITH (KAFKA_TOPIC='{0}_u{1}') AS SELECT K, V + 1 AS V FROM T;
+CREATE STREAM J WITH (KAFKA_TOPIC='{0}_j{1}') AS SELECT A.K AS K, V, W FROM A JOIN B WITHIN 20 MILLISECONDS ON A.K = B.K;
+CREATE TABLE X WITH (KAFKA_TOPIC='{0}_x{1}') AS SELECT K, COUNT(*) AS N FROM B WINDOW SESSION (30 MILLISECONDS) GROUP BY K;
+"""
+SINKS = ("f", "c", "u", "j", "x")
+PARTITIONS = 2
+
+LEAN = (
+    "--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "--spark-conf", "spark.sql.codegen.wholeStage=false", "--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
+)  # fmt: skip
+"""A run that ends soon is compiled in vain."""
+SMALL = ("--property", "auto.offset.reset=earliest", "--batch-records", "60")
+
+Outputs = dict[str, dict[bytes | None, list[tuple[bytes | None, int]]]]
+"""By sink and key: values and timestamps (ms) in the order of offsets."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The input is the same on every broker, for a seed and a time (ms); records of today, or a broker would compact them soon."""
+
+    servers: str
+    name: str
+    folder: Path
+    rows: int
+    began: int
+
+    def produce(self) -> None:
+        random_ = random.Random(self.rows)
+        create(self.servers, PARTITIONS, f"{self.name}_a", f"{self.name}_b")
+        for topic, column in (("a", "V"), ("b", "W")):
+            rows = (
+                (f"k{random_.randrange(20)}", json.dumps({column: at}), self.began + at + random_.randrange(9)) for at in range(self.rows)
+            )
+            produce(self.servers, f"{self.name}_{topic}", rows)
+
+    def checkpoint(self, run_name: str) -> Path:
+        return self.folder / run_name
+
+    def script(self, run_name: str) -> Path:
+        path = self.folder / f"{run_name}.sql"
+        path.write_text(SCRIPT.format(self.name, run_name), encoding="utf-8")
+        return path
+
+    def start(self, run_name: str, *options: str) -> subprocess.Popen[bytes]:
+        log = self.folder / f"{run_name}.log"
+        return start(self.script(run_name), self.servers, self.checkpoint(run_name), *LEAN, *SMALL, *options, log=log)
+
+    def finish(self, run_name: str) -> None:
+        """Let a run read all that there is, and end."""
+        done = run(self.script(run_name), self.servers, self.checkpoint(run_name), "--until-caught-up", *LEAN)
+        assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+
+    def said(self, run_name: str) -> str:
+        return (self.folder / f"{run_name}.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+    def outputs(self, run_name: str) -> Outputs:
+        found: Outputs = {}
+        for sink in SINKS:
+            keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)
+            for _, key, value, moment in read(self.servers, f"{self.name}_{sink}{run_name}", PARTITIONS):
+                keys[key].append((value, moment))
+            found[sink] = dict(keys)
+        return found
+
+    def await_outputs(self, run_name: str, process: subprocess.Popen[bytes], expected: Outputs, seconds: float = 180) -> None:
+        """Wait until every sink holds as many records as it should."""
+        deadline = time.monotonic() + seconds
+        for sink in SINKS:
+            wanted = sum(map(len, expected[sink].values()))
+            while (found := len(read(self.servers, f"{self.name}_{sink}{run_name}", PARTITIONS))) < wanted:
+                assert process.poll() is None, self.said(run_name)
+                assert time.monotonic() < deadline, f"{found} of {wanted} in {sink}: {self.said(run_name)}"
+                time.sleep(0.3)
+
+    def await_batch(self, run_name: str, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+        """Wait until a query begins a batch."""
+        before, deadline = self._batches(run_name, "offsets"), time.monotonic() + seconds
+        while self._batches(run_name, "offsets") == before:
+            assert process.poll() is None, self.said(run_name)
+            assert time.monotonic() < deadline, f"no batch begins: {self.said(run_name)}"
+            time.sleep(0.02)
+
+    def is_amid(self, run_name: str) -> bool:
+        """Whether the checkpoint has a batch that was begun and not ended."""
+        return self._batches(run_name, "offsets") != self._batches(run_name, "commits")
+
+    def _batches(self, run_name: str, log: str) -> dict[str, int]:
+        found = {}
+        for query in self.checkpoint(run_name).glob("queries/*"):
+            numbers = [int(entry.name) for entry in query.glob(f"{log}/[0-9]*") if entry.name.isdigit()]
+            found[query.name] = max(numbers, default=-1)
+        return found
+
+
+def differences(found: Outputs, expected: Outputs) -> list[str]:
+    """What is lost, there twice or out of order, in a few words."""
+    flaws = []
+    for sink in SINKS:
+        for key in sorted({*found[sink], *expected[sink]}, key=str):
+            ours, theirs = found[sink].get(key, []), expected[sink].get(key, [])
+            if ours != theirs:
+                at = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+                flaws.append(f"{sink} {key!r}: {len(ours)} of {len(theirs)}; at {at}: {ours[at : at + 2]} for {theirs[at : at + 2]}")
+    return flaws

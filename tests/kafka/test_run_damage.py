@@ -1,0 +1,184 @@
+"""Topics that are deleted, made anew, cut short or widened, while a query is stopped and while it runs: said by name, never passed over."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from engine.errors import EngineError
+from engine.kafka.config import KafkaConfig
+from engine.kafka.manifest import CheckpointFolder, StoredQuery
+from engine.kafka.offsets import Topic
+from engine.kafka.watch import damaged
+from tests.kafka.helpers import create, delete, produce, read, start
+from tests.kafka.processes import kill
+from tests.kafka.scenario import LEAN
+from tests.kafka.unstarted import execute
+
+STORED = StoredQuery(
+    name="CREATE STREAM OUT",
+    id="CSAS_OUT_0",
+    statement="CREATE STREAM OUT AS SELECT * FROM S;",
+    plan={},
+    settings={},
+    reading="plain",
+    sources={"in": Topic("in", "id-1", 1)},
+    start={("in", 0): 10},
+    pages=1,
+)
+
+
+class _Broker:
+    """Answers as a broker would whose topic holds these offsets."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self.found, self.held = dict(STORED.sources), (first, end)
+
+    def topics(self, _: object) -> Mapping[str, Topic]:
+        return self.found
+
+    def first(self, _: object) -> dict[tuple[str, int], int]:
+        return {("in", 0): self.held[0]}
+
+    def ends(self, _: object) -> dict[tuple[str, int], int]:
+        return {("in", 0): self.held[1]}
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "said"),
+    [
+        (0, 30, None),
+        (10, 10, None),
+        (11, 30, "records 10 to 10 of partition 0 of the topic in are gone, and CSAS_OUT_0 had not read them"),
+        (0, 9, "partition 0 of the topic in ends at offset 9, but CSAS_OUT_0 has read it up to 10"),
+    ],
+)
+def test_offsets_that_are_not_there_are_named(tmp_path: Path, first: int, end: int, said: str | None) -> None:
+    broker: Any = _Broker(first, end)
+    found = damaged(STORED, CheckpointFolder(tmp_path), broker)
+    assert (None if found is None else found.message) == said
+
+
+def shorten(servers: str, topic: str, before: int) -> None:
+    """Do what a short retention does."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        future.result()
+
+
+def widen(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        future.result()
+
+
+def renew(servers: str, topic: str) -> None:
+    delete(servers, topic)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return create(servers, 1, topic)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def fill(servers: str, topic: str, rows: int, first: int = 0) -> None:
+    produce(servers, topic, ((f"k{at % 5}", json.dumps({"V": first + at}), int(time.time() * 1000)) for at in range(rows)))
+
+
+SOURCE = "CREATE STREAM {1} (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_{1}', VALUE_FORMAT='JSON');\n"
+PLAIN = "CREATE STREAM O_{1} WITH (KAFKA_TOPIC='{0}_o_{1}') AS SELECT * FROM {1};\n"
+JOINED = "CREATE STREAM O_{1} WITH (KAFKA_TOPIC='{0}_o_{1}') AS SELECT {1}.K AS K, {1}.V AS V FROM {1} LEFT JOIN T ON {1}.K = T.K;\n"
+TABLE = "CREATE TABLE T (K STRING PRIMARY KEY, V INT) WITH (KAFKA_TOPIC='{0}_t', VALUE_FORMAT='JSON');\n"
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda servers, topic: delete(servers, topic), "was deleted"),
+        (renew, "was deleted and created anew"),
+        (widen, "has 2 partitions instead of 1"),
+        (lambda servers, topic: (fill(servers, topic, 20), shorten(servers, topic, 15)), "records 10 to 14 of partition 0"),
+    ],
+)
+def test_a_query_that_was_stopped_does_not_start_again(kafka: KafkaConfig, tmp_path: Path, harm: Any, said: str) -> None:
+    name = f"stopped{time.time_ns()}"
+    create(kafka.servers, 1, f"{name}_S")
+    fill(kafka.servers, f"{name}_S", 10)
+    text = (SOURCE + PLAIN).format(name, "S")
+    execute(kafka, tmp_path, text)
+    execute(kafka, tmp_path, text)
+    harm(kafka.servers, f"{name}_S")
+    time.sleep(0.5)
+    with pytest.raises(EngineError, match=f"(?s){said}") as caught:
+        execute(kafka, tmp_path, text)
+    assert f"{name}_S" in caught.value.message
+    assert "CSAS_O_S_0" in caught.value.message
+
+
+HARMED = {
+    "DELETED": ("was deleted", PLAIN),
+    "RENEWED": ("was deleted and created anew", PLAIN),
+    "WIDENED": ("has 2 partitions instead of 1", PLAIN),
+    "SHORTENED": ("are gone, and", PLAIN),
+    "SHORTENED_JOINED": ("are gone, and", JOINED),
+    "RENEWED_JOINED": ("was deleted and created anew", JOINED),
+}
+ROWS = 3000
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_a_query_that_runs_stops_and_the_others_go_on(kafka: KafkaConfig, tmp_path: Path) -> None:
+    servers, name = kafka.servers, f"runs{time.time_ns()}"
+    create(servers, 1, f"{name}_t", f"{name}_WELL", *(f"{name}_{source}" for source in HARMED))
+    for source in (*HARMED, "WELL"):
+        fill(servers, f"{name}_{source}", ROWS if "SHORTENED" in source else 10)
+    texts = [TABLE, SOURCE + PLAIN.replace("{1}", "WELL"), *(SOURCE + query for _, query in HARMED.values())]
+    script = tmp_path / "app.sql"
+    script.write_text("".join(text.format(name, source) for text, source in zip(texts, ("T", "WELL", *HARMED), strict=True)))
+    log = tmp_path / "log"
+    options = ("--property", "auto.offset.reset=earliest", "--batch-records", "20")
+    process = start(script, servers, tmp_path / "checkpoint", *LEAN, *options, log=log)
+    try:
+        _await_rows(servers, name, dict.fromkeys((*HARMED, "WELL"), 10))
+        shorten(servers, f"{name}_SHORTENED", ROWS - 50)
+        shorten(servers, f"{name}_SHORTENED_JOINED", ROWS - 50)
+        renew(servers, f"{name}_RENEWED")
+        renew(servers, f"{name}_RENEWED_JOINED")
+        fill(servers, f"{name}_RENEWED", 100, 5000)
+        fill(servers, f"{name}_RENEWED_JOINED", 100, 5000)
+        delete(servers, f"{name}_DELETED")
+        widen(servers, f"{name}_WIDENED")
+        fill(servers, f"{name}_WELL", 10)
+        _await_rows(servers, name, {"WELL": 20})
+        time.sleep(5)
+        process.terminate()
+        assert process.wait(60) == 1
+    finally:
+        if process.poll() is None:
+            kill(process)
+    said = log.read_text(encoding="utf-8")
+    for source, (what, _) in HARMED.items():
+        ended = [line for line in said.splitlines() if f"CSAS_O_{source}_" in line and "ended" in line]
+        assert any(f"{name}_{source}" in line and what in line for line in ended), f"{source}: {ended}\n{said}"
+        values = [json.loads(value or b"{}")["V"] for _, _, value, _ in read(servers, f"{name}_o_{source}", 1)]
+        assert values == list(range(len(values))), f"{source} goes on behind what it has lost: {values}"
+
+
+def _await_rows(servers: str, name: str, least: Mapping[str, int]) -> None:
+    deadline = time.monotonic() + 120
+    for source, rows in least.items():
+        while len(read(servers, f"{name}_o_{source}", 1)) < rows:
+            assert time.monotonic() < deadline, f"{source} gives nothing"
+            time.sleep(0.2)

@@ -1,0 +1,61 @@
+"""Rows of a table that are older than all records of a stream are found by every join, however small the batches are."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.kafka.config import KafkaConfig
+from tests.kafka.helpers import create, produce, read, run, start
+from tests.kafka.processes import kill
+from tests.kafka.scenario import LEAN
+
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+
+SCRIPT = """
+CREATE TABLE T (K STRING PRIMARY KEY, N INT) WITH (KAFKA_TOPIC='{0}_t', VALUE_FORMAT='JSON');
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON');
+CREATE STREAM J WITH (KAFKA_TOPIC='{0}_j') AS SELECT S.K AS K, V, N FROM S JOIN T ON S.K = T.K;
+"""
+PARTITIONS = 2
+
+
+def last_batch(commits: Path) -> int:
+    return max((int(entry.name) for entry in commits.glob("[0-9]*") if entry.name.isdigit()), default=-1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "kills"),
+    [(3000, 100, 2), pytest.param(100_000, 1000, 0, marks=pytest.mark.nightly), pytest.param(100_000, 1000, 8, marks=pytest.mark.nightly)],
+)
+def test_every_join_finds_its_row(kafka: KafkaConfig, tmp_path: Path, rows: int, batch: int, kills: int) -> None:
+    servers, name, began, random_ = kafka.servers, f"join{time.time_ns()}", int(time.time()) * 1000, random.Random(rows)
+    create(servers, PARTITIONS, f"{name}_t", f"{name}_s")
+    keys = [random_.randrange(rows) for _ in range(rows)]
+    # The stream's records are there first: nothing but their timestamps says that the table's are older.
+    produce(servers, f"{name}_s", ((f"k{key}", json.dumps({"V": at}), began + rows + at) for at, key in enumerate(keys)))
+    produce(servers, f"{name}_t", ((f"k{at}", json.dumps({"N": at}), began + at) for at in range(rows)))
+    script = tmp_path / "app.sql"
+    script.write_text(SCRIPT.format(name), encoding="utf-8")
+    options = (*LEAN, "--batch-records", str(batch), "--property", "auto.offset.reset=earliest")
+    commits = tmp_path / "checkpoint" / "queries" / "CSAS_J_0" / "commits"
+    for number in range(kills):
+        process = start(script, servers, tmp_path / "checkpoint", *options, log=tmp_path / "log")
+        least = (number + 1) * 2 * rows // batch // (kills + 1)
+        deadline = time.monotonic() + 600
+        while last_batch(commits) < least:
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < deadline, "no batch ends"
+            time.sleep(0.02)
+        time.sleep(random_.uniform(0, 0.5))
+        kill(process)
+    done = run(script, servers, tmp_path / "checkpoint", "--until-caught-up", *options)
+    assert done.returncode == 0, done.stderr
+    found = [(key, json.loads(value or b"{}")) for _, key, value, _ in read(servers, f"{name}_j", PARTITIONS)]
+    wanted = [(f"k{key}".encode(), {"V": at, "N": key}) for at, key in enumerate(keys)]
+    assert sorted(found, key=lambda pair: pair[1]["V"]) == wanted
+    assert last_batch(commits) >= 2 * rows // batch - 1
