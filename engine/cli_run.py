@@ -121,7 +121,7 @@ def _stop_on_signals() -> Event:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"a number above 0, not {text!r}")
     return int(text)
 

@@ -79,7 +79,7 @@ def _parsed(text: str) -> list[Any]:
     try:
         whole = json.loads(text, parse_float=Decimal)
     except ValueError:
-        return [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.strip()]
+        return [json.loads(line, parse_float=Decimal) for line in text.split("\n") if line.strip()]
     if isinstance(whole, dict) and "value" not in whole:
         whole = whole.get("inputs", [])
     return whole if isinstance(whole, list) else [whole]

@@ -61,13 +61,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _cut(text: str) -> str:
-    if text in ("one", "each") or (text.startswith("random:") and text[7:].isdigit()):
+    if text in ("one", "each") or (text.startswith("random:") and text[7:].isdecimal()):
         return text
     raise argparse.ArgumentTypeError(f"one, each or random:SEED, not {text!r}")
 
 
 def _positive(text: str) -> int:
-    if text.isdigit() and int(text) > 0:
+    if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"a positive number, not {text!r}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from qtt.compare import differences
 from qtt.diff import record_differences, topic_report
-from qtt.model import Actual, Json, Outcome, OutputRecord, Produced
+from qtt.model import Actual, Json, OutputRecord, Produced
 from qtt.rest import Answer, Answered, RestCase
 from qtt.text import write_json
 
@@ -101,8 +101,3 @@ def _same(expected: Json, actual: Actual) -> bool:
     if kind == "header":
         return _holds(expected[kind], actual[kind])
     return not differences(expected[kind], actual[kind], kind)
-
-
-def is_rest(case: object, outcome: Outcome) -> bool:
-    """Whether a case and its outcome are judged by answers."""
-    return isinstance(case, RestCase) and isinstance(outcome, Produced)

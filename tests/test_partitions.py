@@ -103,7 +103,7 @@ def records(partitions: int) -> list[Record]:
 @pytest.mark.parametrize("cut", ["one", "random:3"])
 def test_each_key_has_the_same_records_over_partitions_and_pages(runner: MemoryRunner, cut: str) -> None:
     runs = [planned(text) for text in QUERIES.values()]
-    topics = [build_pipeline([run]).source_topics(0) for run in runs]
+    topics = [{source.topic for source in build_pipeline([run]).group.sources} for run in runs]
 
     def by_key(partitions: int, pages: int) -> list[dict[bytes | None, list[tuple[bytes | None, int]]]]:
         feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]

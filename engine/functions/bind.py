@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from types import MappingProxyType
 
 from engine.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, did_you_mean
 from engine.functions import typing_containers, typing_operators
@@ -64,11 +63,8 @@ def bind(
     expression: Expression,
     scope: Mapping[str, SqlType],
     functions: Registry = FUNCTIONS,
-    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Bound:
     """Type `expression`; `scope` gives the types of columns by name, qualifiers are not looked at.
-
-    No type depends on a session setting; `settings` is here for functions whose result type will.
 
     Implicit conversions become children whose node is a `Cast` that the expression does not have. Types of DECIMAL
     results may exceed 38 digits, as ksqlDB's do.

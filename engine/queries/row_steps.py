@@ -15,6 +15,7 @@ from engine.plan.schemas import result_schema, scope_of
 from engine.plan.step import SelectItem, Step
 from engine.plan.steps.streams import StreamFilterV1, StreamSelectV1
 from engine.plan.steps.tables import TableFilterV1, TableSelectV1
+from engine.spark.log_kinds import PROCESSING
 from engine.sql.expressions import Expression
 from engine.sql.text import format_expression
 from engine.topics.records import LogEntry
@@ -65,7 +66,7 @@ class RowSteps:
                 raise UnsupportedError(f"{step.tag} is no step over single rows")
 
     def _filter(self, step: Step, condition: Expression) -> RowStep:
-        bound = portable(bind(condition, self._scope(step), self.functions, self.settings))
+        bound = portable(bind(condition, self._scope(step), self.functions))
         message = f"Error evaluating predicate {format_expression(condition)}"
 
         def keep(row: RowValues) -> RowValues | None:
@@ -83,7 +84,7 @@ class RowSteps:
         return lambda row: {alias: column(row) for alias, column in columns}
 
     def _column(self, step: Step, index: int, item: SelectItem, scope: Mapping[str, SqlType]) -> Callable[[RowValues], Any]:
-        bound: Bound = portable(bind(item.expression, scope, self.functions, self.settings))
+        bound: Bound = portable(bind(item.expression, scope, self.functions))
         message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
 
         def compute(row: RowValues) -> Any:
@@ -101,7 +102,7 @@ class RowSteps:
 
     def schema(self, step: Step) -> Schema:
         """The schema behind a step."""
-        return result_schema(step, lambda expression, scope: bind(expression, scope, self.functions, self.settings).type)
+        return result_schema(step, lambda expression, scope: bind(expression, scope, self.functions).type)
 
     def _values(self, row: RowValues, *, nested: bool) -> Values:
         return Values(
@@ -116,4 +117,4 @@ class RowSteps:
 
     def _note(self, step: Step, message: str) -> None:
         logger = f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
-        self.log.append(LogEntry(kind=1, logger=logger, message=message))
+        self.log.append(LogEntry(kind=PROCESSING, logger=logger, message=message))

@@ -46,7 +46,7 @@ class Cut:
         if text == "each":
             return Cut(each=True, restart=restart)
         kind, _, seed = text.partition(":")
-        if kind != "random" or not seed.lstrip("-").isdigit():
+        if kind != "random" or not seed.removeprefix("-").isdecimal():
             raise ValueError(f"cut must be one, each or random:SEED, not {text!r}")
         return Cut(seed=int(seed), restart=restart)
 

@@ -67,10 +67,6 @@ class Pipeline:
         """The SQL to read, over an input called `kestrel_input`."""
         return tuple(text.replace(_SOURCE, "kestrel_input") for text in self.templates)
 
-    def source_topics(self, query: int) -> frozenset[str]:
-        """The topics that a query reads."""
-        return frozenset(source.topic for source in self.group.sources if source.query == query)
-
     def frame(
         self,
         spark: SparkSession,
