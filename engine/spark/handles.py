@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from engine.plan.step import FormatInfo, SerdeFeature, WindowInfo
@@ -70,9 +70,10 @@ class Handle:
             present.append(("x", struct_of(self.extra)))
         return tuple(present)
 
-    def struct_type(self) -> str:
-        """The Spark type of the struct column."""
-        return f"STRUCT<{','.join(f'{name(field)}:{field_type}' for field, field_type in self.fields())}>"
+    def struct_type(self, wanted: Collection[str] | None = None) -> str:
+        """The Spark type of the struct column, of the `wanted` fields only if they are given."""
+        fields = (f"{name(field)}:{field_type}" for field, field_type in self.fields() if wanted is None or field in wanted)
+        return f"STRUCT<{','.join(fields)}>"
 
     def unchanged(self) -> tuple[tuple[str, Tree], ...]:
         """The fields as they are."""

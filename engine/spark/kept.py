@@ -50,7 +50,7 @@ def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
 def _keep(root: Step, build: QueryBuild, result: Handle) -> Handle:
     if not result.is_table or _showing(build.group, result) is not None:
         return result
-    operator = TableStore(key_bytes=key_bytes(build, result))
+    operator = TableStore(key_bytes=key_bytes(build, result), width=len(result.schema.value))
 
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
         return operator, replace(result, relation=relation, level=level, has_old=False, has_old_key=False)

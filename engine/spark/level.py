@@ -15,6 +15,7 @@ from engine.spark.types import arrow_struct, name
 from engine.spark.wire import HEADERS, LOG
 from engine.state.codec import load_state
 from engine.state.operator import State
+from engine.state.table_store import TableStore
 
 _ARROW = {
     "INT": pa.int32(),
@@ -49,10 +50,14 @@ class Level:
         return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
 
     def fingerprint(self) -> list[str]:
-        """What the state depends on: each operator with the types of what it reads. Another fingerprint means another state."""
+        """What the state depends on: each operator with the types of what it reads. Another fingerprint means another state.
+
+        The store of a queryable table only names its key: CREATE OR REPLACE may add columns (spec/language.md 5), which its rows then lack.
+        """
         found = []
         for stateful in self.operators:
-            read = ", ".join(handle.struct_type() for handle in stateful.inputs)
+            wanted = ("k",) if isinstance(stateful.operator, TableStore) else None
+            read = ", ".join(handle.struct_type(wanted) for handle in stateful.inputs)
             found.append(f"{stateful.output.relation} {type(stateful.operator).__name__}({read})")
         return found
 

@@ -91,7 +91,8 @@ def _(operator: TableStore, state: State, names: Names, windowed: bool) -> Itera
     rows = state.get("rows", {})
     for whole, name, window in _named(rows, names, windowed):
         value, timestamp = rows[whole]
-        yield Entry(name, stored_row(value) or (), timestamp, window)
+        row = stored_row(value) or ()
+        yield Entry(name, row + (None,) * (operator.width - len(row)), timestamp, window)
 
 
 @contents.register

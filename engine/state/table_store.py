@@ -16,6 +16,8 @@ class TableStore:
     scope: ClassVar[Scope] = Scope.KEY
 
     key_bytes: KeyBytes
+    width: int
+    """How many columns a row has; those that CREATE OR REPLACE added after it was stored are NULL in it."""
 
     def process(self, row: Row, state: State) -> list[Output]:
         """Store the row, or forget the key at a tombstone."""

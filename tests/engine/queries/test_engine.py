@@ -85,6 +85,10 @@ def test_a_table_keeps_its_rows_when_a_filter_comes_and_goes(engine: MemoryEngin
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1),)
     tell(engine, "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p; INSERT INTO p VALUES (3, 4);")
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1), (3, 4))
+    # What was stored before a column was added has NULL in it.
+    tell(engine, "CREATE OR REPLACE TABLE c AS SELECT k, v, v + 1 AS w FROM p; INSERT INTO p VALUES (3, 5);")
+    assert tell(engine, "SELECT k, w FROM c WHERE k = 3;").rows == ((3, 6),)
+    assert tell(engine, "SELECT k, w FROM c WHERE k = 1;").rows == ((1, None),)
 
 
 def test_a_replaced_query_whose_state_does_not_fit_stops_and_never_begins_anew(engine: MemoryEngine) -> None:

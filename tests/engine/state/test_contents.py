@@ -30,8 +30,8 @@ OPERATORS: dict[str, tuple[Operator, bool]] = {
     "table": (TableAggregate(**GROUPED), False),
     "windows": (TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=5, grace_ms=DAY, retention_ms=DAY), True),
     "sessions": (SessionWindowAggregate(**GROUPED, gap_ms=3, grace_ms=DAY, retention_ms=DAY), True),
-    "store": (TableStore(key_bytes=key_bytes), False),
-    "store of windows": (TableStore(key_bytes=key_bytes), True),
+    "store": (TableStore(key_bytes=key_bytes, width=1), False),
+    "store of windows": (TableStore(key_bytes=key_bytes, width=1), True),
     "join": (TableJoin(join_type=JoinType.INNER, key_bytes=key_bytes, left_width=1, right_width=1), False),
 }
 
@@ -106,3 +106,10 @@ def test_sessions_can_be_read_for_their_retention() -> None:
     for timestamp in (5, 15, 30):
         list(sessions.process(Row(0, (1,), (1,), timestamp), state))
     assert [entry.window for entry in contents(sessions, state, None, True)] == [(15, 15), (30, 30)]
+
+
+def test_rows_stored_before_columns_were_added_have_null_there() -> None:
+    state: State = {}
+    TableStore(key_bytes=key_bytes, width=1).process(Row(0, (1,), (5,), 7), state)
+    (entry,) = contents(TableStore(key_bytes=key_bytes, width=3), state, None, False)
+    assert entry.value == (5, None, None)
