@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -28,8 +29,17 @@ class TopicShape:
 
 
 def admin_client(config: KafkaConfig) -> Any:
-    """A client, to be held as long as its answer is awaited: one that nobody holds is destroyed, and the answer with it."""
-    return AdminClient({**config.client(), "log_level": 0})
+    """The process's client of a broker.
+
+    It is kept: one that nobody holds is destroyed, and its answer with it; and one that stands in the traceback of an error may be
+    destroyed by the garbage collector inside a thread of librdkafka, which then aborts the process.
+    """
+    return _kept_client(tuple(sorted(config.client().items())))
+
+
+@lru_cache(maxsize=16)
+def _kept_client(properties: tuple[tuple[str, Any], ...]) -> Any:
+    return AdminClient({**dict(properties), "log_level": 0})
 
 
 def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape]:
