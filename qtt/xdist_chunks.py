@@ -11,12 +11,35 @@ from qtt.ahead import chunk_names
 
 
 class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
-    """Schedule neighbouring cases as one unit, and every other test by itself."""
+    """Schedule neighbouring cases as one unit, and every other test by itself; go on when a worker dies."""
 
     def __init__(self, config: pytest.Config, log: Any, size: int) -> None:
         super().__init__(config, log)
         self.size = size
         self.chunks: dict[str, str] = {}
+
+    def remove_node(self, node: Any) -> str | None:
+        """Give the tests that a dead worker left to the others, and name the one that it was at, which is not tried again.
+
+        pytest-xdist's own way gives back what was done, too: a worker that is handed nothing but done tests waits for ever.
+        """
+        left = {scope: unit for scope, unit in self.assigned_work.pop(node).items() if not all(unit.values())}
+        if not left:
+            return None
+        first = next(iter(left.values()))
+        at: str = next(test for test, done in first.items() if not done)
+        first[at] = True
+        self.workqueue.update((scope, unit) for scope, unit in left.items() if not all(unit.values()))
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return at
+
+    def _reschedule(self, node: Any) -> None:
+        """See that a worker has two tests or knows that there are no more: with one it waits to learn what comes after."""
+        while node in self.registered_collections and not node.shutting_down:
+            super()._reschedule(node)
+            if self._pending_of(self.assigned_work[node]) > 1:
+                return
 
     def _split_scope(self, nodeid: str) -> str:
         if not self.chunks:

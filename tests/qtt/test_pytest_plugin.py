@@ -151,3 +151,17 @@ def test_stored_plans_run_with_the_cases(project: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["historic-plans/c/1.0.0/spec.json::old FAILED*"])
     assert [len(group) for group in groups(project)] == [2]
+
+
+def test_a_worker_that_dies_costs_one_test_and_no_end(project: pytest.Pytester) -> None:
+    write(project, "one.json", *[case(f"c{n}") for n in range(6)])
+    project.makepyfile(
+        "import os, pytest\n"
+        "@pytest.mark.parametrize('n', range(40))\n"
+        "def test_x(n):\n"
+        "    open('ran.txt', 'a').write(f'{n} ')\n"
+        "    if n in (20, 38): os._exit(3)\n"
+    )
+    result = project.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", timeout=60)
+    result.assert_outcomes(passed=44, failed=2)
+    assert sorted(map(int, (project.path / "ran.txt").read_text().split())) == list(range(40))
