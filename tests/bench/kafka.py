@@ -26,7 +26,8 @@ from engine.kafka.broker import Broker
 from engine.kafka.config import KafkaConfig
 from engine.kafka.offsets import BrokerOffsets
 from tests.bench.measure import machine
-from tests.kafka.helpers import Row, create, environment, kill, produce, start
+from tests.kafka.helpers import Row, create, environment, produce, start
+from tests.kafka.processes import kill
 
 ROWS = int(os.environ.get("ROWS", "400000"))
 ROUNDS = int(os.environ.get("ROUNDS", "2"))

@@ -16,7 +16,8 @@ from pathlib import Path
 from engine.kafka.broker import Broker
 from tests.bench.measure import machine
 from tests.bench.memory import mebibytes
-from tests.kafka.helpers import create, kill, produce, start
+from tests.kafka.helpers import create, produce, start
+from tests.kafka.processes import kill
 
 ROWS = int(os.environ.get("ROWS", "2000"))
 BATCHES = 100

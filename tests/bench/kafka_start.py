@@ -27,7 +27,8 @@ from engine.kafka.broker import Broker
 from tests.bench.measure import machine
 from tests.bench.memory import descendants
 from tests.kafka import demo
-from tests.kafka.helpers import create, environment, kill, produce
+from tests.kafka.helpers import create, environment, produce
+from tests.kafka.processes import kill
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
 _BEGUN = "KESTREL_BENCH_BEGUN"

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from engine.kafka.broker import Broker
-from tests.kafka.helpers import Row, await_rows, create, kill, produce, read, run, start
+from tests.kafka.helpers import Row, await_rows, create, produce, read, run, start
+from tests.kafka.processes import kill
 
 PARTITIONS, ORDERS, CUSTOMERS = 2, 4000, 20
 _START = int(time.time()) * 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -81,11 +80,6 @@ def start(script: Path, servers: str, checkpoint: Path, *options: str, log: Path
     with (log or Path(os.devnull)).open("ab") as said:
         whole = command(script, servers, checkpoint, *options)
         return subprocess.Popen(whole, env=environment(), stdout=said, stderr=said, start_new_session=True)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGKILL)
-    process.wait()
 
 
 def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int, seconds: float = 120) -> int:

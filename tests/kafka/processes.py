@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 
 def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
-    """End a driver; with its JVM, or without, which then finds out by itself."""
+    """End a driver at once; with its JVM and workers, or without, which then find out by themselves."""
     if whole:
-        os.killpg(process.pid, signal.SIGKILL)
+        signal_all(process, signal.SIGKILL)
     else:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
     process.wait()
 
 
@@ -40,7 +41,8 @@ def end(pid: int) -> bool:
 def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal to a driver and all below it."""
     for pid in (process.pid, *(pid for pid, _ in _descendants(process.pid))):
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, int]]:
