@@ -22,6 +22,7 @@ from engine.cli_run import add_kafka_options, run_on_broker, wants_broker
 from engine.cli_shell import run_shell, run_text
 from engine.cli_topics import Inputs, record_lines, sink_topics
 from engine.errors import EngineError
+from engine.functions.user import functions_with
 from engine.importer import import_report
 from engine.planner.config import Config
 from engine.queries.engine import MemoryEngine
@@ -38,6 +39,7 @@ EXAMPLES = """examples:
   kestrel run app.sql --input a=a.json --output out     one out/TOPIC.jsonl for each topic that a query writes
   kestrel run app.sql --bootstrap-servers H:P --checkpoint DIR
                                                         a script against a Kafka broker, until Ctrl-C
+  kestrel run app.sql --functions mine.py …             the same, with functions of your own
   kestrel functions SUBSTRING                           what a function takes and gives
   kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
   kestrel import plans/                                 which statements of a ksqlDB installation would run
@@ -99,10 +101,12 @@ def build_parser() -> argparse.ArgumentParser:
     add_kafka_options(run)
     functions = commands.add_parser("functions", help="list the functions, or describe one")
     functions.add_argument("name", nargs="?", help="a function to describe")
+    _add_functions_option(functions)
     add_broker_parser(commands, EXAMPLES)
     add_prepare_parser(commands)
     importing = commands.add_parser("import", help="say which statements of a ksqlDB installation would run")
     importing.add_argument("--json", action="store_true", help="print the report as JSON")
+    _add_functions_option(importing)
     importing.add_argument("path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup")
     return parser
 
@@ -112,6 +116,12 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
     setting = "a property; may be repeated"
     parser.add_argument("--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting)
+    _add_functions_option(parser)
+
+
+def _add_functions_option(parser: argparse.ArgumentParser) -> None:
+    file = "functions of your own: a Python file with decorated functions, which is executed; may be repeated"
+    parser.add_argument("--functions", action="append", default=[], type=Path, metavar="FILE", help=file)
 
 
 def _input(text: str) -> tuple[str, Path]:
@@ -135,7 +145,8 @@ def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     files: dict[str, list[Path]] = {}
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
-    return MemoryEngine(Session(config=config), by_time=True, open_spark=QuietStart(_starting)), Inputs(files)
+    session = Session(config=config, functions=functions_with(arguments.functions))
+    return MemoryEngine(session, by_time=True, open_spark=QuietStart(_starting)), Inputs(files)
 
 
 def _starting() -> None:
@@ -210,7 +221,7 @@ def _file(path: Path | None) -> str | None:
 
 def functions_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel functions`."""
-    view = View(session=Session(), broker=MemoryBroker())
+    view = View(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
     if arguments.name:
         show(out, describe(Describe("FUNCTION", arguments.name), view))
     else:
@@ -220,7 +231,7 @@ def functions_command(arguments: argparse.Namespace, out: Console, errors: Conso
 
 def import_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel import`."""
-    report = import_report(arguments.path)
+    report = import_report(arguments.path, functions_with(arguments.functions))
     out.print(Text(report.to_json().rstrip() if arguments.json else str(report)), soft_wrap=True)
     return ExitCode.OK if report.is_complete else ExitCode.REFUSED
 

@@ -17,6 +17,7 @@ from engine.cli_render import show, show_error
 from engine.errors import EngineError
 from engine.formats.registry import MemoryRegistry, SchemaRegistry
 from engine.formats.registry_remote import open_registry
+from engine.functions.user import functions_with
 from engine.kafka.application import Application
 from engine.kafka.config import KafkaConfig
 from engine.kafka.run import RunSettings
@@ -82,7 +83,7 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
         stack.enter_context(board.live())
         application = Application(
             settings=settings,
-            session=Session(config=config, registry=_registry(arguments)),
+            session=Session(config=config, registry=_registry(arguments), functions=functions_with(arguments.functions)),
             log_topic=arguments.processing_log_topic,
             say=lambda sentence: errors.print(Text(sentence, "yellow"), soft_wrap=True),
             show=board.show,

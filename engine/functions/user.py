@@ -10,14 +10,32 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 from engine.errors import EngineError, FunctionError
 from engine.functions.declaration import Aggregate, Function, Scalar, Tabular
+from engine.functions.registry import Registry
 from engine.functions.signature import parse_signature
+from engine.functions.table import FUNCTIONS
 
 _NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def functions_with(sources: Iterable[str | Path]) -> Registry:
+    """Our functions and those that `sources` declare (see `load_functions`).
+
+    Raises:
+        FunctionError: a source cannot be loaded, or declares an overload that there is, or one of another kind than its namesakes.
+    """
+    registry = FUNCTIONS
+    for source in sources:
+        try:
+            registry = registry.with_functions(*load_functions(source))
+        except ValueError as error:
+            raise FunctionError(f"functions of {source}: {error}") from error
+    return registry
 
 
 def load_functions(source: str | Path | ModuleType) -> tuple[Function, ...]:
