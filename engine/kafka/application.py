@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -183,15 +184,17 @@ def produce(config: KafkaConfig, record: Record) -> None:
         QueryError: the broker did not take it.
     """
     failures: list[str] = []
-    producer = Producer({**config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0})
-    producer.produce(
-        record.topic,
-        key=record.key,
-        value=record.value,
-        # A client takes 0 for "now" (ADR 16).
-        timestamp=record.timestamp or EARLIEST,
-        headers=list(record.headers),
-        on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
-    )
-    if producer.flush(40) or failures:
+    client = {**config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0}
+    with closing(Producer(client)) as producer:
+        producer.produce(
+            record.topic,
+            key=record.key,
+            value=record.value,
+            # A client takes 0 for "now" (ADR 16).
+            timestamp=record.timestamp or EARLIEST,
+            headers=list(record.headers),
+            on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
+        )
+        waiting = producer.flush(40)
+    if waiting or failures:
         raise QueryError(f"the record for the topic {record.topic} was not written: {''.join(failures) or 'the broker does not answer'}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import logging
 import os
 import re
 import shutil
@@ -21,9 +20,10 @@ from types import MappingProxyType, TracebackType
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from engine.errors import EngineError
+from engine.kafka.clients import admin_client
+from engine.kafka.config import KafkaConfig
 from engine.kafka.jars import broker_jars
 from engine.spark.home import prepare_environment
 
@@ -33,10 +33,6 @@ _START_SECONDS = 60
 _STOP_SECONDS = 20
 _JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A broker of tests starts more often than it runs long: compiling less makes it start sooner."""
-
-_SILENT = logging.getLogger("engine.kafka.silent")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
 
 _FIXED = {
     "process.roles": "broker,controller",
@@ -133,8 +129,7 @@ class Broker:
 
     def _await(self) -> None:
         """Wait until the broker answers a client."""
-        # librdkafka says on its own when a connection is refused; that is expected here.
-        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200}, logger=_SILENT)
+        client = admin_client(KafkaConfig(servers=self.address, properties={"reconnect.backoff.max.ms": "200"}))
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if self.process.poll() is not None:

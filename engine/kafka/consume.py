@@ -9,9 +9,9 @@ from itertools import chain
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from engine.errors import EngineError
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from engine.topics.records import Record
 
@@ -38,7 +38,7 @@ def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -
         EngineError: the broker does not answer.
     """
     with _errors(config):
-        found = AdminClient(config.client()).list_topics(timeout=TIMEOUT).topics
+        found = admin_client(config).list_topics(timeout=TIMEOUT).topics
     wanted = None if topics is None else set(topics)
     return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None and (wanted is None or name in wanted)}
 

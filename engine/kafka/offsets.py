@@ -6,26 +6,27 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from engine.errors import QueryError
+from engine.kafka.clients import admin
 from engine.kafka.config import KafkaConfig
 from engine.kafka.merge import Offsets, Position
 
 _TIMEOUT = 20.0
 _ANSWER_S = 5.0
 _LOOK_S = 0.5
-_HEARD = 50
 _MARKED_S = 0.05
 _SETTLED_S = 10.0
-_CONFIGURED = "see the properties of --kafka-config, and the files that they name"
 _NONE = -1
 _UNKNOWN_TOPIC = 3
 _SPEC: Any = OffsetSpec
+_MOVED = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH})
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
 
 
@@ -67,12 +68,8 @@ class BrokerOffsets:
         """Connect when first asked; `timeout` is in seconds."""
         self._servers = config.servers
         self._timeout = timeout
-        self._said: list[Any] = []
-        client: dict[str, Any] = {**config.client(), "log_level": 0, "error_cb": self._note}
-        try:
-            self._admin: Any = AdminClient(client)
-        except KafkaException as error:
-            raise QueryError(f"the Kafka configuration is refused: {error.args[0].str()}", hint=_CONFIGURED) from error
+        kept = admin(config)
+        self._admin, self._said = kept.client, kept.heard
 
     def problem(self) -> Problem | None:
         """Ask whether the broker answers, and what is wrong if it does not."""
@@ -101,13 +98,13 @@ class BrokerOffsets:
             raise self._failed(error, "its topics") from error
         return sorted(name for name in found if not name.startswith("__"))
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names; those that do not exist are left out."""
+    def topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, Topic]:
+        """The topics of these names; those that do not exist are left out. `timeout` (s) is for those who ask again and again."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
         found = {}
-        for name, future in self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout).items():
+        for name, future in self._admin.describe_topics(TopicCollection(wanted), request_timeout=timeout or self._timeout).items():
             try:
                 described = future.result()
             except KafkaException as error:
@@ -143,24 +140,31 @@ class BrokerOffsets:
         found = self._ask(positions, _SPEC.for_timestamp(time))
         return {position: offset for position, offset in found.items() if offset != _NONE}
 
-    def _note(self, error: Any) -> None:
-        if len(self._said) < _HEARD:
-            self._said.append(error)
-
     def _ask(
         self, positions: Iterable[Position], spec: Any, isolation: Any = IsolationLevel.READ_COMMITTED, timeout: float | None = None
     ) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
-        if not request:
-            return {}
-        options: dict[str, Any] = {"isolation_level": isolation, "request_timeout": timeout or self._timeout}
-        found = {}
-        for asked, future in self._admin.list_offsets(request, **options).items():
-            try:
-                found[asked.topic, asked.partition] = future.result().offset
-            except KafkaException as error:
-                raise self._failed(error, f"partition {asked.partition} of the topic {asked.topic}") from error
-        return found
+        patience = timeout or self._timeout
+        deadline = time.monotonic() + patience
+        while True:
+            answers = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=patience) if request else {}
+            found, has_moved = {}, False
+            for asked, future in answers.items():
+                try:
+                    found[asked.topic, asked.partition] = future.result().offset
+                except KafkaException as error:
+                    has_moved = error.args[0].code() in _MOVED and time.monotonic() < deadline
+                    if not has_moved:
+                        raise self._failed(error, f"partition {asked.partition} of the topic {asked.topic}") from error
+            if not has_moved:
+                return found
+            self._look_for_leaders()
+
+    def _look_for_leaders(self) -> None:
+        """Ask for all topics: the client goes on asking the leader that it knows for offsets, even after the broker was started again."""
+        time.sleep(_MARKED_S)
+        with suppress(KafkaException):
+            self._admin.list_topics(timeout=_LOOK_S)
 
     def _failed(self, error: KafkaException, what: str) -> QueryError:
         return QueryError(f"the broker {self._servers} gave no offsets of {what}: {error.args[0].str()}")

@@ -14,9 +14,10 @@ from threading import Lock
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from engine.errors import EngineError
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from engine.kafka.consume import READER, until_ends
 from engine.kafka.transaction import TIMEOUT
@@ -40,15 +41,15 @@ class ScratchTopics:
             EngineError: it does not answer.
         """
         self.config = config
-        self._admin = AdminClient(config.client())
-        self._producer = Producer(config.client(linger_ms=5, enable_idempotence=True))
-        self._consumer = Consumer(config.client() | dict(READER))
+        self._admin = admin_client(config)
         self._sending, self._reading = Lock(), Lock()
         self._partitions: dict[str, int] = {}
         try:
             self._admin.list_topics(timeout=_CONNECT_S)
         except KafkaException as error:
             raise EngineError(f"the broker {config.servers} does not answer: {error.args[0].str()}", hint="is it there?") from error
+        self._producer = Producer(config.client(linger_ms=5, enable_idempotence=True))
+        self._consumer = Consumer(config.client() | dict(READER))
 
     def make(self, partitions: Mapping[str, int]) -> None:
         """Create topics that keep everything, with so many partitions each.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from engine.errors import QueryError
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 
 TIMEOUT = 30.0
 """Seconds that the broker has to answer."""
 
 _RETENTION = "retention.ms"
+_KNOWN_S = 10.0
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +29,6 @@ class TopicShape:
     partitions: int
     replicas: int
     retention_ms: int | None
-
-
-def admin_client(config: KafkaConfig) -> Any:
-    """The process's client of a broker.
-
-    It is kept: one that nobody holds is destroyed, and its answer with it; and one that stands in the traceback of an error may be
-    destroyed by the garbage collector inside a thread of librdkafka, which then aborts the process.
-    """
-    return _kept_client(tuple(sorted(config.client().items())))
-
-
-@lru_cache(maxsize=16)
-def _kept_client(properties: tuple[tuple[str, Any], ...]) -> Any:
-    return AdminClient({**dict(properties), "log_level": 0})
 
 
 def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape]:
@@ -65,6 +54,22 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
             raise QueryError(f"the broker {config.servers} does not describe the topic {name}: {error.args[0].str()}") from error
         found[name] = TopicShape(partitions=len(partitions), replicas=len(partitions[0].replicas), retention_ms=_retention(kept[name]))
     return found
+
+
+def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:
+    """A topic that was just made: the controller says that it is there before every broker knows of it.
+
+    Raises:
+        QueryError: the broker does not answer, or does not know of it for too long.
+    """
+    deadline = time.monotonic() + _KNOWN_S
+    while True:
+        found = shapes_of(config, [name])
+        if name in found:
+            return found[name]
+        if time.monotonic() > deadline:
+            raise QueryError(f"the broker {config.servers} made the topic {name}, and does not know of it after {_KNOWN_S:.0f} s")
+        time.sleep(_LOOK_S)
 
 
 def _retention(future: Any) -> int | None:

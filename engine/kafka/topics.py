@@ -9,8 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from engine.errors import QueryError, Span, StatementError
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
-from engine.kafka.shapes import TIMEOUT, TopicShape, admin_client, shapes_of
+from engine.kafka.shapes import TIMEOUT, TopicShape, awaited_shape, shapes_of
 from engine.plan.commands import CreateStreamV1, CreateTableV1
 from engine.planner.properties import TopicProperties, sink_properties, source_properties
 from engine.session import Executed, Session
@@ -74,28 +75,27 @@ class Topics:
     def _declare_source(self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None) -> None:
         name = command.topic_name
         found = shapes_of(self.config, [name]).get(name)
-        if found is not None:
-            check_shape(name, found, wanted, wanted.retention_ms, span)
-        elif wanted.partitions is None:
+        if found is None and wanted.partitions is None:
             raise StatementError(
                 f"the topic {name} does not exist", span=span, hint="PARTITIONS = n in the WITH clause creates it; case matters"
             )
-        else:
-            self._create(name, wanted, settings_of(command, wanted))
+        found = found or self._create(name, wanted, settings_of(command, wanted))
+        if found is not None:
+            check_shape(name, found, wanted, wanted.retention_ms, span)
 
     def _declare_sink(self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None) -> None:
         given = sink_properties(statement.properties).topic
         name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
         found = shapes_of(self.config, [name, source])
         wanted = _inherited(given, found.get(source), window_retention(statement))
-        if name in found:
+        there = found.get(name) or self._create(name, wanted, settings_of(command, wanted))
+        if there is not None:
             kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
             is_known = f"CREATE {kind} {statement.name}" in self.known
-            check_shape(name, found[name], given if is_known else wanted, given.retention_ms, span)
-        else:
-            self._create(name, wanted, settings_of(command, wanted))
+            check_shape(name, there, given if is_known else wanted, given.retention_ms, span)
 
-    def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> None:
+    def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> TopicShape | None:
+        """Make a topic; give the one that someone else has made meanwhile."""
         topic = NewTopic(
             name,
             num_partitions=wanted.partitions or 1,
@@ -108,6 +108,9 @@ class Topics:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise QueryError(f"the topic {name} was not created: {error.args[0].str()}") from error
+            return awaited_shape(self.config, name)
+        awaited_shape(self.config, name)
+        return None
 
 
 def check_shape(name: str, found: TopicShape, wanted: TopicProperties, retention_ms: int | None, span: Span | None = None) -> None:

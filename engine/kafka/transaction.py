@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from engine.spark.columns import to_list
 
@@ -283,8 +284,7 @@ def _batch_bytes(client: _Client, topics: frozenset[str]) -> int:
     config = client.config
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     limits = [_BATCH_BYTES]
-    # A client that nobody holds is destroyed, and its answers with it.
-    admin = AdminClient(config.client())
+    admin = admin_client(config)
     for future in admin.describe_configs(resources, request_timeout=TIMEOUT).values():
         try:
             limit = int(future.result()["max.message.bytes"].value)

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from engine.errors import EngineError
 from engine.kafka.broker import Broker
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
+from engine.kafka.shapes import awaited_shape
 
 _numbers = count()
 
@@ -36,13 +38,14 @@ def kafka() -> Iterator[KafkaConfig]:
 @pytest.fixture
 def topic(kafka: KafkaConfig) -> Callable[..., str]:
     """Makes topics that no other test has."""
-    admin = AdminClient(kafka.client())
+    admin = admin_client(kafka)
 
     def make(partitions: int = 2, **config: str) -> str:
         name = f"t{os.getpid()}_{next(_numbers)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         for future in admin.create_topics([NewTopic(name, partitions, config=settings)]).values():
             future.result()
+        awaited_shape(kafka, name)
         return name
 
     return make

@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from engine.kafka.broker import HOST, Broker, free_port
+from engine.kafka.clients import admin_client
+from engine.kafka.config import KafkaConfig
 
 PASSWORD = "pw-that-nobody-may-see"
 _STORE = "pw-of-the-store"
@@ -48,7 +45,7 @@ def start_secured(folder: Path) -> tuple[Broker, Secured]:
     ca, stranger = (_certificate(folder, name) for name in ("broker", "stranger"))
     sasl, tls = free_port(), free_port()
     broker = Broker.start(more=_settings(folder, sasl, tls))
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = admin_client(KafkaConfig(servers=broker.address))
     user = UserScramCredentialUpsertion("ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode())
     for future in admin.alter_user_scram_credentials([user]).values():
         future.result()

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from tests.kafka.spread import IN_CI, Spread, run
 
@@ -23,7 +23,7 @@ def test_cases_pass_on_the_broker_and_leave_nothing_there(spread: Spread, kafka:
     summary = json.loads(report.read_text(encoding="utf-8"))["summary"]
     assert done.returncode == 0, summary
     assert summary["passed"] > 30
-    admin = AdminClient(kafka.client())
+    admin = admin_client(kafka)
     left = [*admin.list_topics(timeout=30).topics, *(group.group_id for group in admin.list_consumer_groups().result().valid)]
     assert not [name for name in left if name.startswith("qtt-")]
 

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from tests.kafka.helpers import create, produce, read, run
 
@@ -28,7 +29,7 @@ def test_an_edited_script_goes_on_where_it_can(kafka: KafkaConfig, tmp_path: Pat
     now = int(time.time() * 1000)
     create(servers, 1, f"{name}_s")
     small = NewTopic(f"{name}_l", 1, config={"max.message.bytes": "1000"})
-    admin = AdminClient(kafka.client())
+    admin = admin_client(kafka)
     admin.create_topics([small])[small.topic].result()
 
     def start(*statements: str) -> tuple[int, str]:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import ConfigResource
 
 from engine.admin.answer import Answer
 from engine.errors import EngineError, QueryError, StatementError
+from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from engine.kafka.shapes import TopicShape, shapes_of
 from tests.kafka.helpers import produce, read
@@ -42,7 +43,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def settings(config: KafkaConfig, topic: str) -> tuple[str, str]:
-    admin = AdminClient(config.client())
+    admin = admin_client(config)
     [future] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
     found = future.result()
     return found["cleanup.policy"].value, found["retention.ms"].value

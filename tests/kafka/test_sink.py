@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.errors import QueryError
@@ -108,18 +109,21 @@ def test_another_producer_of_the_same_name_is_locked_out(spark: SparkSession, ka
     zombie.begin_transaction()
     zombie.produce(name, b"zombie", b"k")
     zombie.flush(30)
-    write_batch(frame(spark, [row(name, 1, b"k", b"v")]), 0, query=f"q{name}", config=kafka)
+    write_batch(frame(spark, [row(name, 1, b"k", b"v")]), 0, query=f"q{name}", config=kafka, slots=1)
     with pytest.raises(Exception, match=r"fenced|epoch|Fenced"):
         zombie.commit_transaction(30)
+    # It cannot even be closed in good order.
+    with pytest.raises(KafkaException, match="fenced"):
+        zombie.close()
     assert [record.value for record in read_topics(kafka, [name])[name]] == [b"v"]
 
 
 def test_a_writer_that_another_has_replaced_opens_anew(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
     name = topic(1)
-    write_batch(frame(spark, [row(name, 1, b"k", b"0")]), 0, query=f"q{name}", config=kafka)
-    other = Producer(kafka.client(transactional_id=f"q{name}-0"))
-    other.init_transactions(30)
-    write_batch(frame(spark, [row(name, 1, b"k", b"1")]), 1, query=f"q{name}", config=kafka)
+    write_batch(frame(spark, [row(name, 1, b"k", b"0")]), 0, query=f"q{name}", config=kafka, slots=1)
+    with closing(Producer(kafka.client(transactional_id=f"q{name}-0"))) as other:
+        other.init_transactions(30)
+        write_batch(frame(spark, [row(name, 1, b"k", b"1")]), 1, query=f"q{name}", config=kafka, slots=1)
     assert [record.value for record in read_topics(kafka, [name])[name]] == [b"0", b"1"]
 
 
@@ -166,9 +170,8 @@ def test_an_empty_batch_writes_nothing(spark: SparkSession, kafka: KafkaConfig) 
 def test_the_number_of_a_batch_stands_in_the_consumer_group(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
     name = topic(1)
     write_batch(frame(spark, [row(name, 1, b"k", b"v")]), 7, query=f"q{name}", config=kafka)
-    consumer = Consumer(kafka.client(group_id=f"q{name}"))
-    assert consumer.committed([TopicPartition(name, 0)], 30)[0].offset == 7
-    consumer.close()
+    with closing(Consumer(kafka.client(group_id=f"q{name}"))) as consumer:
+        assert consumer.committed([TopicPartition(name, 0)], 30)[0].offset == 7
 
 
 def test_keys_hash_as_in_java(spark: SparkSession, kafka: KafkaConfig) -> None:

@@ -1,0 +1,35 @@
+"""The clients that are kept: one for each configuration, whatever becomes of those who asked for it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from engine.errors import QueryError
+from engine.kafka.clients import admin, admin_client
+from engine.kafka.config import KafkaConfig
+
+NOBODY = "127.0.0.1:1"
+
+
+def test_equal_configurations_share_a_client_that_outlives_them() -> None:
+    kept = weakref.ref(admin(KafkaConfig(servers=NOBODY, properties={"client.id": "a"})).heard)
+    gc.collect()
+    assert admin(KafkaConfig(servers=NOBODY, properties={"client.id": "a"})).heard is kept()
+    assert admin_client(KafkaConfig(servers=NOBODY, properties={"client.id": "b"})) is not admin_client(
+        KafkaConfig(servers=NOBODY, properties={"client.id": "a"})
+    )
+
+
+def test_what_a_connection_says_is_heard() -> None:
+    found = admin(KafkaConfig(servers=NOBODY))
+    found.client.poll(5)
+    assert any("Connect" in error.str() for error in found.heard)
+
+
+def test_a_property_that_is_refused_is_told() -> None:
+    with pytest.raises(QueryError, match=r"the Kafka configuration is refused: .*ssl\.ca\.location") as caught:
+        admin_client(KafkaConfig(servers=NOBODY, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}))
+    assert caught.value.hint is not None
