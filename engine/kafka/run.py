@@ -27,7 +27,7 @@ from engine.topics.records import LogEntry
 
 _LOOK_S = 0.2
 _BROKER_S = 2.0
-_LAG_S = 5.0
+_ANSWER_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0)
 
 
@@ -196,18 +196,23 @@ class ProductionRun:
         """Compute the lags; a broker that does not answer is told of once."""
         positions = {position for query in queries for position in query.progress.offsets}
         try:
-            ends = offsets.ends(positions, _LAG_S)
+            ends = offsets.ends(positions, _ANSWER_S)
         except QueryError as error:
             # A topic that was deleted has no offsets either; that is for `_watch` to say, and no reason to wait.
-            if self._away is None and offsets.problem() is not None:
+            if offsets.problem() is None:
+                self._answers()
+            elif self._away is None:
                 self._away = time.monotonic()
                 self.say(f"{error.message}; waiting for it up to {self.settings.patience:.0f} s")
             return
+        self._answers()
+        for query in queries:
+            query.progress.behind(ends)
+
+    def _answers(self) -> None:
         if self._away is not None:
             self._away = None
             self.say(f"the broker {self.settings.config.servers} answers again")
-        for query in queries:
-            query.progress.behind(ends)
 
     def _watch(self, offsets: BrokerOffsets) -> None:
         """Stop queries whose topics are no longer what they were, and give up when the broker was away for too long."""
@@ -220,7 +225,7 @@ class ProductionRun:
             return
         active = [query for query in self._running.values() if query.is_active]
         try:
-            found = offsets.topics({name for query in active for name in query.prepared.stored.sources})
+            found = offsets.topics({name for query in active for name in query.prepared.stored.sources}, _ANSWER_S)
         except QueryError:
             return
         for query in active:
