@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import ClassVar
@@ -54,6 +55,16 @@ def _underline(text: str, span: Span) -> list[str]:
     width = max(1, end - span.column)
     indent = "".join("\t" if character == "\t" else " " for character in line[: span.column - 1].ljust(span.column - 1))
     return [f"    {line}", f"    {indent}{'^' * width}"]
+
+
+@contextmanager
+def placed(span: Span) -> Iterator[None]:
+    """Let an error that knows no place of its own point at `span`, the statement that it is about."""
+    try:
+        yield
+    except EngineError as error:
+        error.span = error.span or span
+        raise
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

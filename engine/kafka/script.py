@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.admin.answer import Answer
-from engine.errors import StatementError
+from engine.errors import StatementError, placed
 from engine.kafka.manifest import CheckpointFolder, Manifest
 from engine.session import Session
 from engine.sql.admin import PrintTopic, SteerQuery
@@ -40,6 +40,10 @@ class Script:
         Raises:
             EngineError: it is refused.
         """
+        with placed(parsed.span):
+            return self._execute(parsed)
+
+    def _execute(self, parsed: ParsedStatement) -> Iterable[Answer]:
         match parsed.statement:
             case Query():
                 raise StatementError(

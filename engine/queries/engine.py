@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from engine.admin.answer import Answer, said
 from engine.admin.answers import answer_of
 from engine.admin.view import View
-from engine.errors import CheckpointError, QueryError, StatementError, UnsupportedError
+from engine.errors import CheckpointError, QueryError, StatementError, UnsupportedError, placed
 from engine.inserts import Constants, insert_record
 from engine.plan.document import QueryPlan
 from engine.planner.config import Config
@@ -105,6 +105,10 @@ class MemoryEngine:
             EngineError: the statement is refused, or the query that it asks fails.
             KeyboardInterrupt: there was one.
         """
+        with placed(parsed.span):
+            return self._execute(parsed)
+
+    def _execute(self, parsed: ParsedStatement) -> Answer:
         match parsed.statement:
             case Query() as query:
                 self.flush()

@@ -55,6 +55,15 @@ def test_errors_show_the_place_and_no_trace(capsys: pytest.CaptureFixture[str]) 
     assert "Traceback" not in err
 
 
+def test_an_error_without_a_place_points_at_its_statement(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shell", "--execute", f"{STREAM}\n  DROP TABLE s;"]) == ExitCode.REFUSED
+    assert capsys.readouterr().err.splitlines() == [
+        "STATEMENT at 2:3: Incompatible data source type is STREAM, but statement was DROP TABLE",
+        "      DROP TABLE s;",
+        "      ^^^^^^^^^^^^^",
+    ]
+
+
 def test_a_file_of_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "app.sql"
     script.write_text(f"{STREAM} DESCRIBE s;", encoding="utf-8")
