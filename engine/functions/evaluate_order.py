@@ -7,10 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from engine.types.hash_order import java_string_hash
-
-_SIGN = 1 << 31
-_WORD = (1 << 32) - 1
+from engine.types.hash_order import java_hash_order
 
 
 def identity(value: Any) -> Hashable:
@@ -51,8 +48,7 @@ def java_ordered(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     keys = list(mapping)
     if not all(isinstance(key, str | int) for key in keys):
         return list(mapping.items())
-    table = 1 << max((len(keys) * 4 + 2) // 3 - 1, 1).bit_length() if keys else 1
-    return [(key, mapping[key]) for key in sorted(keys, key=lambda key: _mixed(_hash(key)) & (table - 1))]
+    return [(key, mapping[key]) for key in java_hash_order(keys, capacity=1)]
 
 
 def distinct(items: Iterable[Any]) -> list[Any]:
@@ -61,17 +57,3 @@ def distinct(items: Iterable[Any]) -> list[Any]:
     for item in items:
         found.setdefault(identity(item), item)
     return list(found.values())
-
-
-def _hash(key: str | int) -> int:
-    if isinstance(key, str):
-        return java_string_hash(key)
-    if isinstance(key, bool):
-        return 1231 if key else 1237
-    if -_SIGN <= key < _SIGN:
-        return key & _WORD
-    return (key ^ (key >> 32)) & _WORD
-
-
-def _mixed(hashed: int) -> int:
-    return hashed ^ (hashed >> 16)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-Key = TypeVar("Key", bound=str | None)
+Key = TypeVar("Key", bound=str | int | None)
 
 _DEFAULT_CAPACITY = 16
+_SIGN = 1 << 31
+_WORD = (1 << 32) - 1
 
 
 def java_string_hash(text: str) -> int:
     """Compute `String.hashCode`, as an unsigned 32-bit number."""
     value = 0
     for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
+        value = (31 * value + unit) & _WORD
     return value
 
 
@@ -22,12 +24,26 @@ def java_hash_order(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> l
     """Order the distinct `keys` as a `HashMap` made with that initial capacity iterates after they are put in turn.
 
     A mapping is an iterable of its keys, so it can be given as it is. Keys of one bucket keep the order in which they were put;
-    NULL lives in the first bucket.
+    NULL lives in the first bucket. A number outside of INT is a Long.
     """
     listed = list(dict.fromkeys(keys))
     size = _table_size(len(listed), capacity)
-    buckets = [0 if key is None else _bucket(java_string_hash(key), size) for key in listed]
+    buckets = [_bucket(_java_hash(key), size) for key in listed]
     return [listed[i] for i in sorted(range(len(listed)), key=buckets.__getitem__)]
+
+
+def _java_hash(key: str | int | None) -> int:
+    match key:
+        case None:
+            return 0
+        case str():
+            return java_string_hash(key)
+        case bool():
+            return 1231 if key else 1237
+        case _ if -_SIGN <= key < _SIGN:
+            return key & _WORD
+        case _:
+            return (key ^ (key >> 32)) & _WORD
 
 
 def _table_size(entries: int, capacity: int) -> int:

@@ -25,9 +25,11 @@ def test_hash_of_a_string(text: str, hashed: int) -> None:
         (["o", "p"], 1, ["p", "o"]),
         (["a", None], 16, [None, "a"]),
         (["a", "b", "a"], 16, ["a", "b"]),
+        ([17, 2, -1, 1 << 32, 1], 16, [-1, 17, 1 << 32, 1, 2]),
+        ([True, False], 16, [False, True]),
     ],
 )
-def test_order_of_keys(keys: list[str | None], capacity: int, order: list[str | None]) -> None:
+def test_order_of_keys(keys: list[str | int | None], capacity: int, order: list[str | int | None]) -> None:
     assert java_hash_order(keys, capacity) == order
 
 
