@@ -8,41 +8,19 @@ from pathlib import Path
 import pytest
 
 from engine.cli import ExitCode, main
+from tests.engine.functions.test_user import GOOD
 
-MINE = """
-from engine.functions.declaration import Aggregator, aggregate, python_scalar, tabular
-
-_FACTOR = 3
-
-def _times(value):
-    return value * _FACTOR
-
-@python_scalar("(value INT) -> INT")
-def triple(value: int) -> int:
-    "Multiply by three."
-    return _times(value)
-
-@tabular("(items ARRAY<T>) -> T")
-def each(items):
-    "Give one row for each item."
-    return items
-
-@aggregate("(value INT) -> INT", undoable=False)
-def last_seen(call):
-    "Keep the last, three times."
-    return Aggregator(initialize=lambda: None, aggregate=lambda s, v: _times(v), merge=lambda a, b: b, result=lambda s: s)
-"""
 SCRIPT = """
 CREATE STREAM S (K STRING KEY, ITEMS ARRAY<INT>) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);
 CREATE STREAM ITEMS WITH (KAFKA_TOPIC='items') AS SELECT K, TRIPLE(EACH(ITEMS)) AS V FROM S;
-CREATE TABLE LASTS WITH (KAFKA_TOPIC='lasts') AS SELECT K, LAST_SEEN(ITEMS[1]) AS V FROM S GROUP BY K;
+CREATE TABLE LASTS WITH (KAFKA_TOPIC='lasts') AS SELECT K, LAST_SEEN(CAST(ITEMS[1] AS BIGINT)) AS V FROM S GROUP BY K;
 """
 
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
-    path.write_text(MINE, encoding="utf-8")
+    path.write_text(GOOD, encoding="utf-8")
     return path
 
 
@@ -54,7 +32,7 @@ def test_functions_of_a_file_are_described(mine: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (MINE.replace("def triple", "def abs"), "functions of *mine.py: *ABS*"),
+        (GOOD.replace("def triple", "def abs"), "functions of *mine.py: *ABS*"),
         ("x = 1", "declares no functions"),
         ("import nothing_of_the_kind", "cannot be loaded"),
     ],
@@ -76,4 +54,4 @@ def test_functions_of_a_file_run_in_spark(mine: Path, tmp_path: Path, capsys: py
     assert main(["run", str(script), "--input", f"s={records}", "--output", str(out), "--functions", str(mine)]) == ExitCode.OK
     lines = {topic: (out / f"{topic}.jsonl").read_text().splitlines() for topic in ("items", "lasts")}
     written = {topic: [json.loads(line)["value"]["V"] for line in found] for topic, found in lines.items()}
-    assert written == {"items": [3, 6, 15, 18], "lasts": [3, 15]}, capsys.readouterr().err
+    assert written == {"items": [3, 6, 15, 18], "lasts": [1, 5]}, capsys.readouterr().err
