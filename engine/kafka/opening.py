@@ -7,8 +7,6 @@ from concurrent.futures import Future
 from threading import Thread
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 
@@ -44,7 +42,7 @@ def warm(spark: SparkSession) -> None:
     try:
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(_pass, "id BIGINT")
         rows.repartition(tasks).sortWithinPartitions("id").mapInArrow(_pass, "id BIGINT").toArrow()
-    except (PySparkException, Py4JError):
+    except Exception:  # noqa: BLE001 - PySpark fails in ways of its own when its session is stopped meanwhile
         # Nobody waits for this job, which ends with the session; what hinders it hinders the queries, too, and they say so.
         return
 
