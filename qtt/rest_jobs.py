@@ -85,7 +85,7 @@ def _fused(memory: MemoryRunner, jobs: Sequence[Job]) -> None:
         job.output = output
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
-            job.error = QueryError(f"{fatal.message} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
+            job.error = QueryError(f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
 
 
 def _read_tables(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[Job], checkpoint: str) -> None:

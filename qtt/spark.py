@@ -330,7 +330,7 @@ def collect(run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output
     run.log += output.log
     fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
     if fatal is not None:
-        run.outcome = model.Failed(message=f"{fatal.message} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
+        run.outcome = model.Failed(message=f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
         return
     for record in output.records:
         topic = run.topics.setdefault(record.topic, [])
@@ -348,7 +348,7 @@ def produced(run: Run) -> model.Outcome:
         return model.Crashed(message=f"an output record cannot be read back: {error}")
     sources = tuple(_source_state(source) for source in run.session.catalog.sources.values())
     serdes = last_serdes(run.session) if run.case.serdes is not None else {}
-    log = tuple(model.LogEntry(_KINDS[entry.kind], entry.message, entry.topic, entry.offset) for entry in run.log)
+    log = tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log)
     return model.Produced(records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log, serdes=serdes)
 
 

@@ -20,6 +20,7 @@ from engine.sql.parser import ParsedStatement
 from engine.sql.statements import CreateAs
 
 _SHOWN = 3
+_LOGGING = "ksql.logging."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ def operators(pipeline: Pipeline) -> list[list[str]]:
 
 def relevant(config: Config) -> dict[str, str]:
     """The settings that the meaning of a query depends on, where they are not the default."""
-    return {key: value for key, value in sorted(config.overrides.items()) if key.startswith("ksql.")}
+    return {key: value for key, value in sorted(config.overrides.items()) if key.startswith("ksql.") and not key.startswith(_LOGGING)}
 
 
 def document_of(query: PersistentQuery, plan: QueryPlan) -> dict[str, object]:

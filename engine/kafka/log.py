@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from engine.kafka.config import KafkaConfig
+from engine.spark.log_kinds import DESERIALIZATION
 from engine.topics.records import LogEntry
 
 _FLUSH_S = 30
@@ -71,14 +72,22 @@ def _part(entry: LogEntry) -> dict[str, Any]:
         case 0 | 3:
             target, _, message = entry.message.partition(": ")
             known = target in ("key", "value")
-            said = message if known else entry.message
-            return {"target": target if known else None, "errorMessage": said, "cause": [], "topic": entry.topic}
+            said = {"target": target if known else None, "errorMessage": message if known else entry.message}
+            return {**said, **_record(entry), "cause": list(entry.cause), "topic": entry.topic}
         case 2:
             return {"errorMessage": entry.message}
         case 4:
-            return {"errorMessage": entry.message, "threadName": _query(entry.logger), "cause": []}
+            causes = dict.fromkeys([entry.message, *entry.cause])
+            return {"errorMessage": entry.message, "threadName": _query(entry.logger), "cause": list(causes)}
         case _:
-            return {"errorMessage": entry.message, "cause": []}
+            return {"errorMessage": entry.message, **_record(entry), "cause": list(entry.cause)}
+
+
+def _record(entry: LogEntry) -> dict[str, str]:
+    """What could not be read, in base64, or the row; only where it was asked for."""
+    if entry.record is None:
+        return {}
+    return {"recordB64" if entry.kind == DESERIALIZATION else "record": entry.record}
 
 
 def _query(logger: str) -> str:

@@ -19,9 +19,8 @@ from engine.kafka.prepare import Prepared
 from engine.kafka.progress import QueryProgress
 from engine.kafka.sink import Delivery, Written, write_batch
 from engine.kafka.source import Reading, SourceSpec, open_source
+from engine.spark.log_kinds import FATAL
 from engine.topics.records import LogEntry
-
-_FATAL = 4
 
 
 class _StoppedError(Exception):
@@ -133,9 +132,9 @@ class RunningQuery:
         self.progress.wrote(written.records)
         entries = [entry for _, entry in written.entries]
         self.around.log(entries)
-        fatal = next((entry for entry in entries if entry.kind == _FATAL), None)
+        fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
-            self._final = QueryError(f"{self.id}: {fatal.message} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})")
+            self._final = QueryError(f"{self.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})")
             raise self._final
 
     def _written(self, batch: DataFrame, number: int) -> Written:

@@ -17,7 +17,7 @@ WROTE, ENTRY, FAILED = range(3)
 
 REPORT = (
     "what INT, records BIGINT, q INT, place ARRAY<BIGINT>, kind INT, logger STRING, message STRING,"
-    " src_topic STRING, src_part INT, src_off BIGINT"
+    " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
 )
 """What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
 

@@ -25,6 +25,7 @@ from engine.kafka.config import KafkaConfig
 from engine.kafka.partitioning import bare_keys, partitions_of
 from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
 from engine.kafka.transaction import TIMEOUT, Layout, Mark, retried
+from engine.spark.log_kinds import log_entry
 from engine.spark.wire import WIRE_OUTPUT
 from engine.topics.records import LogEntry
 
@@ -89,7 +90,7 @@ def write_batch(
     if failed:
         raise QueryError(f"query {query}, batch {batch_id}: {failed[0]['message']}", hint="nothing of this share of the batch was written")
     entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["place"])
-    return Written(records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], _entry(row)) for row in entries))
+    return Written(records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries))
 
 
 def _parallelism(frame: DataFrame) -> int:
@@ -175,14 +176,3 @@ def _task(job: Job) -> Callable[[Batches], Batches]:
         yield from Share(job, context.partitionId()).write(batches)
 
     return write
-
-
-def _entry(row: Mapping[str, Any]) -> LogEntry:
-    return LogEntry(
-        kind=row["kind"],
-        logger=row["logger"],
-        message=row["message"],
-        topic=row["src_topic"],
-        partition=row["src_part"],
-        offset=row["src_off"],
-    )

@@ -255,7 +255,7 @@ class MemoryEngine:
             self.broker.produce(record)
         fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
         if fatal is not None:
-            running.error = f"{running.query.id}: {fatal.message} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
+            running.error = f"{running.query.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
 
     def _must_interleave(self) -> bool:
         """Whether a query reads a derived topic beside another, so that the order of single records shows."""
@@ -275,7 +275,7 @@ class MemoryEngine:
         asked = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
         fatal = standing_error(output.log, asked)
         if fatal is not None:
-            raise QueryError(fatal.message)
+            raise QueryError(fatal.text)
         return _answer(planned, planned.rows(output.records, pipeline.group.ends[0].window))
 
     def _planned(self, query: Query) -> TransientQuery:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from sqlglot import exp
+
 from engine.formats.base import SerdeSpec
 from engine.functions.bind import bind
 from engine.functions.bound import Bound
@@ -12,8 +14,11 @@ from engine.functions.registry import Registry
 from engine.plan.document import QueryPlan
 from engine.plan.intake import Intake
 from engine.plan.step import Step, WindowInfo
+from engine.spark import sqltree as s
 from engine.spark.context import Context, PythonCalls
 from engine.spark.handles import Handle
+from engine.spark.log_kinds import ROWS_INCLUDE
+from engine.spark.sqltree import Tree
 from engine.spark.stage import Operation, Stage, is_relation
 from engine.sql.expressions import Expression
 from engine.state.operator import Operator, Scope
@@ -41,6 +46,8 @@ class SourceRead:
     """Whether a record that cannot be read ends the query."""
     quiet: bool = False
     """Whether a record that cannot be read is none of its business, because another relation reads it, too."""
+    logs_rows: bool = False
+    """Whether entries of the processing log hold what could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,8 @@ class SinkWrite:
     logger: str
     guarded: bool
     """Whether a row that cannot be written is dropped instead of failing the query (below a TIMESTAMP column)."""
+    logs_rows: bool = False
+    """Whether entries of the processing log hold what could not be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +164,15 @@ class QueryBuild:
         """A boolean setting."""
         return self.settings.get(name, default).lower() == "true"
 
+    @property
+    def logs_rows(self) -> bool:
+        """Whether entries of the processing log hold what they are about."""
+        return self.flag(ROWS_INCLUDE, "false")
+
     def apply(self, handle: Handle, operation: Operation, result: Handle) -> Handle:
         """Add an operation to a relation; `result` is what it is afterwards."""
+        if operation.faults and self.logs_rows:
+            operation = replace(operation, record=_json_row(handle))
         self.group.stage(handle.level).add(handle.relation, operation)
         return result
 
@@ -169,3 +185,15 @@ class QueryBuild:
         # A query-wide operator has no tasks: what comes out belongs to the task of its key again.
         output = replace(output, rekeyed=operator.scope is Scope.QUERY)
         return self.group.add_stateful(Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger))
+
+
+def _json_row(handle: Handle) -> Tree:
+    """The value of a row as a JSON array; NULL for a tombstone."""
+    values = [_json(handle.part("v", column.name)) for column in handle.schema.value]
+    return s.if_(s.is_not_null(handle.part("v")), s.call("concat", s.text("["), s.call("concat_ws", s.text(","), *values), s.text("]")))
+
+
+def _json(value: Tree) -> Tree:
+    """A value of any type as JSON: Spark writes structs, and what stands around the value is of known length."""
+    whole = s.call("to_json", s.named_struct([("v", value)]), s.call("map", s.text("ignoreNullFields"), s.text("false")))
+    return s.call("substring", whole, s.integer(len('{"v":') + 1), s.binary(exp.Sub, s.call("length", whole), s.integer(len('{"v":}'))))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from engine.plan.intake import Intake
 from engine.spark.group import SourceRead
 from engine.spark.intake import Message, message_reader
-from engine.spark.log_kinds import DESERIALIZATION, FATAL
+from engine.spark.log_kinds import DESERIALIZATION, FATAL, base64_of
 from engine.spark.reading import Read, struct_type
 from engine.spark.values import row_converter, to_arrow_value
 
@@ -37,7 +37,7 @@ class IntakeReader:
             pa.array(structs, type=self._type),
             nothing,
             nothing,
-            {at: self._entry(message) for at, message in enumerate(messages) if message.error is not None},
+            {at: self._entry(message.error, rows[at]) for at, message in enumerate(messages) if message.error is not None},
             frozenset(at for at, message in enumerate(messages) if not message.is_row),
         )
 
@@ -52,6 +52,8 @@ class IntakeReader:
         key = (None,) * self._keys if message.key is None else message.key
         return (*(message.value or ()), row["ts"], row["part"], row["off"], *key)
 
-    def _entry(self, message: Message) -> dict[str, Any]:
+    def _entry(self, error: str, row: dict[str, Any]) -> dict[str, Any]:
         kind = FATAL if self.source.strict else DESERIALIZATION
-        return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": message.error}
+        side = "key" if error.startswith("key: ") else "value"
+        record = base64_of(row[side]) if self.source.logs_rows else None
+        return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": error, "record": record}

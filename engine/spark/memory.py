@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from engine.spark.log_kinds import log_entry
 from engine.spark.pipeline import Pipeline
 from engine.spark.start_check import check_start
 from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
@@ -203,15 +204,7 @@ def _outputs(rows: list[dict[str, Any]], pipeline: Pipeline, queries: int) -> li
     for row in rows:
         query = row["q"]
         if row["kind"] is not None:
-            entry = LogEntry(
-                kind=row["kind"],
-                logger=row["logger"],
-                message=row["message"],
-                topic=row["src_topic"],
-                partition=row["src_part"],
-                offset=row["src_off"],
-            )
-            outputs[query].log.append(entry)
+            outputs[query].log.append(log_entry(row))
         else:
             headers = tuple((h["key"], h["value"]) for h in row["headers"] or ())
             record = Record(

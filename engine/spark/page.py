@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.formats.base import describe
 from engine.spark.bulk import FEWEST, bulk_aggregates, can_run
 from engine.spark.columns import Rows, from_rows, to_list, to_places, to_rows
 from engine.spark.group import Stateful
 from engine.spark.handles import Handle
 from engine.spark.level import ENVELOPE_FIELDS, Level
+from engine.spark.log_kinds import FATAL, failed
 from engine.spark.stage import DEAD, struct_column
 from engine.spark.wire import LOG
 from engine.state.operator import Output, Row
-
-FATAL = 4
 
 _MOST_OUTPUTS = 1 << 15
 """How many outputs are held before they are written."""
@@ -222,8 +222,7 @@ class PageRunner:
 
 
 def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:
-    message = f"Exception caught in process. {str(error) or type(error).__name__}"
-    return {"kind": FATAL, "logger": stateful.logger, "message": message}
+    return failed(FATAL, stateful.logger, f"Exception caught in process. {describe(error)}", error)
 
 
 def _columns(structs: pa.StructArray, handle: Handle) -> Iterator[tuple[Any, ...]]:

@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import SerdeError
-from engine.formats.base import causes
 from engine.formats.windowed import split
 from engine.plan.step import WindowInfo
 from engine.spark.columns import to_list
 from engine.spark.group import SourceRead
-from engine.spark.log_kinds import DESERIALIZATION, FATAL
+from engine.spark.log_kinds import DESERIALIZATION, FATAL, base64_of, failed
 from engine.spark.sides import Errors, Mask, SideReader
 from engine.spark.types import arrow_struct, to_arrow
 
@@ -50,8 +49,8 @@ class Reader:
         data, bounds, wrong = _split_keys(batch.column("key"), self.source.window)
         key = self._key.read(data)
         value = self._value.read(batch.column("value"))
-        log = {at: self._entry("value", error) for at, error in value.errors.items()}
-        log.update({at: self._entry("key", error) for at, error in (*key.errors.items(), *wrong.items())})
+        log = {at: self._entry("value", error, batch, at) for at, error in value.errors.items()}
+        log.update({at: self._entry("key", error, batch, at) for at, error in (*key.errors.items(), *wrong.items())})
         alive = np.ones(len(batch), dtype=bool)
         alive[list(log)] = False
         whole = [*value.arrays, *self._added(batch), *key.arrays, *(bounds if self.source.window is not None else ())]
@@ -68,10 +67,10 @@ class Reader:
                 yield pa.array([_header(each or (), column.header_key) for each in headers], type=to_arrow(column.type))
         yield from map(batch.column, ("ts",) if self.source.pseudo_version == 0 else ("ts", "part", "off"))
 
-    def _entry(self, side: str, error: SerdeError) -> dict[str, Any]:
-        detail = "; ".join([str(error), *causes(error)])
+    def _entry(self, side: str, error: SerdeError, batch: pa.RecordBatch, at: int) -> dict[str, Any]:
         kind = FATAL if self.source.strict else DESERIALIZATION
-        return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": f"{side}: {detail}"}
+        record = base64_of(batch.column(side)[at].as_py()) if self.source.logs_rows else None
+        return failed(kind, f"{self.source.logger}.deserializer", f"{side}: {error}", error, record)
 
 
 def struct_type(source: SourceRead) -> pa.StructType:

@@ -20,7 +20,7 @@ from engine.spark.sqltree import Tree
 DEAD = -1
 """The relation of a row that was dropped and only carries entries of the processing log."""
 
-LOG_TYPE = "ARRAY<STRUCT<kind: INT, logger: STRING, message: STRING>>"
+LOG_TYPE = "ARRAY<STRUCT<kind: INT, logger: STRING, message: STRING, cause: ARRAY<STRING>, record: STRING>>"
 
 ENVELOPE: Mapping[str, str] = {
     "rel": "INT",
@@ -46,7 +46,7 @@ class Operation:
     """One step on one relation.
 
     `fields` are the new fields of the relation's struct. `keep` drops rows for which it is not true. `timestamp` and `headers` replace
-    the row's.
+    the row's. `record` is what entries of the processing log say of the row.
     `rows` is the number of rows that replace each row; the trees in `fields` then may use `POSITION` (from 0).
     """
 
@@ -58,6 +58,7 @@ class Operation:
     headers: Tree | None = None
     logger: str = ""
     fatal: bool = False
+    record: Tree = s.NULL
 
 
 POSITION = exp.to_identifier("_position", quoted=True)
@@ -142,15 +143,20 @@ def _log(layer: Mapping[int, Operation]) -> Tree:
 
 def _entries(operation: Operation) -> Tree:
     """The entries that a row adds: those whose condition holds."""
-    kind = FATAL if operation.fatal else PROCESSING
-    entries = [
-        s.if_(
-            s.coalesce_false(fault.condition),
-            s.named_struct([("kind", s.integer(kind)), ("logger", s.text(operation.logger)), ("message", s.text(fault.message))]),
-        )
-        for fault in operation.faults
-    ]
-    return s.call("array_compact", s.call("array", *entries))
+    entries = [s.if_(s.coalesce_false(fault.condition), _entry(operation, fault)) for fault in operation.faults]
+    return s.cast_text(s.call("array_compact", s.call("array", *entries)), LOG_TYPE)
+
+
+def _entry(operation: Operation, fault: Fault) -> Tree:
+    return s.named_struct(
+        [
+            ("kind", s.integer(FATAL if operation.fatal else PROCESSING)),
+            ("logger", s.text(operation.logger)),
+            ("message", s.text(fault.message)),
+            ("cause", s.NULL),
+            ("record", operation.record),
+        ]
+    )
 
 
 def _positions(exploding: Mapping[int, Operation]) -> Tree:

@@ -26,7 +26,14 @@ Positions = npt.NDArray[np.int64]
 AnyReader = Reader | IntakeReader
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-LOG = pa.list_(pa.struct([pa.field("kind", pa.int32()), pa.field("logger", pa.string()), pa.field("message", pa.string())]))
+_ENTRY = (
+    pa.field("kind", pa.int32()),
+    pa.field("logger", pa.string()),
+    pa.field("message", pa.string()),
+    pa.field("cause", pa.list_(pa.string())),
+    pa.field("record", pa.string()),
+)
+LOG = pa.list_(pa.struct(_ENTRY))
 
 WIRE_INPUT = (
     "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
@@ -55,20 +62,11 @@ ARROW_INPUT = pa.schema(
 WIRE_OUTPUT = (
     "q INT, place ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING,"
-    " src_topic STRING, src_part INT, src_off BIGINT"
+    " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
 )
 """What encoding writes: a record (kind NULL) or an entry of the processing log, and the source record that caused it."""
 
-LOGGED = pa.schema(
-    [
-        ("kind", pa.int32()),
-        ("logger", pa.string()),
-        ("message", pa.string()),
-        ("src_topic", pa.string()),
-        ("src_part", pa.int32()),
-        ("src_off", pa.int64()),
-    ]
-)
+LOGGED = pa.schema([*_ENTRY, ("src_topic", pa.string()), ("src_part", pa.int32()), ("src_off", pa.int64())])
 """The columns of an entry of the processing log."""
 
 _TYPES = {

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import SerdeError
-from engine.formats.base import causes
 from engine.formats.windowed import join
 from engine.spark.columns import to_list
 from engine.spark.group import SinkWrite
-from engine.spark.log_kinds import FATAL, PROCESSING
+from engine.spark.log_kinds import FATAL, PROCESSING, failed, json_row
 from engine.spark.sides import Errors, SideWriter
 from engine.spark.stage import struct_column
 
@@ -45,7 +44,7 @@ class Writer:
             keys, wrong_windows = self._with_windows(keys, starts, ends)
             wrong_keys = {**wrong_windows, **wrong_keys}
         values, wrong_values = _side(self._value, parts["v"])
-        log = {at: self._entry(error) for at, error in {**wrong_values, **wrong_keys}.items()}
+        log = {at: self._entry(error, parts["v"][at]) for at, error in {**wrong_values, **wrong_keys}.items()}
         return Written(keys, values, log)
 
     def _with_windows(self, keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array) -> tuple[pa.BinaryArray, Errors]:
@@ -60,10 +59,10 @@ class Writer:
                 found.append(None)
         return pa.array(found, type=pa.binary()), errors
 
-    def _entry(self, error: SerdeError) -> dict[str, Any]:
+    def _entry(self, error: SerdeError, row: pa.StructScalar) -> dict[str, Any]:
         kind = PROCESSING if self.sink.guarded else FATAL
-        message = "; ".join([str(error), *causes(error)])
-        return {"kind": kind, "logger": f"{self.sink.logger}.serializer", "message": message}
+        record = json_row(row.as_py().values()) if self.sink.logs_rows and row.is_valid else None
+        return failed(kind, f"{self.sink.logger}.serializer", str(error), error, record)
 
 
 def _side(writer: SideWriter, structs: pa.StructArray) -> tuple[pa.BinaryArray, Errors]:

@@ -102,3 +102,10 @@ def test_queries_stand_behind_all_that_write_what_they_read() -> None:
 def test_a_circle_of_queries_has_an_order_too() -> None:
     text = "CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM A; INSERT INTO A SELECT * FROM B WHERE V = 1;"
     assert sorted(named.name for named in order(application(text))) == ["CREATE STREAM A", "CREATE STREAM B", "INSERT INTO A FROM B"]
+
+
+def test_what_the_processing_log_holds_is_nothing_that_changes_a_query() -> None:
+    text = "CREATE STREAM A AS SELECT * FROM S WHERE V > 1;"
+    old = checkpoint(f"SET 'ksql.logging.processing.rows.include'='true'; {text}")
+    (new,) = application(text)
+    assert resumed(new, old.queries[new.name]).query_id == "CSAS_A_0"

@@ -55,6 +55,7 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
             handle=handle,
             intake=step.intake,
             strict=build.flag("ksql.fail.on.deserialization.error", "false"),
+            logs_rows=build.logs_rows,
         )
     )
     return handle

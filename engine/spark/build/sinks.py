@@ -47,6 +47,7 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
             window=handle.window,
             logger=build.logger(step),
             guarded=step.timestamp_column is not None,
+            logs_rows=build.logs_rows,
         )
     )
     return handle if handle.relation == source.relation else source

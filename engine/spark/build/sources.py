@@ -90,6 +90,7 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, qu
             handle=handle,
             strict=build.flag("ksql.fail.on.deserialization.error", "false"),
             quiet=quiet,
+            logs_rows=build.logs_rows,
         )
     )
     return handle if step.timestamp_column is None else _timestamped(step, build, handle, step.timestamp_column, quiet=quiet)

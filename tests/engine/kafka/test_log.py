@@ -15,8 +15,8 @@ from engine.topics.records import LogEntry
 SOURCE = {"topic": "t", "partition": 2, "offset": 7}
 
 
-def entry(kind: int, message: str) -> LogEntry:
-    return LogEntry(kind=kind, logger="processing.Q.Source", message=message, **SOURCE)
+def entry(kind: int, message: str, *cause: str, record: str | None = None) -> LogEntry:
+    return LogEntry(kind=kind, logger="processing.Q.Source", message=message, cause=cause, record=record, **SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def entry(kind: int, message: str) -> LogEntry:
         (1, "value: bad", {"recordProcessingError": {"errorMessage": "value: bad", "cause": []}}),
         (2, "bad", {"productionError": {"errorMessage": "bad"}}),
         (3, "value: bad", {"serializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}}),
-        (4, "bad", {"kafkaStreamsThreadError": {"errorMessage": "bad", "threadName": "Q", "cause": []}}),
+        (4, "bad", {"kafkaStreamsThreadError": {"errorMessage": "bad", "threadName": "Q", "cause": ["bad"]}}),
     ],
 )
 def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: str, expected: dict[str, Any]) -> None:
@@ -39,6 +39,24 @@ def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: st
         "message": {"type": kind, **expected},
         "source": SOURCE,
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "expected"),
+    [
+        (0, "deserializationError", {"target": "value", "errorMessage": "bad", "recordB64": "eA==", "cause": ["a", "b"], "topic": "t"}),
+        (1, "recordProcessingError", {"errorMessage": "value: bad", "record": "eA==", "cause": ["a", "b"]}),
+        (2, "productionError", {"errorMessage": "value: bad"}),
+        (3, "serializationError", {"target": "value", "errorMessage": "bad", "record": "eA==", "cause": ["a", "b"], "topic": "t"}),
+        (4, "kafkaStreamsThreadError", {"errorMessage": "value: bad", "threadName": "Q", "cause": ["value: bad", "a", "b"]}),
+    ],
+)
+def test_what_an_entry_is_about_stands_where_ksqldb_puts_it(kind: int, part: str, expected: dict[str, Any]) -> None:
+    assert shape(entry(kind, "value: bad", "a", "b", record="eA=="))["message"] == {"type": kind, part: expected}
+
+
+def test_people_are_told_what_led_to_it_once() -> None:
+    assert entry(0, "value: bad", "why", "bad").text == "value: bad; why"
 
 
 class _Broker:

@@ -122,7 +122,7 @@ def test_a_null_key_column_is_a_null_key() -> None:
 
 
 def test_log_entries_go_out_once_before_the_row_is_handled() -> None:
-    entry = {"kind": 1, "logger": "l", "message": "m"}
+    entry = {"kind": 1, "logger": "l", "message": "m", "cause": ["c"], "record": "[1]"}
     dead, alive = run(Store(), row(1, log=[entry]))
     assert (dead["rel"], dead["log"]) == (-1, [entry])
     assert (alive["rel"], alive["log"]) == (2, [])

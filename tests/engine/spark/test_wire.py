@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from engine.formats.base import SerdeSpec, Side
 from engine.plan.step import FormatInfo, WindowInfo, WindowType
@@ -87,6 +89,18 @@ def test_a_bad_record_is_logged_and_the_next_goes_on() -> None:
     assert good["rel"] == 5
 
 
+@pytest.mark.parametrize(("key", "value", "side"), [(b"k", b"{", b"{"), (b"\xff", b"{}", b"\xff")])
+def test_an_entry_holds_the_side_that_could_not_be_read_if_it_is_to(key: bytes, value: bytes, side: bytes) -> None:
+    # A windowed key ends in eight bytes of its window.
+    bounds = (Column("WINDOWSTART", t.BIGINT), Column("WINDOWEND", t.BIGINT))
+    windowed = replace(source(), window=WindowInfo(WindowType.TUMBLING, 10), handle=handle((*VALUE, *ADDED, *bounds)))
+    target = source() if side == value else windowed
+    for logs_rows, held in ((True, b64encode(side).decode()), (False, None)):
+        (row,) = next(iter(decode_batches([replace(target, logs_rows=logs_rows)])(iter([batch(record(value, key=key))])))).to_pylist()
+        (entry,) = row["log"]
+        assert entry["record"] == held
+
+
 def test_records_of_other_topics_and_queries_are_not_for_this_source() -> None:
     assert decoded(record(b"{}", topic="other"), record(b"{}", q=1)) == []
 
@@ -106,7 +120,6 @@ def sink(window: WindowInfo | None = None, *, guarded: bool = False) -> SinkWrit
 
 def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
     struct = pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int32())]))])
-    log = pa.list_(pa.struct([("kind", pa.int32()), ("logger", pa.string()), ("message", pa.string())]))
     schema = pa.schema(
         [
             ("rel", pa.int32()),
@@ -120,7 +133,7 @@ def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
             ("part", pa.int32()),
             ("off", pa.int64()),
             ("task", pa.int32()),
-            ("log", log),
+            ("log", LOG),
             ("r5", struct),
         ]
     )
@@ -150,6 +163,12 @@ def test_log_entries_come_out_beside_records() -> None:
     log, out = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}}, log=[entry])
     assert (log["kind"], log["message"], log["src_topic"], log["src_off"]) == (1, "no", "t", 2)
     assert out["kind"] is None
+
+
+def test_an_entry_holds_the_row_that_could_not_be_written_if_it_is_to() -> None:
+    target = replace(sink(WindowInfo(WindowType.SESSION), guarded=True), logs_rows=True)
+    (out,) = encoded(target, r5={"k": {"K": "x"}, "v": {"A": 1}})
+    assert (out["kind"], out["record"], out["cause"]) == (1, "[1]", [out["message"], "required argument is not an integer"])
 
 
 def two_sources() -> list[SourceRead]:

@@ -1,0 +1,44 @@
+"""The processing log of a run against a broker: what it says of a record, of what led to the error, and where the record is."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from engine.kafka.config import KafkaConfig
+from tests.kafka.helpers import create, produce, read, run
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON');
+CREATE STREAM A WITH (KAFKA_TOPIC='{0}_a') AS SELECT K, 10 / V AS X FROM S;
+"""
+BAD = '{"V": "many"}'
+
+
+def test_entries_hold_what_they_are_about_if_they_are_to(kafka: KafkaConfig, tmp_path: Path) -> None:
+    name, script, checkpoint = f"log_{time.time_ns()}", tmp_path / "app.sql", tmp_path / "checkpoint"
+    script.write_text(SCRIPT.format(name), encoding="utf-8")
+    create(kafka.servers, 1, f"{name}_s")
+    found = []
+    for offset, included in ((0, "true"), (2, "false")):
+        produce(kafka.servers, f"{name}_s", [("k", BAD, 5), ("k", '{"V": 0}', 6)])
+        setting = f"ksql.logging.processing.rows.include={included}"
+        own = ["--until-caught-up", "--master", "local[1]", "--processing-log-topic", f"{name}_log", "--property", setting]
+        done = run(script, kafka.servers, checkpoint, *own)
+        assert done.returncode == 0, done.stderr
+        entries = [json.loads(value or b"") for _, _, value, _ in read(kafka.servers, f"{name}_log", 1)][offset:]
+        assert [entry["source"] for entry in entries] == [{"topic": f"{name}_s", "partition": 0, "offset": at + offset} for at in (0, 1)]
+        found.append([next(part for part in entry["message"].values() if isinstance(part, dict)) for entry in entries])
+    (unread, failed), (unread_without, failed_without) = found
+    assert unread["recordB64"] == b64encode(BAD.encode()).decode()
+    assert (unread["target"], unread["topic"]) == ("value", f"{name}_s")
+    assert unread["cause"]
+    assert failed["record"] == '[0,6,0,1,"k"]'
+    assert unread_without == {name: said for name, said in unread.items() if name != "recordB64"}
+    assert failed_without == {name: said for name, said in failed.items() if name != "record"}
