@@ -70,7 +70,7 @@ class Application:
             if offsets is None:
                 return True
             view = View(session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S))
-            topics = Topics(settings.config, folder.load().queries.keys())
+            topics = Topics(settings.config, folder.load().queries)
             script = Script(
                 session=self.session,
                 folder=folder,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -11,7 +11,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from engine.errors import QueryError, Span, StatementError
 from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
+from engine.kafka.manifest import StoredQuery
 from engine.kafka.shapes import TIMEOUT, TopicShape, awaited_shape, shapes_of
+from engine.kafka.watch import BEGIN_ANEW, deleted
 from engine.plan.commands import CreateStreamV1, CreateTableV1
 from engine.planner.properties import TopicProperties, sink_properties, source_properties
 from engine.session import Executed, Session
@@ -25,8 +27,8 @@ class Topics:
     """Topics of a broker, as CREATE and DROP … DELETE TOPIC change them."""
 
     config: KafkaConfig
-    known: Collection[str] = ()
-    """Names of queries that the checkpoint knows: what became of their sources' topics is for them to judge."""
+    known: Mapping[str, StoredQuery] = field(default_factory=dict)
+    """The queries that the checkpoint knows, by name: what became of their sources' topics is for them to judge."""
 
     def declare(self, done: Executed, session: Session) -> None:
         """See to the topic of a CREATE that was carried out.
@@ -76,6 +78,9 @@ class Topics:
         name = command.topic_name
         found = shapes_of(self.config, [name]).get(name)
         if found is None and wanted.partitions is None:
+            reader = next((query for query in self.known.values() if name in query.sources), None)
+            if reader is not None:
+                raise StatementError(deleted(name, reader), span=span, hint=BEGIN_ANEW)
             raise StatementError(
                 f"the topic {name} does not exist", span=span, hint="PARTITIONS = n in the WITH clause creates it; case matters"
             )

@@ -9,7 +9,12 @@ from engine.kafka.manifest import CheckpointFolder, StoredQuery
 from engine.kafka.merge import Offsets
 from engine.kafka.offsets import BrokerOffsets, Topic
 
-_BEGIN_ANEW = "begin anew with a new checkpoint, or bring the topic back"
+BEGIN_ANEW = "a new checkpoint begins anew, and so does a new name for what the query writes"
+
+
+def deleted(name: str, stored: StoredQuery) -> str:
+    """Say that a query's topic is gone."""
+    return f"the topic {name}, which {stored.id} reads, was deleted"
 
 
 def changes(stored: StoredQuery, found: Mapping[str, Topic]) -> Iterator[str]:
@@ -17,7 +22,7 @@ def changes(stored: StoredQuery, found: Mapping[str, Topic]) -> Iterator[str]:
     for name, known in stored.sources.items():
         topic = found.get(name)
         if topic is None:
-            yield f"the topic {name}, which {stored.id} reads, was deleted"
+            yield deleted(name, stored)
         elif topic.id != known.id:
             yield f"the topic {name}, which {stored.id} reads, was deleted and created anew: its offsets mean other records"
         elif topic.partitions != known.partitions:
@@ -34,7 +39,7 @@ def changed(stored: StoredQuery, offsets: BrokerOffsets) -> QueryError | None:
         QueryError: the broker does not answer.
     """
     said = next(changes(stored, offsets.topics(stored.sources)), None)
-    return None if said is None else QueryError(said, hint=_BEGIN_ANEW)
+    return None if said is None else QueryError(said, hint=BEGIN_ANEW)
 
 
 def damaged(stored: StoredQuery, folder: CheckpointFolder, offsets: BrokerOffsets) -> QueryError | None:
@@ -53,11 +58,11 @@ def _lost(stored: StoredQuery, begin: Offsets, offsets: BrokerOffsets) -> QueryE
         if (oldest := first[topic, partition]) > offset:
             return QueryError(
                 f"records {offset} to {oldest - 1} of {where} are gone, and {stored.id} had not read them",
-                hint=f"was the retention too short? {_BEGIN_ANEW}",
+                hint=f"was the retention too short? {BEGIN_ANEW}",
             )
         if (end := ends[topic, partition]) < offset:
             return QueryError(
                 f"{where} ends at offset {end}, but {stored.id} has read it up to {offset}",
-                hint=f"did the broker lose records, or was it restored? {_BEGIN_ANEW}",
+                hint=f"did the broker lose records, or was it restored? {BEGIN_ANEW}",
             )
     return None
