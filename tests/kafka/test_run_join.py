@@ -14,7 +14,7 @@ from tests.kafka.helpers import create, produce, read, run, start
 from tests.kafka.processes import kill
 from tests.kafka.scenario import LEAN
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+pytestmark = pytest.mark.spark
 
 SCRIPT = """
 CREATE TABLE T (K STRING PRIMARY KEY, N INT) WITH (KAFKA_TOPIC='{0}_t', VALUE_FORMAT='JSON');
@@ -30,7 +30,7 @@ def last_batch(commits: Path) -> int:
 
 @pytest.mark.parametrize(
     ("rows", "batch", "kills"),
-    [(3000, 100, 2), pytest.param(100_000, 1000, 0, marks=pytest.mark.nightly), pytest.param(100_000, 1000, 8, marks=pytest.mark.nightly)],
+    [(3000, 250, 2), pytest.param(100_000, 1000, 0, marks=pytest.mark.nightly), pytest.param(100_000, 1000, 8, marks=pytest.mark.nightly)],
 )
 def test_every_join_finds_its_row(kafka: KafkaConfig, tmp_path: Path, rows: int, batch: int, kills: int) -> None:
     servers, name, began, random_ = kafka.servers, f"join{time.time_ns()}", int(time.time()) * 1000, random.Random(rows)
