@@ -10,28 +10,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
-from zlib import crc32
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, element_at
+from pyspark.sql.functions import col
 
 from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
-from engine.kafka.partitioning import bare_keys, partitions_of
 from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
+from engine.kafka.spread import SPREAD, merged, spread_batches
 from engine.kafka.transaction import TIMEOUT, Layout, Mark, retried
 from engine.spark.log_kinds import log_entry
-from engine.spark.wire import WIRE_OUTPUT
 from engine.topics.records import LogEntry
 
 Batches = Iterator[pa.RecordBatch]
-
-_PLACED = f"{WIRE_OUTPUT}, partition INT, slot INT"
 
 _KEPT_GROUPS = 64
 
@@ -67,7 +61,7 @@ def write_batch(
     slots: int | None = None,
     sinks: Mapping[str, int] | None = None,
 ) -> Written:
-    """Write the records of a micro-batch (columns of `WIRE_OUTPUT`) to their topics, to be called from `foreachBatch`.
+    """Write the records of a micro-batch (columns of `WIRE_OUTPUT`, or blobs of them) to their topics, to be called from `foreachBatch`.
 
     The frame is computed once. Records of one topic-partition are written in the order of `place`. `query` names the consumer group and the
     transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
@@ -141,38 +135,15 @@ def _group(servers: str, properties: tuple[tuple[str, str], ...], query: str) ->
 
 
 def _spread(frame: DataFrame, layout: Layout, tails: Mapping[str, int]) -> DataFrame:
-    """Give each record its partition, bring the records of a slot into its task, and put them in place order."""
-    rows = frame.mapInArrow(_placing(layout, tails), _PLACED)
-    rows = rows.coalesce(1) if layout.slots == 1 else rows.repartitionById(layout.slots, col("slot"))
-    # The first number of a place tells most rows apart, and Spark sorts by numbers much faster than by arrays.
-    return rows.sortWithinPartitions(element_at("place", 1), "place")
-
-
-def _placing(layout: Layout, tails: Mapping[str, int]) -> Callable[[Batches], Batches]:
-    """Add the partition and the slot of each record: in one pass, for a way to Python and back costs more than what is done there."""
-
-    def place(batches: Batches) -> Batches:
-        for batch in batches:
-            topics = batch.column("topic")
-            keys = bare_keys(topics, batch.column("key"), tails)
-            partitions = partitions_of(topics, keys, pc.list_element(batch.column("place"), 0), layout.partitions)
-            columns = [*batch.columns, partitions, _slots(topics, partitions, layout.slots)]
-            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "partition", "slot"])
-
-    return place
-
-
-def _slots(topics: pa.Array, partitions: pa.Array, slots: int) -> pa.Array:
-    """The writer of each topic-partition; neighbours among the partitions of a topic have different ones."""
-    coded = topics.dictionary_encode()
-    first = np.array([0 if topic is None else crc32(topic.encode()) for topic in [*coded.dictionary.to_pylist(), None]], dtype=np.int64)
-    of_topic = first[pc.fill_null(coded.indices, len(first) - 1).to_numpy(zero_copy_only=False)]
-    return pa.array(((of_topic + pc.fill_null(partitions, 0).to_numpy(zero_copy_only=False)) % slots).astype(np.int32))
+    """Bring the records of a slot into its task, in blobs in the order of their first places."""
+    blobs = frame.mapInArrow(spread_batches(layout, tails), SPREAD)
+    blobs = blobs.coalesce(1) if layout.slots == 1 else blobs.repartitionById(layout.slots, col("slot"))
+    return blobs.sortWithinPartitions("first")
 
 
 def _task(job: Job) -> Callable[[Batches], Batches]:
     def write(batches: Batches) -> Batches:
         context: Any = TaskContext.get()
-        yield from Share(job, context.partitionId()).write(batches)
+        yield from Share(job, context.partitionId()).write(merged(batches))
 
     return write

@@ -5,11 +5,13 @@ Our values are those of `docs/architecture.md`: a STRUCT and a MAP are dicts, an
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +21,9 @@ from engine.types.schema import Column
 
 Rows = list[tuple[Any, ...] | None]
 """Rows in column order; None is a NULL struct."""
+
+_ABOVE = np.iinfo(np.int64).min
+"""Stands in a place where a deeper one has a number."""
 
 
 def to_list(array: pa.Array) -> list[Any]:
@@ -86,6 +91,24 @@ def to_places(array: pa.ListArray) -> list[list[int]]:
         places: list[list[int]] = flat.reshape(len(lengths), lengths[0]).tolist()
         return places
     return to_list(array)
+
+
+def place_order(places: pa.ListArray) -> npt.NDArray[np.int64]:
+    """The order of rows by their places, those of equal places as they stand; a place comes before those below it."""
+    bounds = places.offsets.to_numpy()
+    lengths = np.diff(bounds)
+    flat = places.values.to_numpy()
+    heads = flat[np.minimum(bounds[:-1], max(len(flat) - 1, 0))] if len(flat) else flat
+    if len(lengths) and lengths.min() > 0 and (np.diff(heads) > 0).all():
+        return np.arange(len(lengths))
+    depth = int(lengths.max(initial=0))
+    steps = [np.where(lengths > at, flat[np.minimum(bounds[:-1] + at, len(flat) - 1)], _ABOVE) for at in range(depth)]
+    return np.lexsort(steps[::-1]) if steps else np.arange(len(lengths))
+
+
+def before(places: pa.ListArray, place: Sequence[int]) -> int:
+    """How many of these places, which are in order, come before another."""
+    return bisect_left(range(len(places)), list(place), key=lambda at: places[at].as_py())
 
 
 def _tuples(array: pa.StructArray) -> list[Any]:

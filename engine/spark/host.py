@@ -15,9 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from engine.spark.blobs import read_rows, write_rows
 from engine.spark.level import PLAN, Level, load_page
 from engine.spark.page import PageRunner
-from engine.spark.pages import PACKED, UNPACKED, pack_batches, read_rows, unpack_batches, write_rows
+from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
 from engine.spark.processor import PAGE_STATE, STATE_SCHEMA, LateProcessor
 from engine.state.codec import dump_state
 from engine.state.operator import State

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.spark import sqltree as s
+from engine.spark.blobs import in_chunks, read_rows, write_rows
 from engine.spark.columns import to_rows
 from engine.spark.handles import Handle
 from engine.spark.level import ENVELOPE_FIELDS, Level
@@ -36,9 +37,6 @@ PAGE, OLD_PAGE = "page", "old_page"
 """Columns that a stage adds for the level: the page of a row's key, and of the key it had before."""
 
 _PACKED = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
-
-_CHUNK_ROWS = 1 << 17
-_CHUNK_BYTES = 64 << 20
 
 _MOST_PAGES = 1 << 20
 
@@ -97,33 +95,6 @@ def page_columns(level: Level, pages: int) -> list[str]:
 def _has_map(handle: Handle) -> bool:
     """Whether a key holds a MAP, which Spark does not hash; only plans of old releases have such keys."""
     return "MAP<" in struct_of(handle.schema.key)
-
-
-def in_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches to larger ones of limited size."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
-            yield pa.concat_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)
-
-
-def write_rows(batch: pa.RecordBatch) -> bytes:
-    """Write rows without their schema, which both ends know."""
-    data: bytes = batch.serialize().to_pybytes()
-    return data
-
-
-def read_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """Read rows that `write_rows` wrote."""
-    return pa.ipc.read_record_batch(pa.py_buffer(data), schema)
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

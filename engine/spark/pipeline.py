@@ -25,7 +25,7 @@ from engine.spark.level import Level
 from engine.spark.pages import page_columns
 from engine.spark.stage import ENVELOPE, struct_column
 from engine.spark.types import name
-from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches
+from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches, packed_batches
 
 PAGES = 64
 """How many pages the keys of a task have in a running query: enough for the cores, few enough for a state to be worth its call."""
@@ -74,8 +74,9 @@ class Pipeline:
         pages: int = 1,
         partitions: Mapping[str, int] | None = None,
         tasks: Sequence[int] | None = None,
+        packed: bool = False,
     ) -> DataFrame:
-        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`.
+        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`, or these in blobs.
 
         `pages` is how many parts the keys of a task are split into, each with one state that one core works on: 1 in a test,
         `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
@@ -90,7 +91,10 @@ class Pipeline:
         columns = [*ENVELOPE.items(), *((struct_column(x.relation), x.handle.struct_type()) for x in sources)]
         decoded = records.mapInArrow(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
         found = self.tasks(partitions or {}) if tasks is None else tasks
-        return self.between(spark, decoded, pages, found).mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
+        rows = self.between(spark, decoded, pages, found)
+        if packed:
+            return rows.mapInArrow(packed_batches(self.group.sinks), "rows BINARY")
+        return rows.mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
 
     def between(self, spark: SparkSession, rows: DataFrame, pages: int, tasks: Sequence[int]) -> DataFrame:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""

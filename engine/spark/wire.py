@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.spark.blobs import write_rows
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.intake_reader import IntakeReader
 from engine.spark.reading import Read, Reader, struct_type
@@ -81,7 +82,7 @@ _TYPES = {
 
 _ENVELOPE = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
 
-_OUT = pa.schema(
+ARROW_OUTPUT = pa.schema(
     [
         ("q", pa.int32()),
         ("place", pa.list_(pa.int64())),
@@ -93,6 +94,10 @@ _OUT = pa.schema(
         *LOGGED,
     ]
 )
+"""`WIRE_OUTPUT` in Arrow."""
+
+PACKED_OUTPUT = pa.schema([("rows", pa.binary())])
+"""Rows of `WIRE_OUTPUT` in blobs."""
 
 _NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
 
@@ -214,6 +219,17 @@ def encode_batches(sinks: Sequence[SinkWrite]) -> Batches:
     return encode
 
 
+def packed_batches(sinks: Sequence[SinkWrite]) -> Batches:
+    """Make the function for `mapInArrow` that does as `encode_batches` does, and gives blobs of rows (`PACKED_OUTPUT`)."""
+    encode = encode_batches(sinks)
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in encode(batches):
+            yield pa.RecordBatch.from_pylist([{"rows": write_rows(batch)}], schema=PACKED_OUTPUT)
+
+    return pack
+
+
 def _encoded(batch: pa.RecordBatch, writers: Mapping[int, Writer]) -> pa.RecordBatch:
     """Records and log entries in the order of the rows that they come from, the entries of a row before its record."""
     entries = _logged(batch)
@@ -223,8 +239,8 @@ def _encoded(batch: pa.RecordBatch, writers: Mapping[int, Writer]) -> pa.RecordB
     logged = _log_rows(batch, entries)
     # The sort keeps the order of equal ones: entries stand before records.
     order = np.argsort(np.concatenate([[at for at, _ in entries], positions]), kind="stable")
-    table = pa.Table.from_batches([logged, records], schema=_OUT).take(pa.array(order)).combine_chunks()
-    return pa.RecordBatch.from_arrays([column.chunk(0) for column in table.columns], schema=_OUT)
+    table = pa.Table.from_batches([logged, records], schema=ARROW_OUTPUT).take(pa.array(order)).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.chunk(0) for column in table.columns], schema=ARROW_OUTPUT)
 
 
 def _records(
@@ -238,7 +254,7 @@ def _records(
             (at,) = np.nonzero(relations == relation)
             written.append(_share(batch, at, writers[relation], entries))
     if not written:
-        return pa.RecordBatch.from_pylist([], schema=_OUT), _NO_POSITIONS
+        return pa.RecordBatch.from_pylist([], schema=ARROW_OUTPUT), _NO_POSITIONS
     positions = np.concatenate([at for at, _, _, _ in written])
     order = np.argsort(positions)
     positions = positions[order]
@@ -256,8 +272,8 @@ def _records(
         "src_part": envelope.column("part"),
         "src_off": envelope.column("off"),
     }
-    arrays = [known.get(field.name, pa.nulls(len(positions), field.type)) for field in _OUT]
-    return pa.RecordBatch.from_arrays(arrays, schema=_OUT), positions
+    arrays = [known.get(field.name, pa.nulls(len(positions), field.type)) for field in ARROW_OUTPUT]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_OUTPUT), positions
 
 
 def _share(
@@ -296,4 +312,4 @@ def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, A
         {"q": row["q"], "place": row["place"], **entry, "src_topic": row["topic"], "src_part": row["part"], "src_off": row["off"]}
         for row, (_, entry) in zip(about, entries, strict=True)
     ]
-    return pa.RecordBatch.from_pylist(rows, schema=_OUT)
+    return pa.RecordBatch.from_pylist(rows, schema=ARROW_OUTPUT)

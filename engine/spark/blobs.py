@@ -1,0 +1,37 @@
+"""Rows on their way through Spark in blobs: one row of Spark that holds many, for Spark takes time for each row and each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+_CHUNK_ROWS = 1 << 17
+_CHUNK_BYTES = 64 << 20
+
+
+def in_chunks(batches: Iterator[pa.RecordBatch], most_rows: int = _CHUNK_ROWS, most_bytes: int = _CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
+    """Join small batches to larger ones of limited size."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= most_rows or size >= most_bytes:
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield held[0] if len(held) == 1 else pa.concat_batches(held)
+
+
+def write_rows(batch: pa.RecordBatch) -> bytes:
+    """Write rows without their schema, which both ends know."""
+    data: bytes = batch.serialize().to_pybytes()
+    return data
+
+
+def read_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """Read rows that `write_rows` wrote."""
+    return pa.ipc.read_record_batch(pa.py_buffer(data), schema)

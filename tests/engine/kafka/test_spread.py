@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.kafka import spread
+from engine.kafka.spread import merged, spread_batches
+from engine.kafka.transaction import Layout
+from engine.spark.blobs import write_rows
+from engine.spark.wire import ARROW_OUTPUT, PACKED_OUTPUT
+from engine.topics.partitioner import partition_of
+
+LAYOUT = Layout(2, {"a": 4, "b": 1})
+
+
+def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=ARROW_OUTPUT)
+
+
+def record(place: list[int], key: bytes | None, topic: str = "a") -> dict[str, Any]:
+    return {"q": 0, "place": place, "topic": topic, "key": key, "value": str(place).encode(), "timestamp": 1, "headers": []}
+
+
+def through(tasks: list[list[pa.RecordBatch]], layout: Layout = LAYOUT) -> dict[int, list[dict[str, Any]]]:
+    """What each writer gets, its blobs sorted by their first place as Spark sorts them."""
+    blobs = [row for batches in tasks for made in spread_batches(layout, {})(iter(batches)) for row in made.to_pylist()]
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for slot in {row["slot"] for row in blobs}:
+        own = sorted((row for row in blobs if row["slot"] == slot), key=lambda row: row["first"])
+        given = [pa.RecordBatch.from_pylist([row], schema=spread._SPREAD) for row in own]
+        found[slot] = [row for made in merged(iter(given)) for row in made.to_pylist()]
+    return found
+
+
+@pytest.mark.parametrize("held", [1, 10, 1 << 16])
+@pytest.mark.parametrize("seed", range(5))
+def test_writers_get_their_partitions_in_place_order(seed: int, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread, "_HELD_ROWS", held)
+    monkeypatch.setattr(spread, "_PIECE_ROWS", 7)
+    random_ = random.Random(seed)
+    places = [[at // 3, *([at % 3, 0] if at % 2 else [at % 3])] for at in range(300)]
+    rows = [record(place, str(random_.randrange(20)).encode(), random_.choice("ab")) for place in places]
+    if seed % 2:
+        random_.shuffle(rows)
+    tasks = [[batch(part[at : at + 9]) for at in range(0, len(part), 9)] for part in (rows[::2], rows[1::2])]
+    found = through(tasks)
+    written = [row for rows_ in found.values() for row in rows_]
+    assert sorted(row["place"] for row in written) == sorted(row["place"] for row in rows)
+    owners: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for slot, own in found.items():
+        assert [row["place"] for row in own] == sorted(row["place"] for row in own)
+        for row in own:
+            assert row["partition"] == partition_of(row["key"], LAYOUT.partitions[row["topic"]])
+            owners[row["topic"], row["partition"]].add(slot)
+    assert all(len(slots) == 1 for slots in owners.values())
+    assert len({slot for (topic, _), slots in owners.items() if topic == "a" for slot in slots}) == 2
+
+
+def test_blobs_of_rows_are_taken_as_rows_are() -> None:
+    rows = batch([record([at, 0], b"k") for at in range(5)])
+    packed = pa.RecordBatch.from_pylist([{"rows": write_rows(rows.slice(0, 2))}, {"rows": write_rows(rows.slice(2))}], schema=PACKED_OUTPUT)
+    assert through([[packed]]) == through([[rows]])
+
+
+def test_an_entry_of_the_log_stands_before_the_record_of_its_row() -> None:
+    entry = {"q": 0, "place": [1, 0], "kind": 1, "message": "m"}
+    (own,) = through([[batch([entry, record([1, 0], b"k")]), batch([record([0, 0], b"k")])]], Layout(1, {"a": 1})).values()
+    assert [(row["place"], row["kind"], row["partition"]) for row in own] == [([0, 0], None, 0), ([1, 0], 1, None), ([1, 0], None, 0)]
+
+
+def test_nothing_becomes_nothing() -> None:
+    assert through([[batch([])], []]) == {}
+    assert list(merged(iter([]))) == []
