@@ -32,10 +32,13 @@ class PythonCalls:
     calls: dict[str, PythonCall] = field(default_factory=dict)
 
     def name(self, call: PythonCall) -> str:
-        """Register a use and give its Spark name; equal uses share one."""
-        signature = f"{call.function.name}|{call.types.arguments}|{call.types.returns}|{sorted(call.types.settings.items())}"
-        identity = f"{id(call.function)}|{signature}|{call.literals!r}|{call.guarded}"
-        spark_name = "kestrel_" + hashlib.sha256(identity.encode()).hexdigest()[:16]
+        """Register a use and give its Spark name; equal uses share one, in all runs."""
+        function, types = call.function, call.types
+        identity = (
+            f"{function.body.__module__}.{function.body.__qualname__}|{types.arguments}|{types.returns}|"
+            f"{sorted(types.settings.items())}|{call.literals!r}|{call.guarded}"
+        )
+        spark_name = f"kestrel_{function.name.lower()}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
         self.calls[spark_name] = call
         return spark_name
 

@@ -1,0 +1,28 @@
+"""The names that Python functions get in Spark stand in the texts that people read and compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.functions.declaration import CallTypes, Scalar
+from engine.functions.library.urls import url_encode_param
+from engine.spark.context import PythonCall, PythonCalls
+from engine.types.sql_types import STRING
+
+TYPES = CallTypes((STRING,), STRING, {})
+
+
+def test_a_use_has_one_name_in_every_run() -> None:
+    assert isinstance(url_encode_param, Scalar)
+    # What a run of its own would load: an equal function elsewhere in memory.
+    loaded_again = replace(url_encode_param)
+    names = [PythonCalls().name(PythonCall(function, TYPES)) for function in (url_encode_param, loaded_again)]
+    assert names[0] == names[1]
+    assert names[0].startswith("kestrel_url_encode_param_")
+
+
+def test_other_uses_have_other_names() -> None:
+    calls = PythonCalls()
+    uses = [PythonCall(url_encode_param, TYPES), PythonCall(url_encode_param, TYPES, guarded=False)]
+    uses += [PythonCall(url_encode_param, replace(TYPES, settings={"a": "b"})), PythonCall(url_encode_param, TYPES, ((0, "x"),))]
+    assert len({calls.name(use) for use in uses}) == len(uses)
