@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.catalog.catalog import Source
 from engine.errors import RegistryError
 from engine.formats.base import Side
 from engine.formats.languages import LANGUAGES
@@ -65,6 +66,16 @@ def register_schemas(registry: SchemaRegistry, command: CreateStreamV1 | CreateT
             _register(registry, wanted)
             if sink and wanted.side is Side.KEY:
                 registry.freeze(wanted.subject)
+
+
+def delete_schemas(registry: SchemaRegistry, source: Source) -> None:
+    """Delete the subjects of a source's topic, as DROP … DELETE TOPIC does (`spec/language.md` 5).
+
+    Raises:
+        RegistryError: the registry does not answer, or refuses.
+    """
+    for each in registrations(source.topic, source.formats, source.schema, sink=False):
+        registry.delete(each.subject)
 
 
 def _register(registry: SchemaRegistry, wanted: Registration) -> None:

@@ -26,7 +26,7 @@ from engine.planner.inserts import ResolvedInsert, plan_insert_values
 from engine.planner.kafka_source import plan_kafka_source, refuse_generated
 from engine.planner.properties import insert_properties
 from engine.planner.query import plan_create_as, plan_insert_into, plan_source_table
-from engine.registration import RegistryLookup, register_schemas
+from engine.registration import RegistryLookup, delete_schemas, register_schemas
 from engine.sql.kafka import CreateGeneratedSource, CreateKafkaSource
 from engine.sql.parser import ParsedStatement, parse_script
 from engine.sql.statements import (
@@ -68,6 +68,8 @@ class Executed:
     plan: StatementPlan | None = None
     insert: ResolvedInsert | None = None
     message: str = ""
+    deletes: Source | None = None
+    """The dropped source whose topic is to be deleted, and with it what `Session.delete_schemas` deletes."""
 
 
 @dataclass(slots=True)
@@ -116,6 +118,14 @@ class Session:
     def sources_of_topic(self, topic: str) -> list[Source]:
         """The streams and tables over a topic."""
         return [source for source in self.catalog.sources.values() if source.topic == topic]
+
+    def delete_schemas(self, source: Source) -> None:
+        """Delete the schemas of a topic that is gone.
+
+        Raises:
+            RegistryError: the registry does not answer, or refuses.
+        """
+        delete_schemas(self.registry, source)
 
     def serde(self) -> Callable[[SerdeSpec], SerdeSpec]:
         """A function that completes a serde spec with the schemas known now."""
@@ -185,7 +195,8 @@ class Session:
         )
         source = self.catalog.sources.get(statement.name)
         sharing = tuple(x.name for x in self.sources_of_topic(source.topic) if x.name != source.name) if source else ()
-        return self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
+        done = self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
+        return replace(done, deletes=source) if statement.delete_topic else done
 
     @_run.register
     def _(self, statement: CreateType, parsed: ParsedStatement) -> Executed:

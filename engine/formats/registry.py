@@ -119,6 +119,14 @@ class SchemaRegistry(Protocol):
         """Keep others from giving `subject` another schema, where the registry can; where it cannot, a warning is logged."""
         ...
 
+    def delete(self, subject: str) -> None:
+        """Delete `subject` with all its versions for good; one that is not there is no error.
+
+        Raises:
+            RegistryError: the registry refuses.
+        """
+        ...
+
     def subjects(self) -> tuple[str, ...]:
         """Give all subjects."""
         ...

@@ -176,6 +176,11 @@ class RemoteRegistry:
         if reason:
             _LOG.warning("Others may still change the key schema of subject %s: %s (see its setting mode.mutability)", subject, reason)
 
+    def delete(self, subject: str) -> None:
+        """Delete `subject` for good, which a registry does in two steps; raises as `latest`."""
+        self._ask(lambda client: _delete(client, subject, permanent=False), f"subject {subject}")
+        self._ask(lambda client: _delete(client, subject, permanent=True), f"subject {subject}")
+
     def subjects(self) -> tuple[str, ...]:
         """Ask for all subjects; raises as `latest`."""
         return tuple(self._ask(lambda client: client.get_subjects(), "subjects") or ())
@@ -245,6 +250,17 @@ def _register(client: Any, subject: str, schema: Schema) -> Any:
             raise
         # A subject that takes no more schemas may have this one.
         return client.lookup_schema(subject, schema).schema_id
+
+
+def _delete(client: Any, subject: str, *, permanent: bool) -> Any:
+    try:
+        return client.delete_subject(subject, permanent)
+    except SchemaRegistryError as error:
+        if error.error_code != _READ_ONLY:
+            raise
+        # The key of a sink, see `freeze`; its mode would outlive it.
+        client.update_mode(subject, "READWRITE")
+        return client.delete_subject(subject, permanent)
 
 
 def _within(seconds: float, work: Callable[[], T]) -> T:

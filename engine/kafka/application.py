@@ -34,7 +34,7 @@ from engine.spark.constants import evaluate_constants
 from engine.spark.session import open_session
 from engine.sql.admin import PrintTopic
 from engine.sql.parser import ParsedStatement
-from engine.sql.statements import CreateAs, DropSource, InsertInto, InsertValues
+from engine.sql.statements import CreateAs, InsertInto, InsertValues
 from engine.topics.records import Record
 
 _LOOK_S = 0.2
@@ -149,19 +149,12 @@ class Application:
         return spark
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
-        dropped = self._topic_to_delete(parsed)
         done = self.session.execute(parsed)
         topics.declare(done, self.session)
-        if dropped is not None:
-            topics.delete(dropped)
+        if done.deletes is not None:
+            topics.delete(done.deletes.topic)
+            self.session.delete_schemas(done.deletes)
         return said(done.message) if done.message else None
-
-    def _topic_to_delete(self, parsed: ParsedStatement) -> str | None:
-        statement = parsed.statement
-        if not isinstance(statement, DropSource) or not statement.delete_topic:
-            return None
-        source = self.session.catalog.sources.get(statement.name)
-        return None if source is None else source.topic
 
     def _insert(self, parsed: ParsedStatement) -> Answer | None:
         done = self.session.execute(parsed)

@@ -29,7 +29,7 @@ from engine.spark.resumable import ResumableQuery, ResumableRunner
 from engine.spark.session import open_test_session
 from engine.sql.admin import SteerQuery
 from engine.sql.parser import ParsedStatement
-from engine.sql.statements import DropSource, InsertValues, Query
+from engine.sql.statements import InsertValues, Query
 from engine.topics.memory import MemoryBroker
 from engine.topics.records import LogEntry, Record
 
@@ -150,21 +150,14 @@ class MemoryEngine:
         return {topic: pending[topic] + self.broker.waiting([topic], running.position) for topic in self._topics(running.query.plan)}
 
     def _define(self, parsed: ParsedStatement) -> Answer:
-        dropped = self._topic_to_delete(parsed)
         done = self.session.execute(parsed)
-        if dropped is not None:
-            self.broker.delete(dropped)
+        if done.deletes is not None:
+            self.broker.delete(done.deletes.topic)
+            self.session.delete_schemas(done.deletes)
         for source in self.session.catalog.sources.values():
             self.broker.create(source.topic)
         self._adopt()
         return said(done.message or "done")
-
-    def _topic_to_delete(self, parsed: ParsedStatement) -> str | None:
-        statement = parsed.statement
-        if not isinstance(statement, DropSource) or not statement.delete_topic:
-            return None
-        source = self.session.catalog.sources.get(statement.name)
-        return None if source is None else source.topic
 
     def _insert(self, parsed: ParsedStatement) -> Answer:
         done = self.session.execute(parsed)

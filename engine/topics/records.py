@@ -25,8 +25,8 @@ class LogEntry:
     """An entry of the processing log (`spec/errors.md` 8).
 
     `kind` is 0 deserialization, 1 record processing, 2 production, 3 serialization, 4 thread (the query ended). Topic, partition and
-    offset are those of the source record concerned. `cause` are the messages of the errors behind it. `record`, which has to be asked for, is
-    the key or value that could not be read in base64 (kind 0), or the row as a JSON array.
+    offset are those of the source record concerned. `cause` are the messages of the errors behind it. `record`, which has to be asked
+    for, is the key or value that could not be read in base64 (kind 0), or the row as a JSON array.
     """
 
     kind: int

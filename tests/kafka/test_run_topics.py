@@ -178,6 +178,14 @@ def test_drop_deletes_the_topic_once(kafka: KafkaConfig, tmp_path: Path, topic: 
     assert read(kafka.servers, source, 1) == []
 
 
+def test_schemas_go_with_their_topic(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
+    made = "CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='AVRO', PARTITIONS=1);".format(name)
+    for clause, subjects in (("", (f"{name}-value",)), (" DELETE TOPIC", ())):
+        run = application(kafka, tmp_path, [], [])
+        assert run.run(f"{made} DROP STREAM S{clause};")
+        assert run.session.registry.subjects() == subjects
+
+
 @pytest.mark.parametrize("text", ["SELECT * FROM S EMIT CHANGES;", "TERMINATE ALL;", "PAUSE CSAS_A_0;"])
 def test_statements_for_a_prompt_are_refused_in_a_script(kafka: KafkaConfig, tmp_path: Path, topic: Topic, text: str) -> None:
     with pytest.raises(EngineError) as caught:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import json
 import pickle
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from registry_stub import Stub, handler_of, send
 from samples import spec
 
 from engine.errors import RegistryAwayError, RegistryError, SerdeError
@@ -31,82 +30,6 @@ from engine.session import Session
 
 SECRET = "pass-of-nobody"
 RECORD = '{"type":"record","name":"R","fields":[{"name":"A","type":["null","int"],"default":null}]}'
-
-
-@dataclass
-class Stub:
-    """A registry over HTTP; `fault` may answer instead of it."""
-
-    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
-    subjects: dict[str, list[int]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    credentials: list[str | None] = field(default_factory=list)
-    frozen: set[str] = field(default_factory=set)
-    fault: Callable[[BaseHTTPRequestHandler], bool] = lambda handler: False
-    url: str = ""
-
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        parts = path.partition("?")[0].strip("/").split("/")
-        match method, parts:
-            case "GET", ["subjects"]:
-                return 200, list(self.subjects)
-            case "GET", ["schemas", "ids", number] if int(number) in self.schemas:
-                return 200, self.schemas[int(number)]
-            case "GET", ["subjects", subject, "versions", version] if subject in self.subjects:
-                ids = self.subjects[subject]
-                schema_id = ids[-1] if version == "latest" else ids[int(version) - 1]
-                return 200, {"subject": subject, "version": len(ids), "id": schema_id, **self.schemas[schema_id]}
-            case "PUT", ["mode", subject]:
-                self.frozen.add(subject)
-                return 200, {"mode": body["mode"]}
-            case "POST", ["subjects", subject, "versions"] if subject in self.frozen:
-                return 422, {"error_code": 42205, "message": "in read-only mode"}
-            case "POST", ["subjects", subject] if any(self.schemas[i]["schema"] == body["schema"] for i in self.subjects[subject]):
-                known = next(i for i in self.subjects[subject] if self.schemas[i]["schema"] == body["schema"])
-                return 200, {"subject": subject, "version": 1, "id": known, **self.schemas[known]}
-            case "POST", ["subjects", subject, "versions"]:
-                return 200, {"id": self.register(subject, body)}
-            case _:
-                return 404, {"error_code": 40401, "message": "not found"}
-
-    def register(self, subject: str, schema: dict[str, Any]) -> int:
-        known = next((i for i, each in self.schemas.items() if each["schema"] == schema["schema"]), None)
-        schema_id = known or 100 + len(self.schemas)
-        self.schemas[schema_id] = {k: v for k, v in schema.items() if k in ("schema", "schemaType", "references")}
-        self.subjects.setdefault(subject, []).append(schema_id)
-        return schema_id
-
-
-def handler_of(stub: Stub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.serve({})
-
-        def do_POST(self) -> None:
-            self.serve(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def do_PUT(self) -> None:
-            self.do_POST()
-
-        def serve(self, body: dict[str, Any]) -> None:
-            stub.asked.append(f"{self.command} {self.path.partition('?')[0]}")
-            stub.credentials.append(self.headers.get("Authorization"))
-            if not stub.fault(self):
-                send(self, *stub.answer(self.command, self.path, body))
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    return Handler
-
-
-def send(handler: BaseHTTPRequestHandler, status: int, body: Any) -> bool:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    handler.send_response(status)
-    handler.send_header("Content-Length", str(len(data)))
-    handler.end_headers()
-    handler.wfile.write(data)
-    return True
 
 
 @pytest.fixture
@@ -165,6 +88,38 @@ def test_a_session_infers_and_registers_through_it_and_records_go_both_ways(stub
     assert data is not None
     assert int.from_bytes(data[1:5], "big") == stub.subjects["out-value"][-1]
     assert table.decoder(given)(data) == (5,)
+
+
+DROPPED = """
+CREATE STREAM S (K INT KEY, A INT) WITH (KAFKA_TOPIC='in', KEY_FORMAT='AVRO', VALUE_FORMAT='AVRO');
+CREATE STREAM O WITH (KAFKA_TOPIC='out', VALUE_FORMAT='JSON') AS SELECT K, A FROM S;
+CREATE STREAM L (K STRING KEY, A INT) WITH (KAFKA_TOPIC='left', VALUE_FORMAT='AVRO');
+DROP STREAM O{0};
+"""
+
+
+@pytest.mark.parametrize(
+    ("clause", "left"), [(" DELETE TOPIC", ["in-key", "in-value", "left-value"]), ("", ["in-key", "in-value", "out-key", "left-value"])]
+)
+def test_a_topic_is_deleted_with_its_subjects_for_good_even_where_they_are_frozen(stub: Stub, clause: str, left: list[str]) -> None:
+    session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
+    for parsed in session.parse(DROPPED.format(clause)):
+        done = session.execute(parsed)
+    assert stub.frozen == {"out-key"}
+    assert sorted(stub.subjects) == sorted(["in-key", "in-value", "out-key", "left-value"]), "the topic comes first"
+    for _ in range(2):
+        if done.deletes is not None:
+            session.delete_schemas(done.deletes)
+    assert list(stub.subjects) == left
+    assert stub.deleted == set()
+    assert stub.frozen == (set() if clause else {"out-key"})
+
+
+def test_subjects_that_cannot_be_deleted_are_named(stub: Stub) -> None:
+    registry = open_registry(stub.url, {})
+    stub.fault = lambda handler: send(handler, 403, {"error_code": 40301, "message": "not you"})
+    with pytest.raises(RegistryError, match=r"refused subject t-key: .* not you"):
+        registry.delete("t-key")
 
 
 def test_a_task_asks_for_ids_that_the_driver_did_not_know_and_keeps_them(stub: Stub) -> None:

@@ -47,6 +47,15 @@ def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -
         tell(engine, "SELECT * FROM t;")
 
 
+def test_schemas_go_with_their_topic(engine: MemoryEngine) -> None:
+    made = "CREATE STREAM a (k INT KEY, v INT) WITH (kafka_topic='a', key_format='{0}', value_format='{0}');"
+    for key_format, subjects in (("AVRO", ("a-key", "a-value")), ("JSON", ())):
+        tell(engine, made.format(key_format))
+        assert engine.session.registry.subjects() == subjects
+        tell(engine, "DROP STREAM a DELETE TOPIC;")
+        assert engine.session.registry.subjects() == ()
+
+
 def test_a_value_that_cannot_be_computed_is_refused(engine: MemoryEngine) -> None:
     with pytest.raises(EngineError, match="Failed to evaluate"):
         tell(engine, "INSERT INTO s VALUES (1, CAST('x' AS INT));")
