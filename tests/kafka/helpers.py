@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
@@ -51,7 +52,7 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
     deadline = time.monotonic() + 60
     while ended < partitions:
         assert time.monotonic() < deadline, f"{topic} gives nothing"
-        for message in consumer.consume(1000, timeout=10):
+        for message in consumer.consume(1000, timeout=0.1):
             if message.error() is None:
                 found.append((message.partition(), message.key(), message.value(), message.timestamp()[1]))
             else:
@@ -59,6 +60,25 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
                 ended += 1
     consumer.close()
     return sorted(found, key=lambda row: row[0])
+
+
+@contextmanager
+def reach(servers: str, topics: Iterable[str], partitions: int) -> Iterator[Callable[[], int]]:
+    """Give what tells how far topics reach together, records of open transactions included."""
+    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": "test", "isolation.level": "read_uncommitted", "log_level": 0})
+    places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
+
+    def end(place: TopicPartition) -> int:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=10)[1])
+        except KafkaException:
+            # A topic that does not exist yet.
+            return 0
+
+    try:
+        yield lambda: sum(map(end, places))
+    finally:
+        consumer.close()
 
 
 def command(script: Path, servers: str, checkpoint: Path, *options: str) -> list[str]:
