@@ -48,16 +48,16 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
         return []
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
-    ended = 0
+    ended: set[int] = set()
     deadline = time.monotonic() + 60
-    while ended < partitions:
+    while len(ended) < partitions:
         assert time.monotonic() < deadline, f"{topic} gives nothing"
         for message in consumer.consume(1000, timeout=0.1):
             if message.error() is None:
                 found.append((message.partition(), message.key(), message.value(), message.timestamp()[1]))
             else:
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                ended += 1
+                ended.add(message.partition())
     consumer.close()
     return sorted(found, key=lambda row: row[0])
 
