@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -15,8 +16,9 @@ from engine.kafka.cluster import INSTALLED, cluster_settings, is_cluster
 from engine.kafka.config import KafkaConfig
 from engine.kafka.travel import needed_packages
 from engine.spark.home import prepare_environment
+from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.processes import end, executors, kill
-from tests.kafka.scenario import Scenario, differences
+from tests.kafka.scenario import LEAN, Scenario, differences
 
 
 @pytest.mark.parametrize(
@@ -60,27 +62,67 @@ def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+CLUSTER = ("--master", "local-cluster[2,1,1024]")
+PARTITIONS = 2
+APP = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON');
+CREATE STREAM F WITH (KAFKA_TOPIC='{0}_f') AS SELECT * FROM S WHERE V % 3 <> 0;
+CREATE TABLE C WITH (KAFKA_TOPIC='{0}_c') AS SELECT K, COUNT(*) AS N FROM S GROUP BY K;
+"""
+
+
+@pytest.mark.spark
+def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp_path: Path, spark_home: Path) -> None:
+    servers, name, rows, log = kafka.servers, f"cluster{time.time_ns()}", 800, tmp_path / "log"
+    (tmp_path / "app.sql").write_text(APP.format(name), encoding="utf-8")
+    create(servers, PARTITIONS, f"{name}_s")
+    moment = int(time.time() * 1000)
+    produce(servers, f"{name}_s", ((f"k{at % 7}", json.dumps({"V": at}), moment + at) for at in range(rows)))
+    options = (*LEAN, *CLUSTER, *python(), "--property", "auto.offset.reset=earliest", "--batch-records", "100")
+    process = start(tmp_path / "app.sql", servers, tmp_path / "checkpoint", *options, log=log)
+    try:
+        for topic in (f"{name}_f", f"{name}_c"):
+            assert await_rows(servers, [topic], PARTITIONS, 0) > 0, log.read_text(encoding="utf-8")
+        assert end(executors(process)[0])
+        assert await_rows(servers, [f"{name}_f", f"{name}_c"], PARTITIONS, rows + rows * 2 // 3 - 2) > 0
+        process.terminate()
+        assert process.wait(60) == 0, log.read_text(encoding="utf-8")
+    finally:
+        if process.poll() is None:
+            kill(process)
+    found = {topic: read(servers, f"{name}_{topic}", PARTITIONS) for topic in "fc"}
+    for key in range(7):
+        values = {topic: [json.loads(value or b"") for _, k, value, _ in rows if k == f"k{key}".encode()] for topic, rows in found.items()}
+        assert [value["V"] for value in values["f"]] == [at for at in range(rows) if at % 7 == key and at % 3]
+        assert [value["N"] for value in values["c"]] == list(range(1, len(range(key, rows, 7)) + 1))
+    assert list(spark_home.glob("work/*/*/kestrel-engine/engine/kafka/sink.py")), "the engine has travelled"
+
+
+def python() -> tuple[str, ...]:
+    return "--spark-conf", f"spark.pyspark.python={bare_python()}"
+
+
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_executors_need_no_package_and_may_be_killed(kafka: KafkaConfig, tmp_path: Path, spark_home: Path) -> None:
-    scenario = Scenario(kafka.servers, f"cluster{time.time_ns()}", tmp_path, 3000, int(time.time()) * 1000)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_executors_may_be_killed_again_and_again(kafka: KafkaConfig, tmp_path: Path, spark_home: Path, seed: int) -> None:
+    scenario = Scenario(kafka.servers, f"cluster{time.time_ns()}", tmp_path, 1200, int(time.time()) * 1000)
     scenario.produce()
     scenario.finish("quiet")
     expected = scenario.outputs("quiet")
-    random_ = random.Random(5)
-    process = scenario.start("cluster", "--master", "local-cluster[2,1,1024]", "--spark-conf", f"spark.pyspark.python={bare_python()}")
+    random_ = random.Random(seed)
+    process = scenario.start("cluster", *CLUSTER, *python())
     try:
         killed = 0
-        for _ in range(2):
+        for _ in range(4):
             scenario.await_batch("cluster", process)
             time.sleep(random_.uniform(0, 1))
             killed += end(random_.choice(executors(process)))
-        scenario.await_outputs("cluster", process, expected)
+        scenario.await_outputs("cluster", process, expected, seconds=400)
         process.terminate()
         assert process.wait(60) == 0, scenario.said("cluster")
     finally:
         if process.poll() is None:
             kill(process)
     assert differences(scenario.outputs("cluster"), expected) == []
-    assert killed == 2
-    assert list(spark_home.glob("work/*/*/kestrel-engine/engine/kafka/sink.py")), "the engine has travelled"
+    assert killed == 4
