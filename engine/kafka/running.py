@@ -163,10 +163,13 @@ _PAUSE = "200 milliseconds"
 
 
 def reason_of(text: str) -> str:
-    """The sentence of an error of Spark that says what happened: ours if one is in it, else the innermost cause."""
+    """The sentence of an error of Spark that says what happened: ours if one is in it, else that of Python or the innermost cause."""
     own = re.findall(r"(?:engine\.errors\.)?QueryError: (.+)", text)
     if own:
         return str(own[-1])
+    python = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)
+    if python:
+        return str(python[-1])
     causes = re.findall(r"Caused by: (?:[\w.$]+: )?(.+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return str(causes[-1] if causes else lines[0] if lines else "unknown error")
