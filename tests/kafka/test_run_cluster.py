@@ -98,6 +98,15 @@ def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp
     assert list(spark_home.glob("work/*/*/kestrel-engine/engine/kafka/sink.py")), "the engine has travelled"
 
 
+def some_executors(process: subprocess.Popen[bytes], seconds: float = 60) -> list[int]:
+    """The executors that live, as soon as one does."""
+    deadline = time.monotonic() + seconds
+    while not (found := executors(process)):
+        assert time.monotonic() < deadline, "no executor comes back"
+        time.sleep(0.1)
+    return found
+
+
 def python() -> tuple[str, ...]:
     return "--spark-conf", f"spark.pyspark.python={bare_python()}"
 
@@ -117,7 +126,7 @@ def test_executors_may_be_killed_again_and_again(kafka: KafkaConfig, tmp_path: P
         for _ in range(4):
             scenario.await_batch("cluster", process)
             time.sleep(random_.uniform(0, 1))
-            killed += end(random_.choice(executors(process)))
+            killed += end(random_.choice(some_executors(process)))
         scenario.await_outputs("cluster", process, expected, seconds=400)
         process.terminate()
         assert process.wait(60) == 0, scenario.said("cluster")
