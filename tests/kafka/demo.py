@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 from engine.kafka.broker import Broker
@@ -16,7 +17,7 @@ from tests.kafka.processes import kill
 
 PARTITIONS, ORDERS, CUSTOMERS = 2, 4000, 20
 _START = int(time.time()) * 1000
-"""Records of today: in a log of 1970 every mark of a transaction begins a segment, and old counts of a compacted topic soon go."""
+"""Records of today: behind those of 1970 the first mark of a transaction begins a segment, and old counts of a compacted topic soon go."""
 
 SCRIPT = """
 CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON');
@@ -82,12 +83,7 @@ def _judge(servers: str) -> int:
         _say(f"{topic}: {len(rows)} records of {expected}; the last one is {rows[-1][1]!r} {rows[-1][2]!r}")
         if len(rows) != expected:
             flaws.append(f"{topic} has {len(rows)} records instead of {expected}")
-    named = read(servers, "named", PARTITIONS)
-    for customer in range(CUSTOMERS):
-        ids = [int(json.loads(value or b"{}")["ID"][1:]) for _, key, value, _ in named if key == f"c{customer}".encode()]
-        # Orders are keyed by ID, so that those of a customer come from two partitions, whose order among each other Kafka does not promise.
-        if sorted(ids) != [n for n in range(ORDERS) if n % CUSTOMERS == customer and n % 100 >= 10]:
-            flaws.append(f"the orders of c{customer} are not complete, or there twice")
+    flaws += _disordered(servers)
     counts: dict[bytes | None, int] = {}
     for _, key, value, _ in read(servers, "totals", PARTITIONS):
         count = json.loads(value or b"{}")["N"]
@@ -96,8 +92,28 @@ def _judge(servers: str) -> int:
         counts[key] = count
     for flaw in flaws:
         _say(flaw)
-    _say("something is wrong" if flaws else "every output is there once, and counts rise in order")
+    _say("something is wrong" if flaws else "every output is there once and in order")
     return 1 if flaws else 0
+
+
+def _disordered(servers: str) -> list[str]:
+    """The orders of a customer that are not there once, or not as they stand in a partition of their topic.
+
+    Orders are keyed by ID, so that those of a customer come from two partitions, whose order among each other Kafka does not promise.
+    """
+    flaws = []
+    came_from = {int((key or b"")[1:]): partition for partition, key, *_ in read(servers, "orders", PARTITIONS)}
+    wanted = [n for n in range(ORDERS) if n % 100 >= 10]
+    for topic in ("large", "by_customer", "named"):
+        rows = read(servers, topic, PARTITIONS)
+        numbers = [int((key or b"")[1:]) if topic == "large" else int(json.loads(value or b"{}")["ID"][1:]) for _, key, value, _ in rows]
+        if sorted(numbers) != wanted:
+            flaws.append(f"the orders in {topic} are not complete, or there twice")
+        for customer, partition in product(range(CUSTOMERS), range(PARTITIONS)):
+            found = [n for n in numbers if n % CUSTOMERS == customer and came_from[n] == partition]
+            if found != sorted(found):
+                flaws.append(f"the orders of c{customer} in partition {partition} are in another order in {topic}")
+    return flaws
 
 
 def _say(sentence: str) -> None:
