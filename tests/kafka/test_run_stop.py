@@ -9,13 +9,17 @@ import subprocess
 import time
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
+from engine.errors import EngineError, QueryError
 from engine.kafka.broker import HOST, Broker, free_port
 from engine.kafka.config import KafkaConfig
-from engine.kafka.run import connect
+from engine.kafka.offsets import Problem
+from engine.kafka.run import ProductionRun, RunSettings, connect
 from tests.kafka.helpers import await_rows, create, produce, read, start
+from tests.kafka.scenario import LEAN
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
 
@@ -49,7 +53,7 @@ def test_a_signal_ends_a_run_between_two_batches(kafka: KafkaConfig, tmp_path: P
     name, log = f"stop_{time.time_ns()}", tmp_path / "log"
     create(kafka.servers, 1, f"{name}_s")
     produce(kafka.servers, f"{name}_s", ((f"k{n}", json.dumps({"V": n}), 1 + n) for n in range(MANY)))
-    options = ("--property", "auto.offset.reset=earliest", "--batch-records", "100", "--master", "local[1]")
+    options = (*LEAN, "--property", "auto.offset.reset=earliest", "--batch-records", "100", "--master", "local[1]")
     run = start(script(tmp_path, name), kafka.servers, tmp_path / "checkpoint", *options, log=log)
     try:
         assert await_rows(kafka.servers, [f"{name}_f"], 1, 0) > 0
@@ -81,11 +85,11 @@ def test_a_broker_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     assert told_so[0].endswith("; trying again")
 
 
-@pytest.mark.nightly
-def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
-    port, log = free_port(), tmp_path / "log"
+@pytest.mark.parametrize("leaves", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_broker_that_is_away_is_waited_for(tmp_path: Path, leaves: bool) -> None:
+    port, log, patience = free_port(), tmp_path / "log", 60 if leaves else 180
     servers = f"{HOST}:{port}"
-    options = ("--property", "auto.offset.reset=earliest", "--master", "local[1]", "--patience", "40")
+    options = (*LEAN, "--property", "auto.offset.reset=earliest", "--master", "local[1]", "--patience", str(patience))
     run = start(script(tmp_path, "away"), servers, tmp_path / "checkpoint", *options, log=log)
     broker = None
     try:
@@ -94,20 +98,45 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
         produce(servers, "away_s", [("a", '{"V":1}', 1)])
         assert await_rows(servers, ["away_f"], 1, 0) == 1
         broker.kill()
-        told(log, "waiting for it")
+        told(log, f"waiting for it up to {patience} s")
         broker = Broker.start(port, tmp_path / "data")
-        told(log, "answers again")
+        told(log, f"the broker {servers} answers again")
         produce(servers, "away_s", [("b", '{"V":2}', 2)])
         assert await_rows(servers, ["away_f"], 1, 1) == 2
-        broker.kill()
-        assert run.wait(LEAVE_S) == 1
+        if leaves:
+            broker.kill()
+            assert run.wait(LEAVE_S) == 1
+            told(log, f"ENGINE_ERROR: the broker {servers} did not answer for {patience} s hint: nothing is lost: the same command goes on")
     finally:
         _end(run)
         if broker is not None:
             broker.kill()
-    said = told(log, f"the broker {servers} did not answer for 40 s")
-    assert "the same command goes on from the checkpoint" in said
-    assert "Traceback" not in said
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+
+
+class _Away:
+    """Answers nothing, as a broker does that is gone."""
+
+    def ends(self, *_: object) -> None:
+        raise QueryError("the broker h:1 gave no offsets")
+
+    def problem(self) -> Problem:
+        return Problem(message="it is away", hint="", is_final=False)
+
+
+def test_a_broker_that_stays_away_is_given_up() -> None:
+    said: list[str] = []
+    settings = RunSettings(config=KafkaConfig(servers="h:1"), checkpoint=Path(), patience=1)
+    nothing: Any = None
+    away: Any = _Away()
+    run = ProductionRun(settings=settings, session=nothing, statements=(), open_spark=nothing, say=said.append, show=lambda _: None)
+    run._look(away)
+    run._watch(away)
+    time.sleep(settings.patience)
+    with pytest.raises(EngineError, match=r"^the broker h:1 did not answer for 1 s$") as caught:
+        run._watch(away)
+    assert said == ["the broker h:1 gave no offsets; waiting for it up to 1 s"]
+    assert caught.value.hint == "nothing is lost: the same command goes on from the checkpoint"
 
 
 def _end(run: subprocess.Popen[bytes]) -> None:
