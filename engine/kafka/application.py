@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
+from typing import Any
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from engine.kafka.manifest import CheckpointFolder
 from engine.kafka.offsets import BrokerOffsets
 from engine.kafka.opening import Opening
 from engine.kafka.progress import QueryState
+from engine.kafka.rights import needed
 from engine.kafka.run import ProductionRun, RunSettings, connect
 from engine.kafka.script import Script
 from engine.kafka.stored import BrokerTopics, print_topic
@@ -176,7 +178,7 @@ def produce(config: KafkaConfig, record: Record) -> None:
     Raises:
         QueryError: the broker did not take it.
     """
-    failures: list[str] = []
+    failures: list[Any] = []
     client = {**config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0}
     with closing(Producer(client)) as producer:
         producer.produce(
@@ -186,8 +188,10 @@ def produce(config: KafkaConfig, record: Record) -> None:
             # A client takes 0 for "now" (ADR 16).
             timestamp=record.timestamp or EARLIEST,
             headers=list(record.headers),
-            on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
+            on_delivery=lambda error, _: failures.append(error) if error is not None else None,
         )
         waiting = producer.flush(40)
-    if waiting or failures:
-        raise QueryError(f"the record for the topic {record.topic} was not written: {''.join(failures) or 'the broker does not answer'}")
+    if failures:
+        raise QueryError(f"the record for the topic {record.topic} was not written: {failures[0].str()}", hint=needed(failures[0]))
+    if waiting:
+        raise QueryError(f"the record for the topic {record.topic} was not written: the broker does not answer")

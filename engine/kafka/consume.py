@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaExcepti
 from engine.errors import EngineError
 from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
+from engine.kafka.rights import needed
 from engine.topics.records import Record
 
 TIMEOUT = 30
@@ -176,6 +177,6 @@ def _errors(config: KafkaConfig) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise EngineError(
-            f"the broker {config.servers}: {error.args[0].str()}", hint="is it there, and are the credentials right?"
-        ) from error
+        reason = error.args[0]
+        hint = needed(reason) or "is it there, and are the credentials right?"
+        raise EngineError(f"the broker {config.servers}: {reason.str()}", hint=hint) from error

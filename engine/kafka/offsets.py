@@ -17,6 +17,7 @@ from engine.errors import QueryError
 from engine.kafka.clients import admin
 from engine.kafka.config import KafkaConfig
 from engine.kafka.merge import Offsets, Position
+from engine.kafka.rights import needed
 
 _TIMEOUT = 20.0
 _ANSWER_S = 5.0
@@ -66,6 +67,7 @@ class BrokerOffsets:
 
     def __init__(self, config: KafkaConfig, timeout: float = _TIMEOUT) -> None:
         """Connect when first asked; `timeout` is in seconds."""
+        self.config = config
         self._servers = config.servers
         self._timeout = timeout
         kept = admin(config)
@@ -167,7 +169,8 @@ class BrokerOffsets:
             self._admin.list_topics(timeout=_LOOK_S)
 
     def _failed(self, error: KafkaException, what: str) -> QueryError:
-        return QueryError(f"the broker {self._servers} gave no offsets of {what}: {error.args[0].str()}")
+        reason = error.args[0]
+        return QueryError(f"the broker {self._servers} gave no offsets of {what}: {reason.str()}", hint=needed(reason))
 
 
 def _telling(said: Sequence[Any]) -> Any:

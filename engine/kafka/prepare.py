@@ -11,6 +11,7 @@ from engine.kafka.adopt import NamedQuery, document_of, operators, plan_of, rele
 from engine.kafka.manifest import CheckpointFolder, StoredQuery
 from engine.kafka.merge import Position
 from engine.kafka.offsets import BrokerOffsets, Topic
+from engine.kafka.rights import check_rights
 from engine.kafka.source import REKEYED, reading_of
 from engine.kafka.watch import damaged
 from engine.plan.document import QueryPlan
@@ -52,10 +53,11 @@ class Preparation:
 
         Raises:
             StatementError: a topic does not exist, or inputs of a join have different numbers of partitions.
-            QueryError: the broker does not answer.
+            QueryError: the broker does not answer, or does not let us read or write a topic.
         """
         query = named.query
         topics, pipeline = self._built(query.plan, query.config)
+        self._check_rights(query.id, topics, pipeline)
         positions = [position for topic in topics.values() for position in topic.positions]
         stored = StoredQuery(
             name=named.name,
@@ -82,6 +84,7 @@ class Preparation:
         if flaw is not None:
             raise flaw
         topics, pipeline = self._built(plan, named.query.config)
+        self._check_rights(stored.id, topics, pipeline)
         if _names(topics) != _names(stored.sources):
             raise StatementError(f"the query {stored.id} reads other topics than its checkpoint", hint=_NEW_NAME)
         before = self._built(plan_of(stored), Config.of(stored.settings))[1]
@@ -113,6 +116,9 @@ class Preparation:
         topics = {topic: found[topic] for topic in wanted}
         check_partitions(plan, topics)
         return topics, pipeline
+
+    def _check_rights(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
+        check_rights(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.group.sinks})
 
     def _start(self, config: Mapping[str, str], positions: list[Position]) -> dict[Position, int]:
         earliest = self.offsets.first(positions)

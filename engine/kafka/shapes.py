@@ -13,6 +13,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 from engine.errors import QueryError
 from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
+from engine.kafka.rights import needed
 
 TIMEOUT = 30.0
 """Seconds that the broker has to answer."""
@@ -51,7 +52,8 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 continue
-            raise QueryError(f"the broker {config.servers} does not describe the topic {name}: {error.args[0].str()}") from error
+            said = f"the broker {config.servers} does not describe the topic {name}: {error.args[0].str()}"
+            raise QueryError(said, hint=needed(error.args[0])) from error
         found[name] = TopicShape(partitions=len(partitions), replicas=len(partitions[0].replicas), retention_ms=_retention(kept[name]))
     return found
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 
 from engine.kafka.config import KafkaConfig
+from engine.kafka.rights import needed
 from engine.kafka.transaction import Layout, Mark, WriteError, Writer
 from engine.spark.wire import LOGGED
 
@@ -62,8 +63,7 @@ class Share:
             self._commit()
         except (WriteError, KafkaException) as error:
             self._give_up()
-            text = str(error) if isinstance(error, WriteError) else f"the broker {self.job.config.servers}: {error.args[0].str()}"
-            yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": text}], schema=_REPORT)
+            yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._told(error)}], schema=_REPORT)
         else:
             yield pa.RecordBatch.from_pylist([{"what": WROTE, "records": self._records}], schema=_REPORT)
 
@@ -136,6 +136,13 @@ class Share:
         _writers[self.job.query, self.slot] = writer
         while len(_writers) > _KEPT_WRITERS:
             del _writers[next(iter(_writers))]
+
+    def _told(self, error: WriteError | KafkaException) -> str:
+        if isinstance(error, WriteError):
+            return str(error)
+        reason = error.args[0]
+        missing = needed(reason)
+        return f"the broker {self.job.config.servers}: {reason.str()}" + (f"; {missing}" if missing else "")
 
     def _give_up(self) -> None:
         if self._writer is not None and self.job.transactional:

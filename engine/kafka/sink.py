@@ -5,6 +5,7 @@ Records are shuffled by the topic-partition they go to, sorted by place, and wri
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,7 @@ from pyspark.sql.functions import col
 
 from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
+from engine.kafka.rights import needed
 from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
 from engine.kafka.spread import SPREAD, merged, spread_batches
 from engine.kafka.transaction import TIMEOUT, Layout, Mark, retried
@@ -28,6 +30,7 @@ from engine.topics.records import LogEntry
 Batches = Iterator[pa.RecordBatch]
 
 _KEPT_GROUPS = 64
+_ANSWER_S, _HEARD = 5.0, 20
 
 
 class Delivery(StrEnum):
@@ -77,7 +80,9 @@ def write_batch(
     try:
         layout = _layout(config, query, batch_id, run, slots or _parallelism(frame), sinks=sinks, transactional=transactional)
     except KafkaException as error:
-        raise QueryError(f"query {query}: the broker {config.servers} does not answer: {error.args[0].str()}") from error
+        reason = error.args[0]
+        said = "refuses us" if needed(reason) else "does not answer"
+        raise QueryError(f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)) from error
     job = Job(config, query, batch_id, run, layout, transactional)
     rows = _spread(frame, layout, sinks or {}).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
@@ -100,7 +105,7 @@ def _layout(
         QueryError: the query has gone on elsewhere.
     """
     group = _group(config.servers, tuple(sorted(config.properties.items())), query)
-    topics = group.list_topics(timeout=TIMEOUT).topics
+    topics = group.consumer.list_topics(timeout=TIMEOUT).topics
     partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
     written = {topic: count for topic, count in partitions.items() if sinks is None or topic in sinks}
     marks = _marks(group, written) if transactional else []
@@ -116,22 +121,46 @@ def _layout(
     return Layout(slots, partitions)
 
 
-def _marks(group: Any, partitions: Mapping[str, int]) -> list[Mark]:
+def _marks(group: _Group, partitions: Mapping[str, int]) -> list[Mark]:
     places = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
-    committed = retried(lambda: group.committed(places, TIMEOUT)) if places else []
+    committed = retried(lambda: group.committed(places)) if places else []
     found = (Mark.of(place) for place in committed)
     return [mark for mark in found if mark is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A consumer, and the errors of its connections: of a group that it may not read it says there only that it may not."""
+
+    consumer: Any
+    heard: deque[Any]
+
+    def committed(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        """What is committed for these partitions.
+
+        Raises:
+            KafkaException: the broker does not answer for a while, or refuses.
+        """
+        self.heard.clear()
+        try:
+            found: list[TopicPartition] = self.consumer.committed(places, _ANSWER_S)
+        except KafkaException as error:
+            self.consumer.poll(0)
+            raise next((KafkaException(each) for each in self.heard if needed(each)), error) from None
+        return found
+
+
 @lru_cache(maxsize=_KEPT_GROUPS)
-def _group(servers: str, properties: tuple[tuple[str, str], ...], query: str) -> Any:
+def _group(servers: str, properties: tuple[tuple[str, str], ...], query: str) -> _Group:
     """What asks for the numbers of batches; it never reads a record.
 
     A consumer, for librdkafka's admin client takes the whole process down when a group's coordinator has moved or is not ready. It sees
     past open transactions: who left them open is fenced only by the writers, which come later.
     """
     config = KafkaConfig(servers=servers, properties=dict(properties))
-    return Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted"))
+    heard: deque[Any] = deque(maxlen=_HEARD)
+    settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")
+    return _Group(Consumer({**settings, "error_cb": heard.append}), heard)
 
 
 def _spread(frame: DataFrame, layout: Layout, tails: Mapping[str, int]) -> DataFrame:

@@ -12,6 +12,7 @@ from engine.errors import QueryError, Span, StatementError
 from engine.kafka.clients import admin_client
 from engine.kafka.config import KafkaConfig
 from engine.kafka.manifest import StoredQuery
+from engine.kafka.rights import needed
 from engine.kafka.shapes import TIMEOUT, TopicShape, awaited_shape, shapes_of
 from engine.kafka.watch import BEGIN_ANEW, deleted
 from engine.plan.commands import CreateStreamV1, CreateTableV1
@@ -20,6 +21,7 @@ from engine.session import Executed, Session
 from engine.sql.statements import CreateAs, CreateSource
 
 _DEFAULT_REPLICAS = -1
+_COMPACTED = "compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Topics:
         """See to the topic of a CREATE that was carried out.
 
         A topic over which a source is declared has to exist unless PARTITIONS is given. The topic of a CREATE AS has the partitions,
-        replicas and retention of the leftmost source's unless told otherwise; one that exists has to have these partitions and replicas.
+        replicas and retention of the leftmost source's unless told otherwise; one that exists has to have them, except that the sink of
+        a query that the checkpoint knows need only be as its statement says: its source may have changed since.
 
         Raises:
             StatementError: it does not exist, or is not as it has to be.
@@ -72,7 +75,7 @@ class Topics:
             admin.delete_topics([topic], operation_timeout=TIMEOUT)[topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise QueryError(f"the topic {topic} was not deleted: {error.args[0].str()}") from error
+                raise QueryError(f"the topic {topic} was not deleted: {error.args[0].str()}", hint=_needed(error, "DELETE")) from error
 
     def _declare_source(self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None) -> None:
         name = command.topic_name
@@ -86,18 +89,18 @@ class Topics:
             )
         found = found or self._create(name, wanted, settings_of(command, wanted))
         if found is not None:
-            check_shape(name, found, wanted, wanted.retention_ms, span)
+            check_shape(name, found, wanted, span)
 
     def _declare_sink(self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None) -> None:
-        given = sink_properties(statement.properties).topic
+        given = _with_window(sink_properties(statement.properties).topic, window_retention(statement))
         name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
         found = shapes_of(self.config, [name, source])
-        wanted = _inherited(given, found.get(source), window_retention(statement))
+        wanted = _inherited(given, found.get(source), expires=_policy(command) != _COMPACTED)
         there = found.get(name) or self._create(name, wanted, settings_of(command, wanted))
         if there is not None:
             kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
             is_known = f"CREATE {kind} {statement.name}" in self.known
-            check_shape(name, there, given if is_known else wanted, given.retention_ms, span)
+            check_shape(name, there, given if is_known else wanted, span)
 
     def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> TopicShape | None:
         """Make a topic; give the one that someone else has made meanwhile."""
@@ -112,16 +115,19 @@ class Topics:
             admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise QueryError(f"the topic {name} was not created: {error.args[0].str()}") from error
+                raise QueryError(f"the topic {name} was not created: {error.args[0].str()}", hint=_needed(error, "CREATE")) from error
             return awaited_shape(self.config, name)
         awaited_shape(self.config, name)
         return None
 
 
-def check_shape(name: str, found: TopicShape, wanted: TopicProperties, retention_ms: int | None, span: Span | None = None) -> None:
-    """Check that a topic that exists is as a statement wants it: more replicas do no harm.
+def _needed(error: KafkaException, operation: str) -> str | None:
+    """What a user needs whom the broker did not let create or delete a topic."""
+    return None if needed(error.args[0]) is None else f"the user needs {operation} on the topic, or somebody who has it does this"
 
-    `retention_ms` is what the statement says itself: that of its source binds new topics only.
+
+def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:
+    """Check that a topic that exists is as a statement wants it, as far as it wants anything: more replicas do no harm.
 
     Raises:
         StatementError: says what differs.
@@ -131,8 +137,8 @@ def check_shape(name: str, found: TopicShape, wanted: TopicProperties, retention
         flaws.append(f"{found.partitions} partitions, not {wanted.partitions}")
     if wanted.replicas is not None and wanted.replicas > found.replicas:
         flaws.append(f"{found.replicas} replicas, not {wanted.replicas}")
-    if retention_ms is not None and found.retention_ms is not None and retention_ms != found.retention_ms:
-        flaws.append(f"a retention of {found.retention_ms} ms, not {retention_ms} ms")
+    if wanted.retention_ms is not None and found.retention_ms is not None and wanted.retention_ms != found.retention_ms:
+        flaws.append(f"a retention of {found.retention_ms} ms, not {wanted.retention_ms} ms")
     if flaws:
         raise StatementError(
             f"the topic {name} exists and has {', '.join(flaws)}",
@@ -149,23 +155,31 @@ def window_retention(statement: CreateAs) -> int | None:
 
 def settings_of(command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties) -> dict[str, str]:
     """The settings of a new topic: a table's is compacted, a windowed table's old windows may go."""
-    policy = "delete"
-    if isinstance(command, CreateTableV1):
-        policy = "compact" if command.window_info is None else "compact,delete"
-    settings = {"cleanup.policy": policy}
-    if wanted.retention_ms is not None and policy != "compact":
+    settings = {"cleanup.policy": _policy(command)}
+    if wanted.retention_ms is not None:
         settings["retention.ms"] = str(wanted.retention_ms)
     return settings
 
 
-def _inherited(given: TopicProperties, source: TopicShape | None, kept_ms: int | None) -> TopicProperties:
+def _policy(command: CreateStreamV1 | CreateTableV1) -> str:
+    if isinstance(command, CreateStreamV1):
+        return "delete"
+    return _COMPACTED if command.window_info is None else f"{_COMPACTED},delete"
+
+
+def _with_window(given: TopicProperties, kept_ms: int | None) -> TopicProperties:
+    """What a statement says of its sink: a window's rows are kept as long as the window wants, or longer."""
+    return given if kept_ms is None else replace(given, retention_ms=max(kept_ms, given.retention_ms or 0))
+
+
+def _inherited(given: TopicProperties, source: TopicShape | None, *, expires: bool) -> TopicProperties:
     """What a statement says of its sink, with what it does not say taken from the source."""
-    retention = given.retention_ms if kept_ms is None else max(kept_ms, given.retention_ms or 0)
     if source is None:
-        return replace(given, partitions=given.partitions or 1, retention_ms=retention)
+        return replace(given, partitions=given.partitions or 1)
+    kept_ms = source.retention_ms if expires and given.retention_ms is None else given.retention_ms
     return replace(
         given,
         partitions=given.partitions or source.partitions,
         replicas=given.replicas or source.replicas,
-        retention_ms=source.retention_ms if retention is None else retention,
+        retention_ms=kept_ms,
     )

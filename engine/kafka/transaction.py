@@ -66,8 +66,11 @@ _TUNING: Mapping[str, str | int | bool] = {
     "delivery.report.only.error": True,
 }
 
-_TRANSPORT, _TIMED_OUT = -195, -185
+_TRANSPORT, _TIMED_OUT, _STATE = -195, -185, -172
 """librdkafka's own codes, which the Python client keeps to itself."""
+
+_PURGED = frozenset({-152, -151})
+"""What the records of a transaction that failed are said to be."""
 
 _PASSING = frozenset(
     {
@@ -235,7 +238,17 @@ class Writer:
         """Raise what the broker said of a record, with the record of a source that caused it, which is only now looked for."""
         if self._failed:
             error, message = self._failed[0]
+            if error.code() in _PURGED:
+                error = self._verdict() or error
             raise WriteError(_text(error, next((found for batch in self._sent if len(found := _sent_in(batch, message))), None), message))
+
+    def _verdict(self) -> KafkaError | None:
+        """Why the transaction can no longer be committed, which its records do not tell: it cannot be begun again, and that says why."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            return error.args[0] if error.args[0].code() != _STATE else None
+        return None
 
     def _retried(self, call: Callable[[], Answer]) -> Answer:
         return retried(call)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from engine.admin.answer import Answer
 from engine.errors import EngineError, QueryError, StatementError
@@ -92,6 +92,52 @@ def test_a_sink_has_to_have_the_partitions_of_its_source(kafka: KafkaConfig, tmp
     with pytest.raises(StatementError, match=f"the topic {sink} exists and has 3 partitions, not 2"):
         execute(kafka, tmp_path, S.format(source, "") + query.format(sink, ""))
     execute(kafka, tmp_path, S.format(source, "") + query.format(sink, ", PARTITIONS=3"))
+
+
+STREAM = "CREATE STREAM A WITH (KAFKA_TOPIC='{0}'{1}) AS SELECT * FROM S;"
+TABLE = "CREATE TABLE A WITH (KAFKA_TOPIC='{0}'{1}) AS SELECT K, COUNT(*) AS N FROM S GROUP BY K;"
+WINDOWED = TABLE.replace("GROUP", "WINDOW TUMBLING (SIZE 1 SECOND, RETENTION 9 SECONDS, GRACE PERIOD 0 SECONDS) GROUP")
+
+
+@pytest.mark.parametrize(
+    ("query", "kept", "clause", "said"),
+    [
+        (STREAM, "2000", "", "a retention of 2000 ms, not 5000 ms"),
+        (STREAM, "5000", ", RETENTION_MS=2000", "a retention of 5000 ms, not 2000 ms"),
+        (STREAM, "2000", ", RETENTION_MS=2000", None),
+        (STREAM, "5000", "", None),
+        (WINDOWED, "5000", "", "a retention of 5000 ms, not 9000 ms"),
+        (WINDOWED, "9000", ", RETENTION_MS=10000", "a retention of 9000 ms, not 10000 ms"),
+        (WINDOWED, "9000", ", RETENTION_MS=3", None),
+        (TABLE, "2000", "", None),
+    ],
+)
+def test_a_sink_has_to_be_kept_as_long_as_it_would_be(
+    kafka: KafkaConfig, tmp_path: Path, topic: Topic, query: str, kept: str, clause: str, said: str | None
+) -> None:
+    source, sink = topic(1, retention_ms="5000"), topic(1, retention_ms=kept)
+    text = S.format(source, "") + query.format(sink, clause)
+    if said is None:
+        execute(kafka, tmp_path, text)
+        # A start from a checkpoint finds what the first one found.
+        execute(kafka, tmp_path, text)
+        return
+    with pytest.raises(StatementError) as caught:
+        execute(kafka, tmp_path, text)
+    assert caught.value.message == f"the topic {sink} exists and has {said}"
+
+
+def test_the_source_of_a_query_that_goes_on_may_be_kept_longer_by_now(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
+    source, sink = topic(1, retention_ms="5000"), topic(1, retention_ms="5000")
+    text = S.format(source, "") + STREAM.format(sink, "")
+    execute(kafka, tmp_path, text)
+    setting = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
+    longer = ConfigResource(ConfigResource.Type.TOPIC, source, incremental_configs=[setting])
+    [future] = admin_client(kafka).incremental_alter_configs([longer]).values()
+    future.result()
+    execute(kafka, tmp_path, text)
+    with pytest.raises(StatementError, match="a retention of 5000 ms, not 7000 ms"):
+        execute(kafka, tmp_path / "other", text)
 
 
 def test_more_replicas_than_brokers_are_refused_in_the_broker_s_words(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
@@ -179,7 +225,7 @@ def test_drop_deletes_the_topic_once(kafka: KafkaConfig, tmp_path: Path, topic: 
 
 
 def test_schemas_go_with_their_topic(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
-    made = "CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='AVRO', PARTITIONS=1);".format(name)
+    made = f"CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='AVRO', PARTITIONS=1);"
     for clause, subjects in (("", (f"{name}-value",)), (" DELETE TOPIC", ())):
         run = application(kafka, tmp_path, [], [])
         assert run.run(f"{made} DROP STREAM S{clause};")
