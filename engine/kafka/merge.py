@@ -29,18 +29,33 @@ _TIME_BITS, _MAX_TIME = 20, (1 << 42) - 1
 Item = TypeVar("Item")
 
 
-def cut(start: Offsets, ends: Offsets, limit: int, first_from: FirstFrom, guess: int = LAST_TIME) -> dict[Position, int]:
-    """Where a batch of about `limit` records ends that starts at `start`, if the partitions end at `ends` now.
+@dataclass(slots=True)
+class Cutter:
+    """Says where batches end; `first_from` asks the broker, so it is called as seldom as can be: once for a batch, at a steady rate.
 
-    The batch ends at a time T: in every partition before its first record from T on. It is larger than `limit` only where no such time
-    gives less: with very many equal timestamps, or records that came much too late. `guess` is a time (ms) to try first.
+    A batch ends at a time T: in every partition before its first record from T on. It is larger than its limit only where no such time
+    gives less: with very many equal timestamps, or records that came much too late.
     """
-    behind = [position for position, end in ends.items() if end > start[position]]
-    if sum(ends[position] - start[position] for position in behind) <= limit:
-        return dict(ends)
-    search = _Search(start, ends, behind, first_from)
-    at = search.last_within(limit, guess)
-    return search.at(at if search.is_cut(at) else search.first_cut(at))
+
+    first_from: FirstFrom
+    _last: int = 0
+    """Where (ms) the last batch ended."""
+    _step: int = 0
+    """How much later (ms) the next one is expected to end; 0 before the first."""
+
+    def cut(self, start: Offsets, ends: Offsets, limit: int) -> dict[Position, int]:
+        """Where a batch of about `limit` records ends that starts at `start`, if the partitions end at `ends` now."""
+        behind = [position for position, end in ends.items() if end > start[position]]
+        if sum(ends[position] - start[position] for position in behind) <= limit:
+            return dict(ends)
+        search = _Search(start, ends, behind, self.first_from)
+        at = search.last_within(limit, self._last + self._step, self._step)
+        if not search.is_cut(at):
+            at = search.first_cut(at)
+        # A little less than would just do, for a batch that is too large has to be sought anew.
+        self._step = max(1, (at - self._last) * limit * 9 // (search.size(at) * 10))
+        self._last = at
+        return search.at(at)
 
 
 @dataclass(slots=True)
@@ -68,8 +83,11 @@ class _Search:
         first = self.first(time)
         return self.size(time) > 0 and all(first.get(p, self.ends[p]) >= self.start[p] for p in self.behind)
 
-    def last_within(self, limit: int, guess: int) -> int:
-        """A time whose batch has at most `limit` records, but half as many unless there is none such."""
+    def last_within(self, limit: int, guess: int, step: int) -> int:
+        """A time whose batch has at most `limit` records, but half as many unless there is none such.
+
+        `guess` is tried first, then what is `step`, twice `step` and so on away from there.
+        """
         low, high, middle = 0, LAST_TIME, guess
         while high - low > 1:
             if not low < middle < high:
@@ -78,7 +96,9 @@ class _Search:
             if limit // 2 <= size <= limit:
                 return middle
             low, high = (middle, high) if size <= limit else (low, middle)
-            middle = (low + high) // 2
+            is_far = step > 0 and (low == 0 or high == LAST_TIME)
+            middle = (low + high) // 2 if not is_far else low + step if high == LAST_TIME else high - step
+            step *= 2
         return low
 
     def first_cut(self, low: int) -> int:

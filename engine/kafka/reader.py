@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
-from engine.kafka.merge import LAST_TIME, FeedOrder, HeadMerge, Position, cut
+from engine.kafka.merge import Cutter, FeedOrder, HeadMerge, Position
 from engine.kafka.offsets import BrokerOffsets, from_members, to_members
 from engine.spark.wire import ARROW_INPUT, WIRE_INPUT
 
@@ -108,7 +108,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topics = topics
         self._offsets: BrokerOffsets | None = None
         self._target: dict[Position, int] | None = None
-        self._guess = LAST_TIME
+        self._cutter = Cutter(self._first_from)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
@@ -128,8 +128,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._target or self._broker().ends(self._topics.positions)
         ends = {position: max(end, begin[position]) for position, end in ends.items()}
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(ends.values()) + 1
-        end = cut(begin, ends, rows, self._first_from, self._guess)
-        return to_members(end)
+        return to_members(self._cutter.cut(begin, ends, rows))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task for each partition number that has records in the batch."""
@@ -152,7 +151,6 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _batches(self._topics.config, partition)
 
     def _first_from(self, moment: int) -> Mapping[Position, int]:
-        self._guess = moment
         return self._broker().from_time(self._topics.positions, moment)
 
     def _broker(self) -> BrokerOffsets:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from engine.kafka.merge import FeedOrder, HeadMerge, Offsets, Position, cut
+from engine.kafka.merge import Cutter, FeedOrder, HeadMerge, Offsets, Position
 
 Log = Mapping[Position, list[int]]
 """The timestamps of every partition."""
@@ -34,9 +34,9 @@ def merged(logs: Log, start: Offsets, end: Offsets) -> list[tuple[Position, int]
 def in_batches(logs: Log, limit: int) -> list[list[tuple[Position, int]]]:
     start: dict[Position, int] = dict.fromkeys(logs, 0)
     ends = {p: len(log) for p, log in logs.items()}
-    batches = []
+    batches, cutter = [], Cutter(lambda time: first_from(logs, time))
     while start != ends:
-        end = cut(start, ends, limit, lambda time: first_from(logs, time))
+        end = cutter.cut(start, ends, limit)
         batches.append(merged(logs, start, end))
         assert batches[-1], "a batch makes progress"
         start = end
@@ -67,6 +67,23 @@ def test_batches_keep_to_the_limit_where_timestamps_differ() -> None:
     sizes = [len(batch) for batch in in_batches(logs, 100)]
     assert max(sizes) <= 100
     assert len(sizes) <= 80
+
+
+def test_the_broker_is_asked_about_once_for_a_batch() -> None:
+    logs = {("table", 0): list(range(2000)), ("stream", 0): [50_000 + 10 * at for at in range(2000)]}
+    asked: list[int] = []
+
+    def ask(time: int) -> Offsets:
+        asked.append(time)
+        return first_from(logs, time)
+
+    cutter, batches = Cutter(ask), 0
+    start, ends = dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()}
+    while start != ends:
+        start, batches = cutter.cut(start, ends, 50), batches + 1
+    assert 80 <= batches <= 100
+    # The first two search for a time, and so does the one in which the other topic begins, at another rate.
+    assert len(asked) < 2 * batches + 150
 
 
 def test_records_of_one_timestamp_are_one_batch() -> None:
