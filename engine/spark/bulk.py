@@ -21,6 +21,7 @@ from engine.state.aggregate import StreamAggregate
 from engine.state.aggregation import COLUMNS, STATES, TIMESTAMP, Group, new_group
 from engine.state.folds import Folded, Numbers, Segments, Values, fold_rows, greatest
 from engine.state.operator import State
+from engine.state.windows import TimeWindowAggregate, groups_of
 
 FEWEST = 64
 """Rows of a relation in a page from which on whole columns are cheaper than single rows."""
@@ -32,7 +33,7 @@ _MOST_ROWS = 1 << 15
 class BulkAggregate:
     """One aggregate without windows over whole columns of a stream."""
 
-    def __init__(self, stateful: Stateful, operator: StreamAggregate, made: pa.Schema) -> None:
+    def __init__(self, stateful: Stateful, operator: StreamAggregate | TimeWindowAggregate, made: pa.Schema) -> None:
         self._operator = operator
         self._key_bytes = operator.key_bytes
         self._input = stateful.inputs[0]
@@ -42,16 +43,28 @@ class BulkAggregate:
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
         chosen = self._in_order(rows)
-        if not chosen.num_rows:
-            return
-        grouped = self._grouped(chosen, state)
+        if chosen.num_rows:
+            yield from self._results(chosen, _whole(chosen), task, state)
+
+    def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Fold rows, each of which goes to its share of the state, and keep what is left."""
+        grouped = self._grouped(rows, shares, state)
         folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
         times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
-        structs = self._structs(grouped, folded)
+        structs = self._structs(grouped, folded, shares)
         self._keep(grouped, folded, times, state)
-        batch = self._enveloped(chosen, grouped.unsorted(times.after.values), structs, task)
+        batch = self._enveloped(rows, shares, grouped.unsorted(times.after.values), structs, task)
         for start in range(0, batch.num_rows, _MOST_ROWS):
             yield batch.slice(start, _MOST_ROWS)
+
+    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
+        """The groups of a share of the state."""
+        found: dict[bytes, Group] = state.setdefault("groups", {})
+        return found
+
+    def _group(self, last: Group, key: Sequence[Any]) -> Group:
+        """What is kept of a group; `last` is its time, its columns and its states."""
+        return last
 
     def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have a key and a value, in place order."""
@@ -64,19 +77,22 @@ class BulkAggregate:
         order = order[kept[order]]
         return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
 
-    def _grouped(self, rows: pa.RecordBatch, state: State) -> _Grouped:
+    def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> _Grouped:
         structs = rows.column(struct_column(self._input.relation))
         codes = _codes(structs.field("k"))
+        if len(shares.names) > 1:
+            codes = _small(codes.astype(np.int64) * len(shares.names) + shares.numbers)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
         firsts = to_rows(structs.field("k").take(pa.array(order[starts])))
-        names = [self._key_bytes(key) for key in firsts if key is not None]
-        stored: dict[bytes, Group] = state.setdefault("groups", {})
+        keys = [key for key in firsts if key is not None]
+        names = [self._key_bytes(key) for key in keys]
+        own = [self._stored(state, shares.names[at]) for at in shares.numbers[order[starts]].tolist()]
         times = rows.column("ts").to_numpy()
         begun = times[order[starts]].tolist()
         columns, calls = self._operator.columns, self._operator.calls
-        groups = [stored.get(name) or new_group(columns, calls, time) for name, time in zip(names, begun, strict=True)]
-        return _Grouped(structs, times, order, Segments(starts, len(order)), names, groups)
+        groups = [stored.get(name) or new_group(columns, calls, time) for stored, name, time in zip(own, names, begun, strict=True)]
+        return _Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
 
     def _folded(self, grouped: _Grouped, at: int) -> Folded:
         aggregator, arguments = self._operator.calls[at]
@@ -89,21 +105,22 @@ class BulkAggregate:
         given = Values(numbers[grouped.order], valid[grouped.order])
         return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
 
-    def _structs(self, grouped: _Grouped, folded: Sequence[Folded]) -> pa.StructArray:
+    def _structs(self, grouped: _Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
         """The outputs' struct column, in place order."""
         kind = self._made.field(struct_column(self._output.relation)).type
         key = grouped.structs.field("k")
         parts: dict[str, pa.Array] = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
         results = list(kind.field("v").type)
-        columns = self._operator.columns
+        columns, bounds = self._operator.columns, list(shares.bounds or ())
+        kinds = [field.type for field in results[len(columns) : len(results) - len(bounds)]]
         now = [grouped.structs.field("v").field(index) for index in columns]
-        now += [grouped.in_place(each.after, field.type) for each, field in zip(folded, results[len(columns) :], strict=True)]
-        parts["v"] = pa.StructArray.from_arrays(now, fields=results)
+        now += [grouped.in_place(each.after, each_kind) for each, each_kind in zip(folded, kinds, strict=True)]
+        parts["v"] = pa.StructArray.from_arrays([*now, *bounds], fields=results)
         if self._output.has_old:
             old = [self._earlier(grouped, position) for position in range(len(columns))]
-            for each, field in zip(folded, results[len(columns) :], strict=True):
-                old.append(grouped.in_place(grouped.rows.before(each.first, each.after), field.type))
-            parts["o"] = pa.StructArray.from_arrays(old, fields=results)
+            for each, each_kind in zip(folded, kinds, strict=True):
+                old.append(grouped.in_place(grouped.rows.before(each.first, each.after), each_kind))
+            parts["o"] = pa.StructArray.from_arrays([*old, *bounds], fields=results)
         return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 
     def _earlier(self, grouped: _Grouped, position: int) -> pa.Array:
@@ -124,23 +141,86 @@ class BulkAggregate:
         columns = map(list, zip(*kept, strict=True)) if kept else ([] for _ in range(count))
         calls = [each.states for each in folded]
         states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
-        state["groups"].update(zip(grouped.names, map(list, zip(times.states, columns, states, strict=True)), strict=True))
+        lasts = map(list, zip(times.states, columns, states, strict=True))
+        for stored, name, key, last in zip(grouped.own, grouped.names, grouped.keys, lasts, strict=True):
+            stored[name] = self._group(last, key)
 
-    def _enveloped(self, rows: pa.RecordBatch, times: Numbers, structs: pa.StructArray, task: int) -> pa.RecordBatch:
+    def _enveloped(self, rows: pa.RecordBatch, shares: Shares, times: Numbers, structs: pa.StructArray, task: int) -> pa.RecordBatch:
         size = rows.num_rows
+        starts, ends = shares.bounds or (pa.nulls(size, pa.int64()), pa.nulls(size, pa.int64()))
         columns: dict[str, pa.Array] = {field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"}
         columns |= {
             "rel": pa.array(np.full(size, self._output.relation, np.int32)),
-            "place": _below(rows),
+            "place": _below(rows, shares.positions),
             "ts": pa.array(times),
-            "ws": pa.nulls(size, pa.int64()),
-            "we": pa.nulls(size, pa.int64()),
+            "ws": starts,
+            "we": ends,
             "task": pa.array(np.full(size, task, np.int32)),
             "log": pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type)),
             struct_column(self._output.relation): structs,
         }
         made = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in self._made]
         return pa.RecordBatch.from_arrays(made, schema=self._made)
+
+
+class BulkWindows(BulkAggregate):
+    """One aggregate in tumbling or hopping windows over whole columns of a stream, with a result for each row."""
+
+    def __init__(self, stateful: Stateful, operator: TimeWindowAggregate, made: pa.Schema) -> None:
+        super().__init__(stateful, operator, made)
+        self._windows = operator
+
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
+        chosen = self._in_order(rows)
+        if not chosen.num_rows:
+            return
+        at, shares = self._shares(chosen.column("ts").to_numpy(), state)
+        if len(at):
+            taken = chosen if len(at) == len(chosen) and (np.diff(at) == 1).all() else chosen.take(pa.array(at))
+            yield from self._results(taken, shares, task, state)
+            # No row reaches a window again that may be forgotten by now, so that all can be at the end.
+            self._windows.forget(state)
+
+    def _shares(self, times: Numbers, state: State) -> tuple[Numbers, Shares]:
+        """The rows that fall in open windows, once for each window, and these windows."""
+        size, advance = self._windows.size_ms, self._windows.advance_ms
+        now = np.maximum.accumulate(np.maximum(times, state.get("time", times[0])))
+        state["time"] = int(now[-1])
+        first = np.maximum(0, times - size + advance) // advance * advance
+        counts = np.where(times < 0, 0, (times - first) // advance + 1)
+        at = np.repeat(np.arange(len(times)), counts)
+        starts = first[at] + (np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)) * advance
+        is_open = starts + size > now[at] - self._windows.grace_ms
+        at, starts = at[is_open], starts[is_open]
+        names, numbers = np.unique(starts, return_inverse=True)
+        begins = np.searchsorted(at, at)
+        bounds = (pa.array(starts), pa.array(starts + size))
+        return at, Shares(names.tolist(), numbers, np.arange(len(at)) - begins, bounds)
+
+    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
+        return groups_of(share, state)
+
+    def _group(self, last: Group, key: Sequence[Any]) -> Group:
+        return [*last, list(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Which part of the state each row goes to: a window, or the whole state of an aggregate without windows.
+
+    `numbers` are indices in `names`, `positions` those among the outputs of one input row, `bounds` the starts and ends of windows (ms).
+    """
+
+    names: Sequence[int]
+    numbers: Numbers
+    positions: Numbers
+    bounds: tuple[pa.Array, pa.Array] | None = None
+
+
+def _whole(rows: pa.RecordBatch) -> Shares:
+    nothing = np.zeros(rows.num_rows, np.int64)
+    return Shares([0], nothing, nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +231,11 @@ class _Grouped:
     given_times: Numbers
     order: Numbers
     rows: Segments
+    keys: list[Any]
     names: list[bytes]
     groups: list[Group]
+    own: list[dict[bytes, Group]]
+    """Where each group is kept."""
 
     def times(self) -> Values:
         """The rows' times (ms), by group."""
@@ -177,6 +260,8 @@ def bulk_aggregates(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[i
         operator = stateful.operator
         if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
             found[stateful.inputs[0].relation] = BulkAggregate(stateful, operator, made)
+        elif isinstance(operator, TimeWindowAggregate) and not operator.final and _is_plain(operator, stateful):
+            found[stateful.inputs[0].relation] = BulkWindows(stateful, operator, made)
     return found
 
 
@@ -187,7 +272,7 @@ def can_run(rows: pa.RecordBatch) -> bool:
     return rows.num_rows >= FEWEST and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
 
 
-def _is_plain(operator: StreamAggregate, stateful: Stateful) -> bool:
+def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:
     keys: Any = operator.key_bytes
     has_key = bool(stateful.inputs[0].schema.key)
     return has_key and isinstance(keys, EncodedKey) and keys.exact and all(call.fold is not None for call, _ in operator.calls)
@@ -201,10 +286,10 @@ def _places(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return flat.reshape(rows.num_rows, -1)
 
 
-def _below(rows: pa.RecordBatch) -> pa.ListArray:
-    """The place of each row's first output."""
+def _below(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
+    """The places of outputs, below those of their rows."""
     places = _places(rows)
-    deeper = np.concatenate([places, np.zeros((len(places), 1), np.int64)], axis=1)
+    deeper = np.concatenate([places, positions[:, None]], axis=1)
     offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
 
@@ -219,7 +304,11 @@ def _codes(keys: pa.StructArray) -> Numbers:
             codes = own
             continue
         _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
-    # Few codes as small numbers are sorted by their digits, which is faster than comparing.
+    return _small(codes)
+
+
+def _small(codes: Numbers) -> Numbers:
+    """Few codes as small numbers are sorted by their digits, which is faster than comparing."""
     return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
 
 

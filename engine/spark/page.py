@@ -20,6 +20,7 @@ from engine.spark.log_kinds import FATAL, failed
 from engine.spark.stage import DEAD, struct_column
 from engine.spark.wire import LOG
 from engine.state.operator import Output, Row
+from engine.state.windows import TimeWindowAggregate
 
 _MOST_OUTPUTS = 1 << 15
 """How many outputs are held before they are written."""
@@ -94,6 +95,9 @@ class PageRunner:
                     rest = rest.filter(pa.array(rest.column("rel").to_numpy() != relation))
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
+        for stateful in self._operators:
+            if isinstance(stateful.operator, TimeWindowAggregate):
+                stateful.operator.pack(state.get(str(stateful.output.relation), {}))
 
     def _in_bulk(self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         _, own = self._owner(relation, state)

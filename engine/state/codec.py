@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ _DECIMAL = 1
 _BIG_INT = 2
 
 
-def dump_state(state: State) -> bytes:
+def dump_state(state: Mapping[Any, Any]) -> bytes:
     """Write the state: a version byte, then msgpack with extensions for Decimal and for integers beyond 64 bits.
 
     Raises:

@@ -17,7 +17,7 @@ from engine.state.pairing import pair
 from engine.state.sessions import SessionWindowAggregate
 from engine.state.table_join import TableJoin
 from engine.state.table_store import TableStore
-from engine.state.windows import TimeWindowAggregate
+from engine.state.windows import TimeWindowAggregate, unpacked
 
 _BOUNDS = Struct(">qq")
 _END, _START, _GROUP = 0, 1, 2
@@ -74,7 +74,7 @@ def _(operator: StreamAggregate | TableAggregate, state: State, names: Names, wi
 def _(operator: TimeWindowAggregate, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
     for start, groups in state.get("windows", {}).items():
         bounds = (start, start + operator.size_ms)
-        for name, group in _chosen(groups, names):
+        for name, group in _chosen(unpacked(groups), names):
             yield Entry(name, result(group, operator.calls) + bounds, group[TIMESTAMP], bounds)
 
 

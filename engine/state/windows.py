@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.state.aggregation import TIMESTAMP, Calls, Columns, Group, add, new_group, result, with_shared
+from engine.state.codec import dump_state, load_state
 from engine.state.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 _KEY = 3
@@ -48,12 +49,23 @@ class TimeWindowAggregate:
         self._close(close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs)
         return outputs
 
+    def forget(self, state: State) -> None:
+        """Forget the windows that nobody can read any more."""
+        self._close(state.get("newest", 0) - self.retention_ms - 1, state, [])
+
+    def pack(self, state: State) -> None:
+        """Pack the windows that rows have reached: what no row reaches again is neither read nor written group by group."""
+        windows = state.get("windows", {})
+        for start, groups in windows.items():
+            if not isinstance(groups, bytes):
+                windows[start] = dump_state(groups)
+
     def _starts(self, timestamp: int) -> range:
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
         return range(first, timestamp + 1, self.advance_ms)
 
     def _update(self, start: int, row: Row, key: Key, value: Value, state: State, outputs: list[Output]) -> None:
-        groups = _groups_of(start, state)
+        groups = groups_of(start, state)
         name = self.key_bytes(key)
         group = groups.get(name)
         if group is None:
@@ -72,7 +84,7 @@ class TimeWindowAggregate:
         starts = state.get("starts", [])
         while starts and starts[0] <= last_start:
             start = heappop(starts)
-            groups = state["windows"].pop(start)
+            groups = unpacked(state["windows"].pop(start))
             if self.final and start >= state["newest"] - self.retention_ms:
                 bounds = (start, start + self.size_ms)
                 for name in sorted(groups):
@@ -80,11 +92,20 @@ class TimeWindowAggregate:
                     outputs.append(Output(tuple(group[_KEY]), result(group, self.calls) + bounds, group[TIMESTAMP], window=bounds))
 
 
-def _groups_of(start: int, state: State) -> dict[bytes, Group]:
-    windows: dict[int, dict[bytes, Group]] = state.setdefault("windows", {})
-    groups = windows.get(start)
-    if groups is None:
-        groups = windows[start] = {}
+def groups_of(start: int, state: State) -> dict[bytes, Group]:
+    """The groups of the window that starts then (ms), which is opened if it is not."""
+    windows: dict[int, dict[bytes, Group] | bytes] = state.setdefault("windows", {})
+    if start not in windows:
         heappush(state.setdefault("starts", []), start)
         state["newest"] = max(state.get("newest", start), start)
+    groups = windows[start] = unpacked(windows.get(start, {}))
     return groups
+
+
+def unpacked(groups: dict[bytes, Group] | bytes) -> dict[bytes, Group]:
+    """The groups of a window, which lie packed in a state until a row reaches it."""
+    if not isinstance(groups, bytes):
+        return groups
+    found: Any = load_state(groups)
+    opened: dict[bytes, Group] = found
+    return opened

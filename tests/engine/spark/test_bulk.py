@@ -16,6 +16,7 @@ from engine.spark.pipeline import QueryRun, build_pipeline
 from engine.spark.stage import struct_column
 from engine.state.codec import dump_state, load_state
 from engine.state.operator import State
+from engine.state.windows import groups_of
 
 _KEYS = {"one": "K BIGINT KEY", "text": "K STRING KEY", "two": "K BIGINT KEY, L STRING KEY"}
 _SOURCE = (
@@ -29,11 +30,19 @@ _INTS = (0, 1, -1, 2**31 - 1, -(2**31))
 _LONGS = (0, 3, -7, 2**63 - 1, -(2**63))
 
 
-def level_of(keys: str, having: str = "") -> Level:
+_WINDOWS = {
+    "tumbling": "WINDOW TUMBLING (SIZE 20 MILLISECONDS, RETENTION 60 MILLISECONDS, GRACE PERIOD 30 MILLISECONDS)",
+    "hopping": "WINDOW HOPPING (SIZE 20 MILLISECONDS, ADVANCE BY 7 MILLISECONDS, RETENTION 90 MILLISECONDS, GRACE PERIOD 10 MILLISECONDS)",
+    "long": "WINDOW TUMBLING (SIZE 1 SECONDS)",
+}
+
+
+def level_of(keys: str, having: str = "", window: str = "") -> Level:
     """The level of one aggregate with every fold; HAVING asks for the results that are replaced."""
     names = "K, L" if keys == "two" else "K"
     session = Session()
-    text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S GROUP BY {names} {having};"
+    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {having}"
+    text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS {grouped};"
     for statement in session.parse(text):
         session.execute(statement)
     (query,) = session.queries.values()
@@ -69,7 +78,7 @@ def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> 
             "rel": relation,
             "q": 0,
             "place": [place, place % 3],
-            "ts": random_.randrange(100),
+            "ts": random_.randrange(100) + random_.choice([0, 0, place // 2]) - random_.choice([0] * 9 + [120]),
             "headers": [{"key": "h", "value": bytes([place % 256])}],
             "topic": "s",
             "part": 1,
@@ -96,13 +105,21 @@ def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dic
 
 def in_key_order(state: State) -> str:
     """A state as text; the order in which its groups came to be says nothing."""
-    return repr([(name, sorted(own.items()) if name == "groups" else own) for each in state.values() for name, own in sorted(each.items())])
+    return repr([(name, _sorted(name, own)) for each in state.values() for name, own in sorted(each.items())])
+
+
+def _sorted(name: str, own: Any) -> Any:
+    if name == "windows":
+        return sorted((start, sorted(groups_of(start, {"windows": own}).items())) for start in own)
+    return sorted(own.items()) if name == "groups" else sorted(own) if name == "starts" else own
 
 
 @pytest.mark.parametrize("having", ["", "HAVING COUNT(*) > 0"])
+@pytest.mark.parametrize("window", ["", *_WINDOWS.values()], ids=["none", *_WINDOWS])
 @pytest.mark.parametrize("keys", list(_KEYS))
-def test_columns_at_once_give_what_row_by_row_gives(keys: str, having: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    level = level_of(keys, having)
+def test_columns_at_once_give_what_row_by_row_gives(keys: str, window: str, having: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    level = level_of(keys, having, window)
+    assert PageRunner(level)._bulk
     assert any(handle.has_old for handle in [level.operators[0].output]) == bool(having)
     for seed in range(12):
         random_ = random.Random(seed)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from level_samples import Summing, batch, handle, level, row
 
-from engine.spark.level import Level
 from engine.spark.blobs import in_chunks, read_rows
+from engine.spark.level import Level
 from engine.spark.pages import pack_batches, page_columns
 from engine.state.operator import Scope
 from engine.topics.partitioner import partition_of

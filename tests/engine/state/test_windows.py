@@ -5,8 +5,9 @@ from typing import Any
 from state_replay import brief, call_of, final_state, key_bytes, replay
 
 from engine.functions.library.aggregates_arithmetic import count
-from engine.state.operator import Row
-from engine.state.windows import TimeWindowAggregate
+from engine.state.codec import dump_state, load_state
+from engine.state.operator import Row, State
+from engine.state.windows import TimeWindowAggregate, groups_of
 
 
 def windows(size: int, advance: int, grace: int, final: bool = False, retention: int | None = None) -> TimeWindowAggregate:
@@ -101,3 +102,27 @@ def test_retention_widens_what_final_still_finds() -> None:
 def test_a_late_row_closes_windows_no_further() -> None:
     outputs = replay(windows(10, 10, 0, final=True, retention=100), at(5, 25, 3, 22))
     assert counted(outputs) == [[], [(0, 1)], [], []]
+
+
+def test_a_window_that_no_row_reaches_stays_packed() -> None:
+    operator = windows(10, 10, 100)
+    state: State = {}
+    outputs = [operator.process(row, state) for row in at(5, 15)]
+    operator.pack(state)
+    packed = dict(state["windows"])
+    assert all(isinstance(groups, bytes) for groups in packed.values())
+    state = load_state(dump_state(state))
+    outputs += [operator.process(row, state) for row in at(16)]
+    assert counted(outputs) == [[(0, 1)], [(10, 1)], [(10, 2)]]
+    assert state["windows"][0] == packed[0]
+    operator.pack(state)
+    assert (state["windows"][0], state["windows"][10]) == (packed[0], dump_state(groups_of(10, state)))
+
+
+def test_a_packed_window_closes_as_any_other() -> None:
+    operator = windows(10, 10, 0, final=True)
+    state: State = {}
+    operator.process(at(5)[0], state)
+    operator.pack(state)
+    (closed,) = operator.process(at(15)[0], state)
+    assert (closed.window, closed.value) == ((0, 10), ("x", 1, 0, 10))
