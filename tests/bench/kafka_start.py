@@ -24,8 +24,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from engine.kafka.broker import Broker
-from tests.bench.measure import machine
-from tests.bench.memory import descendants
+from tests.bench.measure import descendants, machine
 from tests.kafka import demo
 from tests.kafka.helpers import create, environment, produce
 from tests.kafka.processes import kill

@@ -7,6 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 
 def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
@@ -29,3 +30,21 @@ def median_ratio(seconds: Mapping[str, list[float]], way: str, base: str) -> flo
 def machine() -> str:
     """One line about where this ran."""
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def descendants(process: int) -> list[int]:
+    """The processes below one, itself included."""
+    below = [int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()]
+    return [process, *(each for child in below for each in descendants(child))]
+
+
+def processor_seconds(process: int) -> float:
+    """How long the processors have worked for a process and all below it, those of its children that have ended included."""
+    total = 0
+    for each in descendants(process):
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:  # It has ended meanwhile.
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / os.sysconf("SC_CLK_TCK")

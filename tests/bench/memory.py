@@ -18,16 +18,10 @@ import numpy as np
 from engine.spark.pipeline import PAGES
 from engine.spark.session import open_session
 from tests.bench.changelog import FILES, ROWS, SETTINGS, STATEMENTS, decoded, planned, stream, write_rows
-from tests.bench.measure import machine
+from tests.bench.measure import descendants, machine
 
 BATCHES = 50
 _TENTH = 10
-
-
-def descendants(process: int) -> list[int]:
-    """The processes below one, itself included."""
-    below = [int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()]
-    return [process, *(each for child in below for each in descendants(child))]
 
 
 def mebibytes(process: int) -> float:
