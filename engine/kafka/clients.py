@@ -14,9 +14,6 @@ from engine.errors import QueryError
 from engine.kafka.config import KafkaConfig
 
 _HEARD = 50
-_RECONNECT = {"reconnect.backoff.max.ms": 1_000}
-"""A broker that was away for long is found again at once."""
-
 _CONFIGURED = "see the properties of --kafka-config, and the files that they name"
 
 
@@ -56,5 +53,5 @@ def admin(config: KafkaConfig) -> Admin:
 @cache
 def _kept(properties: tuple[tuple[str, Any], ...]) -> Admin:
     heard: deque[Any] = deque(maxlen=_HEARD)
-    settings: dict[str, Any] = {**_RECONNECT, **dict(properties), "log_level": 0, "error_cb": heard.append}
+    settings: dict[str, Any] = {**dict(properties), "log_level": 0, "error_cb": heard.append}
     return Admin(AdminClient(settings), heard)

@@ -15,8 +15,12 @@ _SHOWN = frozenset({"bootstrap.servers", "security.protocol", "sasl.mechanism", 
 
 _SERVERS = "bootstrap.servers"
 
-_QUIET = {"log_level": 2}
-"""What librdkafka would write to standard error comes to us as errors, too."""
+_ALWAYS = {
+    # What librdkafka would write to standard error comes to us as errors, too.
+    "log_level": 2,
+    # A broker that was away for long is found again at once.
+    "reconnect.backoff.max.ms": 1_000,
+}
 
 SPARK_REDACTION = "(?i)secret|password|token|access[.]?key|jaas|[.]key$|keystore|truststore"
 """A value for `spark.redaction.regex` and `spark.sql.redaction.options.regex`, under which Spark shows none of these properties."""
@@ -57,7 +61,7 @@ class KafkaConfig:
             EngineError: a property cannot be said to librdkafka.
         """
         given = {name.replace("_", "."): value for name, value in extra.items()}
-        return {"bootstrap.servers": self.servers, **_QUIET, **for_librdkafka(self.properties), **given}
+        return {"bootstrap.servers": self.servers, **_ALWAYS, **for_librdkafka(self.properties), **given}
 
     def spark(self) -> dict[str, str]:
         """The options of Spark's Kafka source.

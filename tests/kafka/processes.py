@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from engine.kafka.broker import Broker
 
 
 def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
@@ -43,6 +46,23 @@ def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
     for pid in (process.pid, *(pid for pid, _ in _descendants(process.pid))):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+class ReturningBroker:
+    """A broker that is killed and comes back at the same address with the same data."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._broker = Broker.start(data=data)
+        self.address = self._broker.address
+
+    def kill(self) -> None:
+        self._broker.kill()
+
+    def kill_and_return(self, seconds: float) -> None:
+        self.kill()
+        time.sleep(seconds)
+        self._broker = Broker.start(int(self.address.rpartition(":")[2]), self._data)
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, int]]:

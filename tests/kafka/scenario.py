@@ -6,11 +6,16 @@ import json
 import random
 import subprocess
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.kafka.helpers import create, produce, read, run, start
+from confluent_kafka import Consumer, TopicPartition
+
+from engine.kafka.manifest import CheckpointFolder
+from tests.kafka.helpers import create, produce, reach, read, run, start
 
 SCRIPT = """
 CREATE STREAM A (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_a', VALUE_FORMAT='JSON');
@@ -32,8 +37,10 @@ LEAN = (
 """A run that ends soon is compiled in vain."""
 SMALL = ("--property", "auto.offset.reset=earliest", "--batch-records", "60")
 
-Outputs = dict[str, dict[bytes | None, list[tuple[bytes | None, int]]]]
-"""By sink and key: values and timestamps (ms) in the order of offsets."""
+Outputs = dict[str, dict[tuple[int, bytes | None], list[tuple[bytes | None, int]]]]
+"""By sink, and by partition and key: values and timestamps (ms) in the order of offsets."""
+
+_NONE = -1
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,9 @@ class Scenario:
     def outputs(self, run_name: str) -> Outputs:
         found: Outputs = {}
         for sink in SINKS:
-            keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)
-            for _, key, value, moment in read(self.servers, f"{self.name}_{sink}{run_name}", PARTITIONS):
-                keys[key].append((value, moment))
+            keys: dict[tuple[int, bytes | None], list[tuple[bytes | None, int]]] = defaultdict(list)
+            for partition, key, value, moment in read(self.servers, f"{self.name}_{sink}{run_name}", PARTITIONS):
+                keys[partition, key].append((value, moment))
             found[sink] = dict(keys)
         return found
 
@@ -94,33 +101,104 @@ class Scenario:
                 assert time.monotonic() < deadline, f"{found} of {wanted} in {sink}: {self.said(run_name)}"
                 time.sleep(0.3)
 
-    def await_batch(self, run_name: str, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
-        """Wait until a query begins a batch."""
-        before, deadline = self._batches(run_name, "offsets"), time.monotonic() + seconds
-        while self._batches(run_name, "offsets") == before:
-            assert process.poll() is None, self.said(run_name)
-            assert time.monotonic() < deadline, f"no batch begins: {self.said(run_name)}"
-            time.sleep(0.02)
+    def await_batch(self, run_name: str, process: subprocess.Popen[bytes], *sinks: str, seconds: float = 120) -> None:
+        """Wait until the queries of these sinks, or else some query, have begun a batch each."""
+        before = self._batches(run_name, "offsets")
 
-    def is_amid(self, run_name: str) -> bool:
-        """Whether the checkpoint has a batch that was begun and not ended."""
-        return self._batches(run_name, "offsets") != self._batches(run_name, "commits")
+        def begun() -> bool:
+            now = self._batches(run_name, "offsets")
+            fresh = {sink for sink, number in now.items() if number > before.get(sink, _NONE)}
+            return fresh >= set(sinks) if sinks else bool(fresh)
+
+        self._await(run_name, process, begun, f"no batch begins for {sinks or 'any sink'}", seconds)
+
+    def await_write(self, run_name: str, process: subprocess.Popen[bytes], *sinks: str, seconds: float = 120) -> None:
+        """Wait until one of these sinks has been sent a record, committed or not."""
+        with reach(self.servers, [f"{self.name}_{sink}{run_name}" for sink in sinks], PARTITIONS) as ends:
+            before = ends()
+            self._await(run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.002)
+
+    def begun(self, run_name: str) -> int:
+        """How many queries have a batch in the checkpoint that was begun and not ended."""
+        done = self._batches(run_name, "commits")
+        return sum(number > done.get(sink, _NONE) for sink, number in self._batches(run_name, "offsets").items())
+
+    def ahead(self, run_name: str) -> int:
+        """How many queries have committed a batch, or a part of one, that the checkpoint does not know to be done."""
+        done = self._batches(run_name, "commits")
+        manifest = CheckpointFolder(self.checkpoint(run_name)).load()
+        return sum(
+            self._written(f"{manifest.application}-{stored.id}", f"{self.name}_{sink}{run_name}") > done.get(sink, _NONE)
+            for stored in manifest.queries.values()
+            for sink in (_sink_of(stored.id),)
+        )
+
+    def _written(self, group: str, topic: str) -> int:
+        """The last batch of which something is committed."""
+        consumer: Any = Consumer({"bootstrap.servers": self.servers, "group.id": group, "isolation.level": "read_uncommitted"})
+        try:
+            marks = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=30)
+        finally:
+            consumer.close()
+        return max(_NONE, *(mark.offset for mark in marks))
+
+    def _await(
+        self,
+        run_name: str,
+        process: subprocess.Popen[bytes],
+        happened: Callable[[], bool],
+        otherwise: str,
+        seconds: float,
+        pause: float = 0.03,
+    ) -> None:
+        deadline = time.monotonic() + seconds
+        while not happened():
+            assert process.poll() is None, self.said(run_name)
+            assert time.monotonic() < deadline, f"{otherwise}: {self.said(run_name)}"
+            time.sleep(pause)
 
     def _batches(self, run_name: str, log: str) -> dict[str, int]:
+        """By sink, the last batch in one of Spark's logs."""
         found = {}
         for query in self.checkpoint(run_name).glob("queries/*"):
             numbers = [int(entry.name) for entry in query.glob(f"{log}/[0-9]*") if entry.name.isdigit()]
-            found[query.name] = max(numbers, default=-1)
+            found[_sink_of(query.name)] = max(numbers, default=_NONE)
         return found
 
 
-def differences(found: Outputs, expected: Outputs) -> list[str]:
-    """What is lost, there twice or out of order, in a few words."""
+def _sink_of(query: str) -> str:
+    """Query ids are like `CSAS_F_0`."""
+    return query.split("_")[1].lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What became of the records that should be there; `flaws` says where."""
+
+    records: int
+    lost: int
+    twice: int
+    disordered: int
+    """Keys whose records are all there, in another order."""
+    flaws: tuple[str, ...]
+
+
+def compare(found: Outputs, expected: Outputs) -> Comparison:
+    """Compare record by record, in the order of each key."""
+    lost = twice = disordered = 0
     flaws = []
     for sink in SINKS:
         for key in sorted({*found[sink], *expected[sink]}, key=str):
             ours, theirs = found[sink].get(key, []), expected[sink].get(key, [])
             if ours != theirs:
+                missing, surplus = Counter(theirs) - Counter(ours), Counter(ours) - Counter(theirs)
+                lost, twice, disordered = lost + missing.total(), twice + surplus.total(), disordered + (not missing and not surplus)
                 at = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
                 flaws.append(f"{sink} {key!r}: {len(ours)} of {len(theirs)}; at {at}: {ours[at : at + 2]} for {theirs[at : at + 2]}")
-    return flaws
+    records = sum(len(rows) for keys in expected.values() for rows in keys.values())
+    return Comparison(records, lost, twice, disordered, tuple(flaws))
+
+
+def differences(found: Outputs, expected: Outputs) -> list[str]:
+    """What is lost, there twice or out of order, in a few words."""
+    return list(compare(found, expected).flaws)

@@ -52,7 +52,7 @@ def test_scram_has_a_login_module_of_its_own() -> None:
 def test_pem_files_are_told_to_both_clients() -> None:
     java = config(ssl_truststore_type="PEM", ssl_truststore_location="/ca", ssl_keystore_type="PEM", ssl_keystore_location="/me")
     files = {"ssl.ca.location": "/ca", "ssl.certificate.location": "/me", "ssl.key.location": "/me"}
-    assert java.client() == {"bootstrap.servers": "b:9092", "log_level": 2, **files}
+    assert java.client() == {**config().client(), **files}
     native = config(ssl_ca_location="/ca", ssl_certificate_location="/me", ssl_key_location="/me")
     assert native.spark() == java.spark()
 
@@ -70,7 +70,7 @@ def test_a_java_key_store_is_refused_with_a_way_out() -> None:
 
 
 def test_tuning_of_a_java_client_is_left_out() -> None:
-    assert config(fetch_max_bytes="7").client() == {"bootstrap.servers": "b:9092", "log_level": 2}
+    assert config(fetch_max_bytes="7").client() == config().client()
     assert config(fetch_max_bytes="7").spark()["kafka.fetch.max.bytes"] == "7"
 
 
