@@ -37,7 +37,7 @@ def script(folder: Path, name: str) -> Path:
     return path
 
 
-def told(log: Path, words: str, seconds: float = 90) -> str:
+def told(log: Path, words: str, seconds: float = 180) -> str:
     """Wait until the run has said these words; give all that it said."""
     deadline = time.monotonic() + seconds
     while True:
