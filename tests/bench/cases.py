@@ -21,7 +21,7 @@ from engine.spark.memory import MemoryRunner
 from engine.spark.pipeline import QueryRun, build_pipeline
 from engine.spark.session import open_test_session
 from engine.topics.records import Record
-from tests.bench.measure import interleaved, machine, median_ratio
+from tests.bench.measure import interleaved, machine, print_per_case
 
 CASES = 60
 ROWS = 10
@@ -99,9 +99,7 @@ def main(rounds: int = 3) -> None:
 
     seconds = interleaved({"hand-written": by_hand, "one by one": each, "fused": fused}, rounds)
     print(f"{CASES} stateless cases of {ROWS} rows, {machine()}, median of {rounds} rounds")
-    for name, taken in seconds.items():
-        per_case = sorted(taken)[len(taken) // 2] / CASES * 1000
-        print(f"  {name:14} {per_case:8.1f} ms a case   {median_ratio(seconds, name, 'hand-written'):6.2f} of hand-written")
+    print_per_case(seconds, CASES)
     runner.close()
     shutil.rmtree(folder, ignore_errors=True)
 

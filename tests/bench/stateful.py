@@ -22,7 +22,7 @@ from engine.spark.memory import MemoryRunner
 from engine.spark.pipeline import QueryRun, build_pipeline
 from engine.spark.session import open_test_session
 from tests.bench.cases import feed
-from tests.bench.measure import interleaved, machine, median_ratio
+from tests.bench.measure import interleaved, machine, print_per_case
 
 CASES = int(os.environ.get("CASES", "60"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -79,9 +79,7 @@ def main() -> None:
 
     seconds = interleaved({"hand-written": by_hand, "fused": fused}, ROUNDS)
     print(f"{CASES} stateful cases of 10 rows, {machine()}, median of {ROUNDS} rounds")
-    for name, taken in seconds.items():
-        per_case = sorted(taken)[len(taken) // 2] / CASES * 1000
-        print(f"  {name:14} {per_case:8.1f} ms a case   {median_ratio(seconds, name, 'hand-written'):6.2f} of hand-written")
+    print_per_case(seconds, CASES)
     runner.close()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,0 +1,81 @@
+"""`kestrel prepare`: an archive of classes that a JVM takes, in its place whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.cli import ExitCode, main
+from engine.errors import EngineError
+from engine.kafka import ready
+from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING, connector_jars
+
+OPEN = """
+import sys
+from engine.spark.session import open_session
+options = f"-Xshare:on -XX:SharedArchiveFile={sys.argv[1]} -Xlog:class+load:file={sys.argv[2]}"
+open_session("local[1]", {"spark.driver.extraJavaOptions": options}).stop()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "classes.jsa"
+    monkeypatch.setattr(ready, "archive_path", lambda: place)
+    return place
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_what_is_prepared_is_what_a_session_loads(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(CONNECTOR_SETTING, os.environ.get(CONNECTOR_SETTING, CONNECTOR_SEEN_TO_WORK))
+    try:
+        connector_jars()
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no jars: {error.message}")
+    assert main(["prepare"]) == ExitCode.OK
+    assert str(path) in capsys.readouterr().out
+    assert list(path.parent.iterdir()) == [path]
+    loaded = path.with_suffix(".log")
+    subprocess.run([sys.executable, "-c", OPEN, str(path), str(loaded)], check=True, timeout=300)
+    lines = [line for line in loaded.read_text(encoding="utf-8").splitlines() if "org.apache.spark.sql.SparkSession" in line]
+    assert lines
+    assert all("shared objects file (top)" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("code", "leaves", "said"),
+    [(1, True, "the JVM left no archive of its classes: no room"), (0, False, "the JVM left no archive of its classes: no room")],
+)
+def test_what_fails_leaves_the_archive_of_before(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, leaves: bool, said: str
+) -> None:
+    path.write_text("of before", encoding="utf-8")
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if leaves:
+            Path(command[-1]).write_text("half", encoding="utf-8")
+        return subprocess.CompletedProcess(command, code, "", "first\nno room\n")
+
+    monkeypatch.setattr(ready, "connector_jars", tuple)
+    monkeypatch.setattr(ready.subprocess, "run", run)
+    assert main(["prepare"]) == ExitCode.REFUSED
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert list(path.parent.iterdir()) == [path]
+    assert path.read_text(encoding="utf-8") == "of before"
+
+
+def test_a_folder_that_takes_no_archive_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(command, 600)
+
+    monkeypatch.setattr(ready, "connector_jars", tuple)
+    monkeypatch.setattr(ready.subprocess, "run", run)
+    with pytest.raises(EngineError, match=f"the archive {path} cannot be made: .* timed out"):
+        ready.prepare()
