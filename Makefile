@@ -41,8 +41,8 @@ nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, res
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
 	$(MAKE) cuts
 
-kills: $(READY) ## kill a run against a broker KILLS=200 times, in five shapes of queries, and count what came out
-	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly tests/kafka/test_run_kills.py
+kills: $(READY) ## kill a run against a broker KILLS=200 times, then its workers, its broker and a zombie; count what came out of five shapes of queries
+	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly --log-cli-level=INFO tests/kafka/test_run_kills.py
 
 cuts: $(READY) ## run every case whole, record by record, and cut at random with restarts; ksqlDB's cases, too, where they are
 	for cut in "one" "each" $(SEEDS:%="random:% --restart"); do \
