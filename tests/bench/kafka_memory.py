@@ -2,20 +2,22 @@
 
     python -m tests.bench kafka_memory         (ROWS=2000 a batch by default, as an environment variable)
 
-Two queries: a filter, and a count of one result per record over 1,000 keys. Prints the peak within each ten batches of the count, and the
-ratio of the last ten to the third ten, by when every key is known and the JVM has taken what its heap may have.
+Two queries: a filter, and a count of one result per record over 1,000 keys. Prints the median within each ten batches of the count, of the
+JVM and of all Python processes, and the ratio of the last ten to the third ten, by when every key is known. Medians, for a process that has
+just been forked shares its pages, and a sum that meets it counts them one and a half times.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import time
 from pathlib import Path
 
 from engine.kafka.broker import Broker
 from tests.bench.measure import machine
-from tests.bench.memory import mebibytes
+from tests.bench.memory import descendants, own_mebibytes
 from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
 
@@ -34,6 +36,18 @@ def last_batch(checkpoint: Path) -> int:
     return max((int(entry.name) for entry in checkpoint.glob("queries/CTAS_C_*/commits/[0-9]*") if entry.name.isdigit()), default=-1)
 
 
+def memory(process: int) -> tuple[float, float]:
+    """The MiB of the JVMs, and of all else, among a process and those below it."""
+    java = python = 0.0
+    for each in descendants(process):
+        try:
+            is_java = Path(f"/proc/{each}/comm").read_text().startswith("java")
+        except OSError:  # It has ended meanwhile.
+            continue
+        java, python = (java + own_mebibytes(each), python) if is_java else (java, python + own_mebibytes(each))
+    return java, python
+
+
 def main() -> None:
     """Measure and print."""
     folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
@@ -45,17 +59,18 @@ def main() -> None:
         options = ("--batch-records", str(ROWS), "--property", "auto.offset.reset=earliest", "--spark-conf", "spark.driver.memory=1g")
         print(f"{BATCHES} batches of {ROWS:,} records for each of two queries, {machine()}")
         process = start(folder / "app.sql", broker.address, folder / "checkpoint", *options, log=folder / "log")
-        peaks = [0.0] * BATCHES
+        seen: list[list[tuple[float, float]]] = [[] for _ in range(BATCHES)]
         try:
             while (batch := last_batch(folder / "checkpoint")) < BATCHES - 1:
                 if process.poll() is not None:
                     raise SystemExit((folder / "log").read_text(encoding="utf-8"))
                 if batch >= 0:
-                    peaks[batch] = max(peaks[batch], mebibytes(process.pid))
+                    seen[batch].append(memory(process.pid))
                 time.sleep(0.2)
         finally:
             kill(process)
-    tenths = [max(peaks[at : at + _TENTH]) for at in range(0, BATCHES, _TENTH)]
-    for number, peak in enumerate(tenths):
-        print(f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {peak:7.0f} MiB")
-    print(f"the last ten batches take {tenths[-1] / tenths[2]:.2f} times the memory of the third ten")
+    tenths = [[each for batch in seen[at : at + _TENTH] for each in batch] for at in range(0, BATCHES, _TENTH)]
+    medians = [tuple(statistics.median(column) for column in zip(*tenth, strict=True)) for tenth in tenths]
+    for number, (java, python) in enumerate(medians):
+        print(f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {java:7.0f} MiB JVM, {python:7.0f} MiB Python")
+    print(f"the last ten batches take {sum(medians[-1]) / sum(medians[2]):.2f} times the memory of the third ten")

@@ -26,14 +26,16 @@ _TENTH = 10
 
 def mebibytes(process: int) -> float:
     """The memory of a process and all below it; pages that they share count once."""
-    total = 0
-    for each in descendants(process):
-        try:
-            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
-        except OSError:  # It has ended meanwhile.
-            continue
-        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024
+    return sum(map(own_mebibytes, descendants(process)))
+
+
+def own_mebibytes(process: int) -> float:
+    """The memory of one process, with its part of the pages that it shares; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def main() -> None:
