@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
@@ -30,54 +28,49 @@ def record(writer: int, batch: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row | dict.fromkeys(CAUSE)], schema=pa.schema(fields + [(name, pa.string()) for name in CAUSE]))
 
 
-def write(config: KafkaConfig, number: int, ended: Event, count: Callable[[int], None]) -> int:
-    """Write batch after batch as a task does; give how many are committed."""
-    writer, batch = None, 0
+def write(config: KafkaConfig, number: int, ended: Event, done: list[int]) -> None:
+    """Write batch after batch as a task does, and count in `done` what is committed."""
+    writer = None
     while not ended.is_set():
         try:
             if writer is None:
                 writer = Writer(config, f"q{number}", 0, frozenset({"out"}), transactional=True)
                 mark = writer.mark(("out", number))
-                batch = 0 if mark is None else mark.batch + 1
-            writer.begin(("out", number), batch, "{}")
-            writer.send(record(number, batch))
-            writer.commit(batch)
+                done[number] = 0 if mark is None else mark.batch + 1
+            writer.begin(("out", number), done[number], "{}")
+            writer.send(record(number, done[number]))
+            writer.commit(done[number])
+            done[number] += 1
         except (WriteError, KafkaException):
             writer = None
-            continue
-        batch += 1
-        count(number)
-    return batch
+
+
+def await_more(done: list[int]) -> None:
+    before, deadline = list(done), time.monotonic() + RECOVERED_S
+    while not all(now > then for now, then in zip(done, before, strict=True)):
+        assert time.monotonic() < deadline, f"of {before} batches, {done} are written now"
+        time.sleep(0.1)
 
 
 def test_writers_go_on_when_their_broker_comes_back(tmp_path: Path) -> None:
-    broker, ended = ReturningBroker(tmp_path / "broker"), Event()
-    done = [0] * WRITERS
-
-    def count(number: int) -> None:
-        done[number] += 1
-
-    def await_more() -> None:
-        before, deadline = list(done), time.monotonic() + RECOVERED_S
-        while not all(now > then for now, then in zip(done, before, strict=True)):
-            assert time.monotonic() < deadline, f"of {before} batches, {done} are written now"
-            time.sleep(0.1)
-
+    broker, ended, done = ReturningBroker(tmp_path / "broker"), Event(), [0] * WRITERS
     try:
         create(broker.address, WRITERS, "out")
-        with ThreadPoolExecutor() as pool:
-            config = KafkaConfig(servers=broker.address)
-            writing = [pool.submit(write, config, number, ended, count) for number in range(WRITERS)]
-            try:
-                await_more()
-                for _ in range(2):
-                    broker.kill_and_return(2)
-                    await_more()
-            finally:
-                ended.set()
-            written = [each.result(60) for each in writing]
+        config = KafkaConfig(servers=broker.address)
+        # One that does not go on is not waited for.
+        threads = [Thread(target=write, args=(config, number, ended, done), daemon=True) for number in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        await_more(done)
+        for _ in range(2):
+            broker.kill_and_return(2)
+            await_more(done)
+        ended.set()
+        for thread in threads:
+            thread.join(RECOVERED_S)
         rows = read(broker.address, "out", WRITERS)
         for number in range(WRITERS):
-            assert [value for partition, _, value, _ in rows if partition == number] == [b"%d" % batch for batch in range(written[number])]
+            assert [value for partition, _, value, _ in rows if partition == number] == [b"%d" % batch for batch in range(done[number])]
     finally:
+        ended.set()
         broker.kill()
