@@ -90,7 +90,8 @@ class Application:
                     return True
                 if self.log_topic is not None:
                     topics.make(self.log_topic)
-                return self._queries(statements).run(folder, script.manifest, offsets)
+                with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
+                    return self._queries(statements, log).run(folder, script.manifest, offsets)
             finally:
                 if self._spark is not None:
                     self._spark.stop()
@@ -112,8 +113,7 @@ class Application:
             for answer in script.execute(parsed):
                 self.answer(answer)
 
-    def _queries(self, statements: Sequence[ParsedStatement]) -> ProductionRun:
-        log = LogWriter(self.settings.config, self.log_topic, self.say)
+    def _queries(self, statements: Sequence[ParsedStatement], log: LogWriter) -> ProductionRun:
         return ProductionRun(
             settings=self.settings,
             session=self.session,

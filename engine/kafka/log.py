@@ -43,6 +43,12 @@ class LogWriter:
             reason = self._refused[0] if self._refused else "the broker does not answer"
             self._say(f"{lost} entries of the processing log were not written to the topic {self._topic}: {reason}")
 
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
     def _send(self, value: bytes) -> None:
         while True:
             try:

@@ -63,6 +63,7 @@ class _Broker:
     """Stands for a producer: reports what the test wants."""
 
     sent: list[bytes]
+    closed: list[bool]
     refusal: str | None = None
     unanswered: int = 0
 
@@ -72,6 +73,9 @@ class _Broker:
     def produce(self, topic: str, *, value: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
         self.sent.append(value)
         self.reports.append(on_delivery)
+
+    def close(self) -> None:
+        self.closed.append(True)
 
     def flush(self, seconds: float) -> int:
         for report in self.reports[self.unanswered :]:
@@ -90,7 +94,7 @@ class _Refusal:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> type[_Broker]:
-    stub = type("Stub", (_Broker,), {"sent": []})
+    stub = type("Stub", (_Broker,), {"sent": [], "closed": []})
     monkeypatch.setattr("engine.kafka.log.Producer", stub)
     return stub
 
@@ -117,5 +121,16 @@ def test_entries_that_are_lost_are_told_of(broker: type[_Broker]) -> None:
 
 
 def test_without_a_topic_nothing_is_written(broker: type[_Broker]) -> None:
-    LogWriter(KafkaConfig(servers="b:1"), None, lambda _: None).write([entry(1, "a")])
-    assert broker.sent == []
+    writer = LogWriter(KafkaConfig(servers="b:1"), None, lambda _: None)
+    writer.write([entry(1, "a")])
+    writer.close()
+    assert (broker.sent, broker.closed) == ([], [])
+
+
+def test_a_connection_that_was_opened_is_closed(broker: type[_Broker]) -> None:
+    writer = LogWriter(KafkaConfig(servers="b:1"), "log", lambda _: None)
+    for _ in range(2):
+        writer.write([entry(1, "a")])
+        writer.close()
+        writer.close()
+    assert (len(broker.sent), broker.closed) == (2, [True, True])
