@@ -118,6 +118,17 @@ class Scenario:
             before = ends()
             self._await(run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.002)
 
+    def await_said(self, run_name: str, process: subprocess.Popen[bytes], *words: str, seconds: float = 120) -> None:
+        """Wait until a run says one of these words, and does not only have said them."""
+        path = self.folder / f"{run_name}.log"
+        before = path.stat().st_size
+
+        def heard() -> bool:
+            fresh = path.read_bytes()[before:].decode("utf-8", "replace")
+            return any(word in fresh for word in words)
+
+        self._await(run_name, process, heard, f"nothing is said of {words}", seconds)
+
     def begun(self, run_name: str) -> int:
         """How many queries have a batch in the checkpoint that was begun and not ended."""
         done = self._batches(run_name, "commits")

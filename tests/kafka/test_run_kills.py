@@ -205,7 +205,8 @@ class Blows:
         scenario.finish(name)
         assert same(scenario, name, expected)
         signal_all(process, signal.SIGCONT)
-        time.sleep(10)
+        # It was in the midst of a batch, which is done.
+        scenario.await_said(name, process, "trying again", " ended: ")
         kill(process)
         assert same(scenario, name, expected)
 
