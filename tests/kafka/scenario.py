@@ -151,7 +151,7 @@ class Scenario:
             marks = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=30)
         finally:
             consumer.close()
-        return max(_NONE, *(mark.offset for mark in marks))
+        return max(_NONE, *(int(mark.offset) for mark in marks))
 
     def _await(
         self,
