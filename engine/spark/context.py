@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from engine.functions.declaration import CallTypes, Scalar, Tabular
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,9 @@ class PythonCalls:
     def name(self, call: PythonCall) -> str:
         """Register a use and give its Spark name; equal uses share one, in all runs."""
         function, types = call.function, call.types
-        identity = (
-            f"{function.body.__module__}.{function.body.__qualname__}|{types.arguments}|{types.returns}|"
-            f"{sorted(types.settings.items())}|{call.literals!r}|{call.guarded}"
-        )
+        # A body may be data that holds further functions; where these lie in memory says nothing of what they do.
+        body = f"{function.body.__module__}.{_ADDRESS.sub('', repr(function.body))}"
+        identity = f"{body}|{types.arguments}|{types.returns}|{sorted(types.settings.items())}|{call.literals!r}|{call.guarded}"
         spark_name = f"kestrel_{function.name.lower()}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
         self.calls[spark_name] = call
         return spark_name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
 
 from engine.functions.declaration import CallTypes, Scalar
 from engine.functions.library.urls import url_encode_param
@@ -19,6 +21,28 @@ def test_a_use_has_one_name_in_every_run() -> None:
     names = [PythonCalls().name(PythonCall(function, TYPES)) for function in (url_encode_param, loaded_again)]
     assert names[0] == names[1]
     assert names[0].startswith("kestrel_url_encode_param_")
+
+
+@dataclass(frozen=True)
+class _Holder:
+    held: Any
+
+    def __call__(self, text: str) -> Any:
+        return self.held(text)
+
+
+def _again(function: Any) -> Any:
+    assert isinstance(function, FunctionType)
+    return FunctionType(function.__code__, function.__globals__, function.__name__)
+
+
+def test_a_body_that_holds_functions_has_one_name_in_every_run() -> None:
+    assert isinstance(url_encode_param, Scalar)
+    body = url_encode_param.body
+    held = [replace(url_encode_param, body=_Holder(each)) for each in (body, _again(body), _again(_again))]
+    first, second, other = [PythonCalls().name(PythonCall(function, TYPES)) for function in held]
+    assert first == second
+    assert first != other
 
 
 def test_other_uses_have_other_names() -> None:
