@@ -24,7 +24,9 @@ REPORT = (
 
 _REPORT = pa.schema([("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED])
 
-_KEPT_WRITERS = 4
+_KEPT_WRITERS = 32
+"""Fewer than a run has queries and slots, and every share of every batch opens one anew, which fences the one before (ADR 16)."""
+
 _writers: dict[tuple[str, int], Writer] = {}
 """The writers of this worker process: opening one takes several round trips to the broker."""
 
