@@ -23,7 +23,7 @@ from engine.kafka.sink import Delivery
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_kafka_options(parser)
-    return parser.parse_args([*words], argparse.Namespace(set=list(settings), input=[], output=None))
+    return parser.parse_args([*words], argparse.Namespace(set=list(settings), input=[], output=None, functions=[]))
 
 
 def test_the_registry_is_that_of_the_url() -> None:
