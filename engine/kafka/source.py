@@ -37,11 +37,12 @@ REKEYED: tuple[type[Step], ...] = (
 )
 """Steps behind which records of several partitions may meet in one task."""
 
-PROMPT = {"kafka.fetch.max.wait.ms": "20"}
-"""An option of Spark's source, which a user's own replaces.
+PROMPT = {"kafka.fetch.max.wait.ms": "20", "kafka.max.poll.records": "10000"}
+"""Options of Spark's source, which a user's own replace.
 
 A task that has read its last record asks how far its partition reaches, on the connection on which a fetch still waits for more: with
-Kafka's default, each partition of each batch would take half a second.
+Kafka's default, each partition of each batch would take half a second. It asks the same after each poll; with Kafka's default of 500
+records that is hundreds of times a batch. What a poll gives was fetched before, so that a large one takes no more memory.
 """
 
 
