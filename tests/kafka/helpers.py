@@ -16,6 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
+_LONGEST_S = 600.0
+
 Row = tuple[str | None, str | None, int]
 """Key, value and timestamp (ms, above 0: librdkafka takes 0 for now)."""
 
@@ -92,7 +94,11 @@ def environment() -> dict[str, str]:
 
 def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.CompletedProcess[str]:
     whole = command(script, servers, checkpoint, *options)
-    return subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+    try:
+        return subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        said = (error.stderr or b"").decode(errors="replace")
+        raise AssertionError(f"{script.name} did not end within {_LONGEST_S:.0f} s; it said: {said[-6000:]}") from None
 
 
 def start(script: Path, servers: str, checkpoint: Path, *options: str, log: Path | None = None) -> subprocess.Popen[bytes]:
