@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import socket
 
-from pyspark.daemon import manager
+from pyspark import daemon
 
 PRELOADED = (
     "pandas",
@@ -23,10 +24,25 @@ PRELOADED = (
     "engine.kafka.reader",
 )
 
+_work = daemon.worker
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:
+    """Serve tasks over a socket, as Spark's own function does; give 0 if it may serve others afterwards.
+
+    A JVM that needs no more of a task closes the socket. Spark's daemon would print the trace of a worker that had more to say.
+    """
+    try:
+        return _work(sock, authenticated)
+    except (BrokenPipeError, ConnectionResetError):
+        return 1
+
+
 if __name__ == "__main__":
     for module in PRELOADED:
         importlib.import_module(module)
     # What is imported never dies: kept out of collections, its pages stay shared between the workers.
     gc.collect()
     gc.freeze()
-    manager()
+    daemon.worker = worker
+    daemon.manager()

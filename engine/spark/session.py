@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from engine.spark.archive import archive_options
 from engine.spark.home import log_settings, prepare_environment, prepare_master
+from engine.spark.sockets import socket_settings
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -114,7 +115,7 @@ def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = Non
     Raises:
         EngineError: no Java 17 or newer was found.
     """
-    settings = {**SETTINGS, **(extra or {})}
+    settings = {**SETTINGS, **socket_settings(master), **(extra or {})}
     prepare_environment()
     prepare_master(master, settings.get("spark.pyspark.python"))
     settings[_JAVA_OPTIONS] = archive_options(f"{with_collector(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
