@@ -1,16 +1,17 @@
-"""The admin clients of this process: one for each configuration, kept as long as the process lives."""
+"""The admin clients of this process: one for each configuration, kept as long as the process lives; and what they say of topics."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient  # noqa: TID251 - the one place that makes one
 
-from engine.errors import QueryError
+from engine.errors import EngineError, QueryError
 from engine.kafka.config import KafkaConfig
 
 _HEARD = 50
@@ -45,13 +46,31 @@ def admin(config: KafkaConfig) -> Admin:
         QueryError: a property is refused.
     """
     try:
-        return _kept(tuple(sorted(config.client().items())))
+        return _kept(config)
     except KafkaException as error:
         raise QueryError(f"the Kafka configuration is refused: {error.args[0].str()}", hint=_CONFIGURED) from error
 
 
+def describe_topics(
+    config: KafkaConfig, names: Iterable[str], timeout: float, refused: Callable[[str, KafkaError], EngineError], **more: Any
+) -> Iterator[tuple[str, Any]]:
+    """What the broker says of topics, by name in their order; those that do not exist are left out. `timeout` is in seconds.
+
+    Raises:
+        EngineError: what `refused` makes of a topic that the broker does not describe, and of its error.
+    """
+    wanted = sorted(set(names))
+    asked = admin_client(config).describe_topics(TopicCollection(wanted), request_timeout=timeout, **more) if wanted else {}
+    for name, future in asked.items():
+        try:
+            yield name, future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise refused(name, error.args[0]) from error
+
+
 @cache
-def _kept(properties: tuple[tuple[str, Any], ...]) -> Admin:
+def _kept(config: KafkaConfig) -> Admin:
     heard: deque[Any] = deque(maxlen=_HEARD)
-    settings: dict[str, Any] = {**dict(properties), "log_level": 0, "error_cb": heard.append}
+    settings: dict[str, Any] = {**config.client(), "log_level": 0, "error_cb": heard.append}
     return Admin(AdminClient(settings), heard)

@@ -30,6 +30,7 @@ SPARK_REDACTION = "(?i)secret|password|token|access[.]?key|jaas|[.]key$|keystore
 class KafkaConfig:
     """A broker and the properties of clients for it; it may travel to workers, and never shows its values.
 
+    Clients are kept by it from batch to batch: two that say the same are equal, wherever they come from.
     `properties` are spelled as for Java clients (`sasl.jaas.config`) or as for librdkafka (`sasl.username`).
     """
 
@@ -70,6 +71,9 @@ class KafkaConfig:
             EngineError: a property cannot be said to a Java client.
         """
         return {"kafka.bootstrap.servers": self.servers, **{f"kafka.{name}": value for name, value in for_java(self.properties).items()}}
+
+    def __hash__(self) -> int:
+        return hash((self.servers, frozenset(self.properties.items())))
 
     def __repr__(self) -> str:
         shown = {name: value if name in _SHOWN else "[hidden]" for name, value in sorted(self.properties.items())}

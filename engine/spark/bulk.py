@@ -29,6 +29,9 @@ FEWEST = 64
 _MOST_ROWS = 1 << 15
 """How many outputs go into one blob."""
 
+MOST_OUTPUTS = 1 << 18
+"""How many outputs are in memory at once, about: a row gives one for each window that it falls in, which may be thousands."""
+
 
 class BulkAggregate:
     """One aggregate without windows over whole columns of a stream."""
@@ -173,8 +176,11 @@ class BulkWindows(BulkAggregate):
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
         chosen = self._in_order(rows)
-        if not chosen.num_rows:
-            return
+        most = max(1, MOST_OUTPUTS * self._windows.advance_ms // self._windows.size_ms)
+        for start in range(0, chosen.num_rows, most):
+            yield from self._run_some(chosen.slice(start, most), task, state)
+
+    def _run_some(self, chosen: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         at, shares = self._shares(chosen.column("ts").to_numpy(), state)
         if len(at):
             taken = chosen if len(at) == len(chosen) and (np.diff(at) == 1).all() else chosen.take(pa.array(at))

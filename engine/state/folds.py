@@ -93,10 +93,6 @@ def _average(states: Sequence[Sequence[Any]], given: Values, rows: Segments) -> 
     return Folded(_all(_ratio(first_sum, first_count)), _all(_ratio(sums, counts)), [list(state) for state in last])
 
 
-def _greatest(states: Sequence[Any], given: Values, rows: Segments) -> Folded:
-    return _extreme(states, given, rows, lambda number: number)
-
-
 def _smallest(states: Sequence[Any], given: Values, rows: Segments) -> Folded:
     # The complement turns the order of integers round, and no integer overflows by it.
     return _extreme(states, given, rows, np.invert)
@@ -192,5 +188,5 @@ _FOLDS: Mapping[Fold, Callable[[Sequence[Any], Values, Segments], Folded]] = {
     Fold.SUM: _sum,
     Fold.AVG: _average,
     Fold.MIN: _smallest,
-    Fold.MAX: _greatest,
+    Fold.MAX: greatest,
 }

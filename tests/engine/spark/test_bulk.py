@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from engine.functions.table import FUNCTIONS
 from engine.session import Session
+from engine.spark import bulk as bulk_module
 from engine.spark import page as page_module
 from engine.spark.level import Level
 from engine.spark.page import PageRunner
@@ -125,6 +127,7 @@ def test_columns_at_once_give_what_row_by_row_gives(keys: str, window: str, havi
         random_ = random.Random(seed)
         spread = random_.choice([1, 3, 40, 400])
         batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
+        monkeypatch.setattr(bulk_module, "MOST_OUTPUTS", random_.choice([5, 70, 1 << 18]))
         monkeypatch.setattr(page_module, "FEWEST", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
         bulk = through(PageRunner(level), batches)
@@ -133,3 +136,21 @@ def test_columns_at_once_give_what_row_by_row_gives(keys: str, window: str, havi
         single = through(PageRunner(level), batches)
         assert repr(bulk[0]) == repr(single[0])
         assert in_key_order(bulk[1]) == in_key_order(single[1])
+
+
+def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = level_of("one", window="WINDOW HOPPING (SIZE 1 DAYS, ADVANCE BY 1 MINUTES)")
+    rows = some_rows(level, random.Random(1), 300, 5)
+    monkeypatch.setattr(bulk_module, "MOST_OUTPUTS", 1440 * 20)
+    sizes = []
+    results = bulk_module.BulkWindows._results
+
+    def watched(self: bulk_module.BulkWindows, rows: pa.RecordBatch, *more: Any) -> Iterator[pa.RecordBatch]:
+        sizes.append(rows.num_rows)
+        return results(self, rows, *more)
+
+    monkeypatch.setattr(bulk_module.BulkWindows, "_results", watched)
+    for _ in PageRunner(level).run(rows, 3, {}):
+        pass
+    assert len(sizes) > 5
+    assert max(sizes) <= 1440 * 20
