@@ -26,7 +26,8 @@ class StoredQuery:
 
     `name` tells it from the others of an application however its statements are ordered, `id` is the one that it got first and that its
     checkpoint is called by. `plan` is the statement's plan as JSON, `start` where it began to read, `reading` which source it has,
-    `pages` how many parts its state has in each task.
+    `pages` how many parts its state has in each task, `has_homes` whether tasks have home pages (`engine.spark.pages`), which the first
+    releases did not know.
     """
 
     name: str
@@ -38,6 +39,7 @@ class StoredQuery:
     sources: Mapping[str, Topic]
     start: Mapping[Position, int]
     pages: int
+    has_homes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ class Preparation:
             sources=topics,
             start=self._start(query.config, positions),
             pages=PAGES,
+            has_homes=True,
         )
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)
 
@@ -100,6 +101,7 @@ class Preparation:
             sources=stored.sources,
             start=stored.start,
             pages=stored.pages,
+            has_homes=stored.has_homes,
         )
         return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
 

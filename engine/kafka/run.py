@@ -98,6 +98,7 @@ class ProductionRun:
             query.pipeline,
             folder.path_of(stored.id),
             pages=stored.pages,
+            has_homes=stored.has_homes,
             tasks=query.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
             replaced=query.named.replaces,
         )

@@ -71,7 +71,7 @@ class RunningQuery:
         partitions = {name: topic.partitions for name, topic in stored.sources.items()}
         spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
         records = open_source(around.spark, spec, Reading(stored.reading))
-        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions, packed=True)
+        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions, packed=True, has_homes=stored.has_homes)
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
         trigger = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=_PAUSE)

@@ -76,9 +76,9 @@ class Host(StatefulProcessor):
         """Nothing is held."""
 
 
-def apply_level(rows: DataFrame, level: Level, partitions: Sequence[int]) -> DataFrame:
-    """Put a level of operators over `rows`; `partitions` are those of each query's internal topics."""
-    packed = rows.mapInArrow(pack_batches(level, partitions), PACKED)
+def apply_level(rows: DataFrame, level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> DataFrame:
+    """Put a level of operators over `rows`; the rest is as for `pack_batches`."""
+    packed = rows.mapInArrow(pack_batches(level, partitions, has_homes=has_homes), PACKED)
     handled = packed.groupBy("task", "page").transformWithState(
         statefulProcessor=LateProcessor(Host(level)), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
     )

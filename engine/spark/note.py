@@ -32,7 +32,8 @@ class Note:
     """What a checkpoint belongs to.
 
     `plans` are the plans of its queries as JSON, `operators` the fingerprints of its levels (`Level.fingerprint`), `pages` how many parts
-    the keys of a task have, `tasks` how many tasks each query has, `release` who wrote the file.
+    the keys of a task have, `tasks` how many tasks each query has, `has_homes` whether tasks have home pages (`engine.spark.pages`), which
+    the first releases did not know, `release` who wrote the file.
     """
 
     release: str
@@ -40,9 +41,10 @@ class Note:
     operators: Sequence[Sequence[str]]
     pages: int
     tasks: Sequence[int]
+    has_homes: bool = False
 
     @staticmethod
-    def of(pipeline: Pipeline, pages: int, tasks: Sequence[int]) -> Note:
+    def of(pipeline: Pipeline, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Note:
         """The note that a pipeline leaves."""
         return Note(
             release=engine_version(),
@@ -50,6 +52,7 @@ class Note:
             operators=[pipeline.level(number).fingerprint() for number in range(1, pipeline.depth)],
             pages=pages,
             tasks=list(tasks),
+            has_homes=has_homes,
         )
 
 
@@ -98,6 +101,8 @@ def differences(written: Note, own: Note, *, replaced: bool) -> Iterator[str]:
         yield f"it holds the state of {_levels(written.operators)}, and the query needs that of {_levels(own.operators)}"
     if written.pages != own.pages:
         yield f"it keeps the keys of a task in {written.pages} pages, and the query in {own.pages}"
+    if written.has_homes != own.has_homes:
+        yield "it keeps what crosses keys in other pages than the query"
     if list(written.tasks) != list(own.tasks):
         yield f"it belongs to topics of {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"
 

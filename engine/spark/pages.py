@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,7 @@ from engine.spark import sqltree as s
 from engine.spark.blobs import in_chunks, read_rows, write_rows
 from engine.spark.columns import to_rows
 from engine.spark.handles import Handle
+from engine.spark.hashing import hash_ints
 from engine.spark.level import ENVELOPE_FIELDS, Level
 from engine.spark.stage import DEAD, is_relation, struct_column
 from engine.spark.types import struct_of
@@ -40,16 +41,23 @@ _PACKED = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("passing", pa.
 
 _MOST_PAGES = 1 << 20
 
+_SPREAD = 720
+"""A number that most numbers of cores divide, and small enough for a page to be found at once."""
+
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def pack_batches(level: Level, partitions: Sequence[int]) -> Batches:
-    """Make the function for `mapInArrow` that splits rows into pages; `partitions` are those of each query's internal topics."""
+def pack_batches(level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Batches:
+    """Make the function for `mapInArrow` that splits rows into pages; `partitions` are those of each query's internal topics.
+
+    What must meet across keys has the first page of its task, or its home page (`home_page`).
+    """
+    homes = [home_page(task) if has_homes else 0 for task in range(max(partitions, default=1))]
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packer = _Packer(level, np.array(partitions, dtype=np.int64))
+        packer = _Packer(level, np.array(partitions, dtype=np.int64), np.array(homes, dtype=np.int64))
         for batch in in_chunks(batches):
             columns = zip(zip(*packer.pack(batch), strict=True), _PACKED.types, strict=True)
             yield pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=_PACKED)
@@ -92,6 +100,17 @@ def page_columns(level: Level, pages: int) -> list[str]:
     return [f"{s.to_text(tree)} AS {column}" for column, tree in columns.items()]
 
 
+@cache
+def home_page(task: int) -> int:
+    """The page in which a task keeps what must meet across keys.
+
+    Spark brings a page to the partition that its hash says. With the first page of each task, two tasks would meet in one of two partitions
+    as often as not, and the other core had nothing to do. The hash of this one is that of the task's number, for every number of
+    partitions that divides `_SPREAD`.
+    """
+    return next((page for page in range(_MOST_PAGES) if hash_ints(task, page) % _SPREAD == task % _SPREAD), 0)
+
+
 def _has_map(handle: Handle) -> bool:
     """Whether a key holds a MAP, which Spark does not hash; only plans of old releases have such keys."""
     return "MAP<" in struct_of(handle.schema.key)
@@ -107,6 +126,7 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class _Packer:
     level: Level
     partitions: Numbers
+    homes: Numbers
     passing: pa.Schema = field(init=False)
     read: pa.Schema = field(init=False)
 
@@ -160,7 +180,11 @@ class _Packer:
         pages: Numbers = batch.column(column).to_numpy().astype(np.int64) if column in names else np.zeros(rows.num_rows, np.int64)
         if self.partitions.max(initial=1) <= 1:
             return pages
-        return pages + _MOST_PAGES * self._tasks(rows, key)
+        tasks = self._tasks(rows, key)
+        crossing = [handle.relation for each in self.level.operators if each.operator.scope is not Scope.KEY for handle in each.inputs]
+        if crossing:
+            pages = np.where(np.isin(rows.column("rel").to_numpy(), crossing), self.homes[tasks], pages)
+        return pages + _MOST_PAGES * tasks
 
     def _tasks(self, rows: pa.RecordBatch, key: str) -> Numbers:
         counts = self.partitions[rows.column("q").to_numpy()]

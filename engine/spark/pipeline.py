@@ -75,13 +75,15 @@ class Pipeline:
         partitions: Mapping[str, int] | None = None,
         tasks: Sequence[int] | None = None,
         packed: bool = False,
+        has_homes: bool = False,
     ) -> DataFrame:
         """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`, or these in blobs.
 
         `pages` is how many parts the keys of a task are split into, each with one state that one core works on: 1 in a test,
         `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
         partitions each source topic has; with more than one, state and stream time are kept per partition of the key. A group whose
-        queries read different topics of one name gives the number of `tasks` of each query instead.
+        queries read different topics of one name gives the number of `tasks` of each query instead. `has_homes` spreads what tasks keep
+        across keys over the cores; it belongs to the checkpoint, too.
 
         Raises:
             StatementError: topics that are joined have different numbers of partitions.
@@ -91,16 +93,16 @@ class Pipeline:
         columns = [*ENVELOPE.items(), *((struct_column(x.relation), x.handle.struct_type()) for x in sources)]
         decoded = records.mapInArrow(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
         found = self.tasks(partitions or {}) if tasks is None else tasks
-        rows = self.between(spark, decoded, pages, found)
+        rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
         if packed:
             return rows.mapInArrow(packed_batches(self.group.sinks), "rows BINARY")
         return rows.mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
 
-    def between(self, spark: SparkSession, rows: DataFrame, pages: int, tasks: Sequence[int]) -> DataFrame:
+    def between(self, spark: SparkSession, rows: DataFrame, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> DataFrame:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""
         for at, text in enumerate(self.templates):
             if at > 0:
-                rows = apply_level(rows, self.level(at), tasks)
+                rows = apply_level(rows, self.level(at), tasks, has_homes=has_homes)
             view = f"kestrel_stage_{next(_views)}"
             rows.createOrReplaceTempView(view)
             paged = page_columns(self.level(at + 1), pages) if at + 1 < self.depth else []

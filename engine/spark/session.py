@@ -19,8 +19,13 @@ _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _PARALLEL = "-XX:+UseParallelGC"
 """A batch may pause, but is to be done soon: Java's usual collector works beside it, and took a twelfth of the processors' time."""
 
+_LATE_COMPILER = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+"""Ten times what is usual: what the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores."""
+
 HEAP_VARIABLE = "KESTREL_TEST_HEAP"
 """The environment variable that says how large the heap of a test session may grow."""
+
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 _HEAP = "2g"
 """Two groups of eighty plans need more than 1 GB at a time; with less, the JVM collects without end instead of failing."""
@@ -41,8 +46,13 @@ SETTINGS: Mapping[str, str] = {
     # The tables of Spark's parser grow with every text that it sees.
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
+    # The sink plans a job for each batch, whose shuffle is as it has to be: to plan again after each of its stages took 50 ms.
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library starts a process
+    # for every answer: a file of a checkpoint took 36 ms, and takes 14.
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
 }
 
 INTERPRETED: Mapping[str, str] = {
@@ -104,9 +114,10 @@ def _each(scala: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def with_collector(options: str) -> str:
-    """The options of a JVM with a collector of garbage, unless they name one."""
-    return options if _COLLECTOR.search(options) else f"{_PARALLEL} {options}".rstrip()
+def with_defaults(options: str) -> str:
+    """The options of a JVM, which win over ours; one collector of garbage only may be named."""
+    ours = _LATE_COMPILER if _COLLECTOR.search(options) else f"{_PARALLEL} {_LATE_COMPILER}"
+    return f"{ours} {options}".rstrip()
 
 
 def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = None) -> SparkSession:
@@ -118,7 +129,7 @@ def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = Non
     settings = {**SETTINGS, **socket_settings(master), **(extra or {})}
     prepare_environment()
     prepare_master(master, settings.get("spark.pyspark.python"))
-    settings[_JAVA_OPTIONS] = archive_options(f"{with_collector(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
+    settings[_JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
     builder = SparkSession.builder.master(master).appName("kestrel")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -16,6 +16,7 @@ from engine.errors import CheckpointError, QueryError
 from engine.spark.checkpoint import committed, stored_pages
 from engine.spark.level import load_page
 from engine.spark.note import Note, differences, read_note, write_note
+from engine.spark.pages import home_page
 from engine.spark.pipeline import Pipeline
 
 _FLAW = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("flaw", pa.string())])
@@ -29,19 +30,20 @@ def check_start(
     *,
     pages: int = 1,
     tasks: Sequence[int] | None = None,
+    has_homes: bool = False,
     replaced: bool = False,
 ) -> None:
     """Check that a pipeline may be started on a checkpoint: a fresh one, or one that the same pipeline has left.
 
-    Every page of its states is decoded once, in parallel; where there is none, `open_spark` is not called. `pages` and `tasks` are those
-    of `Pipeline.frame`. With `replaced` the plan may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; its
-    operators may not.
+    Every page of its states is decoded once, in parallel; where there is none, `open_spark` is not called. `pages`, `tasks` and
+    `has_homes` are those of `Pipeline.frame`. With `replaced` the plan may differ from the one that wrote the checkpoint, as
+    CREATE OR REPLACE allows; its operators may not.
 
     Raises:
         CheckpointError: it may not; names the query, the checkpoint and what differs.
     """
     folder = folder_of(checkpoint)
-    own = Note.of(pipeline, pages, pipeline.tasks({}) if tasks is None else tasks)
+    own = Note.of(pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_homes=has_homes)
     flaw = next(_flaws(open_spark, pipeline, folder, own, replaced=replaced), None)
     if flaw is not None:
         raise CheckpointError(f"{_names(pipeline)} cannot go on from the checkpoint {folder}: {flaw}", hint=_HINT)
@@ -78,7 +80,7 @@ def _state_flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Not
     fingerprint = list(own.operators[number - 1])
     try:
         stored = stored_pages(spark, str(folder), levels=pipeline.depth - 1, level=number)
-        found = stored.mapInArrow(_page_flaws(fingerprint, max(own.tasks), own.pages), "task INT, page INT, flaw STRING").limit(1).collect()
+        found = stored.mapInArrow(_page_flaws(fingerprint, own), "task INT, page INT, flaw STRING").limit(1).collect()
     except (PySparkException, Py4JJavaError) as error:
         yield f"the states of level {number} cannot be read: {_cause(error)}"
         return
@@ -86,14 +88,16 @@ def _state_flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Not
         yield f"page {row['page']} of task {row['task']} of level {number}: {row['flaw']}"
 
 
-def _page_flaws(fingerprint: list[str], tasks: int, pages: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _page_flaws(fingerprint: list[str], own: Note) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    tasks = max(own.tasks)
+
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             flaws = []
             for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 flaw = _page_flaw(blob, fingerprint)
-                if flaw is None and not (0 <= task < tasks and 0 <= page < pages):
-                    flaw = f"the query has {tasks} tasks of {pages} pages"
+                if flaw is None and not (0 <= task < tasks and (0 <= page < own.pages or (own.has_homes and page == home_page(task)))):
+                    flaw = f"the query has {tasks} tasks of {own.pages} pages"
                 if flaw is not None:
                     flaws.append((task, page, flaw))
             arrays = [pa.array([flaw[at] for flaw in flaws], field.type) for at, field in enumerate(_FLAW)]

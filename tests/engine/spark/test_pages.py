@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -8,16 +9,19 @@ import pytest
 from level_samples import Summing, batch, handle, level, row
 
 from engine.spark.blobs import in_chunks, read_rows
+from engine.spark.hashing import hash_ints
 from engine.spark.level import Level
-from engine.spark.pages import pack_batches, page_columns
+from engine.spark.pages import home_page, pack_batches, page_columns
 from engine.state.operator import Scope
 from engine.topics.partitioner import partition_of
 
 
-def packed(chosen: Level, rows: list[dict[str, Any]], partitions: int = 1) -> list[tuple[int, int, list[dict[str, Any]]]]:
+def packed(
+    chosen: Level, rows: list[dict[str, Any]], partitions: int = 1, *, has_homes: bool = False
+) -> list[tuple[int, int, list[dict[str, Any]]]]:
     """Task, page and rows of what the level reads."""
     given = batch(rows, *chosen.inputs().values(), handle(9, 0), pages=("page", "old_page"))
-    found = [each for done in pack_batches(chosen, [partitions])(iter([given])) for each in done.to_pylist()]
+    found = [each for done in pack_batches(chosen, [partitions], has_homes=has_homes)(iter([given])) for each in done.to_pylist()]
     return [(e["task"], e["page"], read_rows(e["rows"], chosen.read()).to_pylist()) for e in found if not e["passing"]]
 
 
@@ -117,3 +121,23 @@ def test_small_batches_are_joined() -> None:
 def test_pages_share_the_keys_evenly_enough() -> None:
     tasks = Counter(partition_of(str(number).encode(), 8) for number in range(4000))
     assert max(tasks.values()) < 2 * min(tasks.values())
+
+
+class AcrossKeys(Summing):
+    scope: ClassVar[Scope] = Scope.TASK
+
+
+@pytest.mark.parametrize(("has_homes", "page"), [(True, home_page), (False, lambda task: 0)], ids=["home", "first"])
+def test_what_must_meet_across_keys_has_a_page_of_its_task(has_homes: bool, page: Callable[[int], int]) -> None:
+    found = packed(level(AcrossKeys()), [keyed(place, str(place), task=place % 3) for place in range(9)], 3, has_homes=has_homes)
+    assert {task: (number, len(rows)) for task, number, rows in found} == {task: (page(task), 3) for task in range(3)}
+
+
+def test_pages_of_keys_stay_where_they_are_beside_home_pages() -> None:
+    rows = [{**keyed(place, "x", task=place % 2), "page": 7} for place in range(4)]
+    assert {(task, page) for task, page, _ in packed(level(), rows, 2, has_homes=True)} == {(0, 7), (1, 7)}
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 4, 5, 6, 8, 10, 12, 16])
+def test_home_pages_lie_in_partitions_of_their_own(partitions: int) -> None:
+    assert [hash_ints(task, home_page(task)) % partitions for task in range(partitions)] == list(range(partitions))

@@ -207,7 +207,7 @@ def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blo
             yield from ()
             self._state.update((blob,))
 
-    def apply(rows: Any, level: Level, partitions: Sequence[int]) -> Any:
+    def apply(rows: Any, level: Level, partitions: Sequence[int], **more: Any) -> Any:
         from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
 
         packed = rows.mapInArrow(pack_batches(level, partitions), PACKED)
@@ -227,8 +227,19 @@ def test_a_killed_first_batch_leaves_nothing_to_check(runner: ResumableRunner, c
 def test_the_note_is_complete_and_names_no_query(original: Path) -> None:
     document = json.loads((original / "kestrel.json").read_text())
     own = Note.of(pipeline(SUM), 1, [1])
-    assert document == {"layout": 1, "release": own.release, "pages": 1, "tasks": [1], "plans": own.plans, "operators": own.operators}
+    numbers = {"pages": 1, "tasks": [1], "has_homes": False}
+    assert document == {"layout": 1, "release": own.release, "plans": own.plans, "operators": own.operators, **numbers}
     assert "CTAS_T_0" not in json.dumps([plan["queryPlan"]["queryId"] for plan in document["plans"]])
+
+
+def test_a_checkpoint_from_before_there_were_home_pages_is_gone_on_from_without(runner: ResumableRunner, checkpoint: Path) -> None:
+    note = checkpoint / "kestrel.json"
+    written = json.loads(note.read_text())
+    del written["has_homes"]
+    note.write_text(json.dumps(written))
+    check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
+    with pytest.raises(CheckpointError, match="in other pages"):
+        check_start(lambda: runner.spark, pipeline(SUM), checkpoint, has_homes=True)
 
 
 def test_a_checkpoint_may_be_given_by_its_uri() -> None:
