@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from engine.kafka.broker import Broker
-from tests.bench.measure import machine
-from tests.bench.memory import descendants, own_mebibytes
+from tests.bench.measure import descendants, machine
+from tests.bench.memory import own_mebibytes
 from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +46,21 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
     """What a `read_committed` consumer sees: partition, key, value, timestamp, in offset order."""
     settings = {"group.id": "test", "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
     consumer: Any = Consumer({"bootstrap.servers": servers, **settings})
-    if topic not in consumer.list_topics(timeout=10).topics:
-        return []
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
-    ended: set[int] = set()
-    deadline = time.monotonic() + 60
-    while len(ended) < partitions:
-        assert time.monotonic() < deadline, f"{topic} gives nothing"
-        for message in consumer.consume(1000, timeout=0.1):
-            if message.error() is None:
-                found.append((message.partition(), message.key(), message.value(), message.timestamp()[1]))
-            else:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                ended.add(message.partition())
-    consumer.close()
+    with closing(consumer):
+        if topic not in consumer.list_topics(timeout=10).topics:
+            return []
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        ended: set[int] = set()
+        deadline = time.monotonic() + 60
+        while len(ended) < partitions:
+            assert time.monotonic() < deadline, f"{topic} gives nothing"
+            for message in consumer.consume(1000, timeout=0.1):
+                if message.error() is None:
+                    found.append((message.partition(), message.key(), message.value(), message.timestamp()[1]))
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    ended.add(message.partition())
     return sorted(found, key=lambda row: row[0])
 
 

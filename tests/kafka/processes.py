@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.kafka.broker import Broker
@@ -20,6 +20,33 @@ def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
     else:
         process.kill()
     process.wait()
+
+
+@contextmanager
+def ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a run, and kill it if it has not ended by then."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            kill(process)
+
+
+def await_in(
+    process: subprocess.Popen[bytes],
+    happened: Callable[[], bool],
+    otherwise: str,
+    said: Callable[[], str],
+    *,
+    seconds: float,
+    pause: float = 0.03,
+) -> None:
+    """Wait until something has happened while a run lives; what it `said` stands in the error when it has not."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert process.poll() is None, said()
+        assert time.monotonic() < deadline, f"{otherwise}: {said()}"
+        time.sleep(pause)
 
 
 def workers(process: subprocess.Popen[bytes]) -> list[int]:

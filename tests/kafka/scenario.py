@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from engine.kafka.manifest import CheckpointFolder
 from tests.kafka.helpers import create, produce, reach, read, run, start
+from tests.kafka.processes import await_in
 
 SCRIPT = """
 CREATE STREAM A (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_a', VALUE_FORMAT='JSON');
@@ -93,13 +93,12 @@ class Scenario:
 
     def await_outputs(self, run_name: str, process: subprocess.Popen[bytes], expected: Outputs, seconds: float = 180) -> None:
         """Wait until every sink holds as many records as it should."""
-        deadline = time.monotonic() + seconds
-        for sink in SINKS:
-            wanted = sum(map(len, expected[sink].values()))
-            while (found := len(read(self.servers, f"{self.name}_{sink}{run_name}", PARTITIONS))) < wanted:
-                assert process.poll() is None, self.said(run_name)
-                assert time.monotonic() < deadline, f"{found} of {wanted} in {sink}: {self.said(run_name)}"
-                time.sleep(0.3)
+        wanted = {f"{self.name}_{sink}{run_name}": sum(map(len, expected[sink].values())) for sink in SINKS}
+
+        def has_all() -> bool:
+            return all(len(read(self.servers, topic, PARTITIONS)) >= count for topic, count in wanted.items())
+
+        self._await(run_name, process, has_all, f"not all of {wanted} are there", seconds, pause=0.3)
 
     def await_batch(self, run_name: str, process: subprocess.Popen[bytes], *sinks: str, seconds: float = 120) -> None:
         """Wait until the queries of these sinks, or else some query, have begun a batch each."""
@@ -162,11 +161,7 @@ class Scenario:
         seconds: float,
         pause: float = 0.03,
     ) -> None:
-        deadline = time.monotonic() + seconds
-        while not happened():
-            assert process.poll() is None, self.said(run_name)
-            assert time.monotonic() < deadline, f"{otherwise}: {self.said(run_name)}"
-            time.sleep(pause)
+        await_in(process, happened, otherwise, lambda: self.said(run_name), seconds=seconds, pause=pause)
 
     def _batches(self, run_name: str, log: str) -> dict[str, int]:
         """By sink, the last batch in one of Spark's logs."""

@@ -17,7 +17,7 @@ from engine.kafka.config import KafkaConfig
 from engine.kafka.travel import needed_packages
 from engine.spark.home import prepare_environment
 from tests.kafka.helpers import await_rows, create, produce, read, start
-from tests.kafka.processes import end, executors, kill
+from tests.kafka.processes import end, ending, executors
 from tests.kafka.scenario import LEAN, Scenario, differences
 
 
@@ -79,8 +79,7 @@ def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp
     moment = int(time.time() * 1000)
     produce(servers, f"{name}_s", ((f"k{at % 7}", json.dumps({"V": at}), moment + at) for at in range(rows)))
     options = (*LEAN, *CLUSTER, *python(), "--property", "auto.offset.reset=earliest", "--batch-records", "60")
-    process = start(tmp_path / "app.sql", servers, tmp_path / "checkpoint", *options, log=log)
-    try:
+    with ending(start(tmp_path / "app.sql", servers, tmp_path / "checkpoint", *options, log=log)) as process:
         for topic in (f"{name}_f", f"{name}_c"):
             assert await_rows(servers, [topic], PARTITIONS, 0, 240) > 0, log.read_text(encoding="utf-8")
         assert end(executors(process)[0])
@@ -88,9 +87,6 @@ def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp
         assert await_rows(servers, [f"{name}_f", f"{name}_c"], PARTITIONS, rows + rows * 2 // 3 - 1, 240) > 0
         process.terminate()
         assert process.wait(60) == 0, log.read_text(encoding="utf-8")
-    finally:
-        if process.poll() is None:
-            kill(process)
     found = {topic: read(servers, f"{name}_{topic}", PARTITIONS) for topic in "fc"}
     for key in range(7):
         values = {topic: [json.loads(value or b"") for _, k, value, _ in rows if k == f"k{key}".encode()] for topic, rows in found.items()}
@@ -121,8 +117,7 @@ def test_executors_may_be_killed_again_and_again(kafka: KafkaConfig, tmp_path: P
     scenario.finish("quiet")
     expected = scenario.outputs("quiet")
     random_ = random.Random(seed)
-    process = scenario.start("cluster", *CLUSTER, *python())
-    try:
+    with ending(scenario.start("cluster", *CLUSTER, *python())) as process:
         killed = 0
         for _ in range(4):
             scenario.await_batch("cluster", process)
@@ -131,8 +126,5 @@ def test_executors_may_be_killed_again_and_again(kafka: KafkaConfig, tmp_path: P
         scenario.await_outputs("cluster", process, expected, seconds=400)
         process.terminate()
         assert process.wait(60) == 0, scenario.said("cluster")
-    finally:
-        if process.poll() is None:
-            kill(process)
     assert differences(scenario.outputs("cluster"), expected) == []
     assert killed == 4

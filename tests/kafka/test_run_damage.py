@@ -21,7 +21,7 @@ from engine.kafka.manifest import CheckpointFolder, StoredQuery
 from engine.kafka.offsets import Topic
 from engine.kafka.watch import damaged
 from tests.kafka.helpers import create, delete, produce, read, start
-from tests.kafka.processes import kill
+from tests.kafka.processes import await_in, ending
 from tests.kafka.scenario import LEAN
 from tests.kafka.unstarted import execute
 
@@ -158,8 +158,7 @@ def test_a_query_that_runs_stops_and_the_others_go_on(kafka: KafkaConfig, tmp_pa
     script = tmp_path / "app.sql"
     script.write_text("".join(text.format(name, source) for text, source in zip(texts, ("T", "WELL", *HARMED), strict=True)))
     options = ("--property", "auto.offset.reset=earliest", "--batch-records", "20")
-    process = start(script, servers, tmp_path / "checkpoint", *LEAN, *options, log=log)
-    try:
+    with ending(start(script, servers, tmp_path / "checkpoint", *LEAN, *options, log=log)) as process:
         for source in ("SHORTENED", "SHORTENED_JOINED"):
             _await(process, log, partial(_has, servers, f"{name}_o_{source}", 10))
             shorten(servers, f"{name}_{source}", MANY - 50)
@@ -177,9 +176,6 @@ def test_a_query_that_runs_stops_and_the_others_go_on(kafka: KafkaConfig, tmp_pa
         _await(process, log, partial(_has, servers, f"{name}_o_WELL", 20))
         process.terminate()
         assert process.wait(60) == 1
-    finally:
-        if process.poll() is None:
-            kill(process)
     for source, (what, _) in HARMED.items():
         assert any(f"{name}_{source}" in line and what in line for line in _ends(log, source)), _ends(log, source)
         values = [json.loads(value or b"{}")["V"] for _, _, value, _ in read(servers, f"{name}_o_{source}", 1)]
@@ -196,8 +192,4 @@ def _ends(log: Path, source: str) -> list[str]:
 
 
 def _await(process: subprocess.Popen[bytes], log: Path, happened: partial[Any]) -> None:
-    deadline = time.monotonic() + 180
-    while not happened():
-        assert process.poll() is None, log.read_text(encoding="utf-8")
-        assert time.monotonic() < deadline, f"{happened}: {log.read_text(encoding='utf-8')}"
-        time.sleep(0.2)
+    await_in(process, happened, f"{happened} does not happen", lambda: log.read_text(encoding="utf-8"), seconds=180, pause=0.2)

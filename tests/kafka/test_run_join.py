@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from engine.kafka.config import KafkaConfig
 from tests.kafka.helpers import create, produce, read, run, start
-from tests.kafka.processes import kill
+from tests.kafka.processes import await_in, kill
 from tests.kafka.scenario import LEAN
 
 pytestmark = pytest.mark.spark
@@ -26,6 +27,10 @@ PARTITIONS = 2
 
 def last_batch(commits: Path) -> int:
     return max((int(entry.name) for entry in commits.glob("[0-9]*") if entry.name.isdigit()), default=-1)
+
+
+def _has_batch(commits: Path, least: int) -> bool:
+    return last_batch(commits) >= least
 
 
 @pytest.mark.parametrize(
@@ -46,11 +51,8 @@ def test_every_join_finds_its_row(kafka: KafkaConfig, tmp_path: Path, rows: int,
     for number in range(kills):
         process = start(script, servers, tmp_path / "checkpoint", *options, log=tmp_path / "log")
         least = (number + 1) * 2 * rows // batch // (kills + 1)
-        deadline = time.monotonic() + 600
-        while last_batch(commits) < least:
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < deadline, "no batch ends"
-            time.sleep(0.02)
+        is_there = partial(_has_batch, commits, least)
+        await_in(process, is_there, f"batch {least} does not end", (tmp_path / "log").read_text, seconds=600, pause=0.02)
         time.sleep(random_.uniform(0, 0.5))
         kill(process)
     done = run(script, servers, tmp_path / "checkpoint", "--until-caught-up", *options)

@@ -18,7 +18,7 @@ import pytest
 
 from engine.kafka.config import KafkaConfig
 from tests.kafka.helpers import run
-from tests.kafka.processes import ReturningBroker, end, kill, signal_all, workers
+from tests.kafka.processes import ReturningBroker, end, ending, kill, signal_all, workers
 from tests.kafka.scenario import SINKS, Outputs, Scenario, compare
 
 pytestmark = pytest.mark.spark
@@ -118,12 +118,8 @@ def test_a_zombie_commits_nothing(undisturbed: Undisturbed, seed: int) -> None:
 
 @contextmanager
 def running(scenario: Scenario, run_name: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = scenario.start(run_name, "--batch-records", "30")
-    try:
+    with ending(scenario.start(run_name, "--batch-records", "30")) as process:
         yield process
-    finally:
-        if process.poll() is None:
-            kill(process)
 
 
 def await_moment(scenario: Scenario, process: subprocess.Popen[bytes], number: int, random_: random.Random) -> None:
