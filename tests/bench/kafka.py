@@ -1,12 +1,13 @@
 """Records a second from topic to topic: `kestrel run` beside a hand-written PySpark job and beside Quix Streams, on one broker.
 
-    python -m tests.bench kafka          (ROWS=400000 ROUNDS=2 JOBS=filter,count by default, as environment variables)
+    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 JOBS=filter,count by default, as environment variables)
 
 Every way is a process of its own that reads the same topic and writes a fresh one; they take turns. Kestrel and Quix Streams write exactly
-once, Spark's own sink does not. The topic holds twice ROWS records: with the first half a JVM is still busy compiling itself, which takes
-it as long as the work. Shown are the rate from a quarter of the first half to all of it, that of the second half (the steady state), and
-the processor seconds for 100,000 outputs of the second half, which other jobs of the machine disturb less. Outputs are counted when they
-are written, for Quix Streams commits every five seconds, whatever there is; that all are committed in the end is waited for.
+once, Spark's own sink does not. The topic holds WARM times ROWS records and ROWS more: a JVM compiles itself for most of a minute, which
+takes it as long as the work at first. Shown are the rate from a quarter of the first ROWS records to all of them, that of the last ROWS
+(the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which other jobs of the machine disturb less. Outputs
+are counted when they are written, for Quix Streams commits every five seconds, whatever there is; that all are committed in the end is
+waited for.
 Quix Streams gets an environment of its own under build/.
 """
 
@@ -35,8 +36,10 @@ from tests.kafka.helpers import Row, create, environment, produce, start
 from tests.kafka.processes import kill
 
 ROWS = int(os.environ.get("ROWS", "400000"))
+WARM = int(os.environ.get("WARM", "4"))
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
 JOBS = os.environ.get("JOBS", "filter,count").split(",")
+WHOLE = (WARM + 1) * ROWS
 PARTITIONS, BATCH, KEYS = 2, 100_000, 1_000
 _SOURCE = "orders"
 _FIRST_MS = 1_700_000_000_000
@@ -77,7 +80,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run: outputs a second of the first half and of the second, processor seconds for 100,000 outputs of the second."""
+    """One run: outputs a second at first and of the warm process, processor seconds of that for 100,000 outputs."""
 
     first: float
     steady: float
@@ -86,7 +89,7 @@ class Measured:
 
 def records() -> Iterator[Row]:
     """The input: a key of 1,000, a customer, an amount below 100; a millisecond apart."""
-    for n in range(2 * ROWS):
+    for n in range(WHOLE):
         yield f"k{n * 7919 % KEYS}", json.dumps({"CUSTOMER": f"customer {n % 5000}", "AMOUNT": n % 100}), _FIRST_MS + n
 
 
@@ -143,14 +146,14 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
     own = folder / sink
     own.mkdir()
     process = way(job, servers, sink, own)
-    marks = [outputs(job, ROWS) // 4, outputs(job, ROWS), outputs(job, 2 * ROWS)]
+    marks = [outputs(job, ROWS) // 4, outputs(job, ROWS), outputs(job, WARM * ROWS), outputs(job, WHOLE)]
     try:
-        quarter, half, end = _watched(servers, sink, marks, process)
+        quarter, first, warm, end = _watched(servers, sink, marks, process)
         _await_committed(servers, sink, marks[-1])
     finally:
         kill(process)
         shutil.rmtree(own, ignore_errors=True)
-    return Measured(half.rate(quarter), end.rate(half), end.work(half))
+    return Measured(first.rate(quarter), end.rate(warm), end.work(warm))
 
 
 def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.Popen[bytes]) -> list[Seen]:
@@ -206,7 +209,8 @@ def main() -> None:
     with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
         create(broker.address, PARTITIONS, _SOURCE)
         produce(broker.address, _SOURCE, records())
-        print(f"2 x {ROWS:,} records of JSON in {PARTITIONS} partitions, {BATCH:,} a batch, {machine()}, median of {ROUNDS} rounds")
+        records_ = f"{WARM} x {ROWS:,} and {ROWS:,} records of JSON in {PARTITIONS} partitions"
+        print(f"{records_}, {BATCH:,} a batch, {machine()}, median of {ROUNDS} rounds")
         for job in JOBS:
             compared(job, broker.address, Path(folder))
 

@@ -140,6 +140,7 @@ HARMED = {
     # The run may look when it is not there again yet.
     "RENEWED": ("was deleted", PLAIN),
     "WIDENED": ("has 2 partitions instead of 1", PLAIN),
+    "DELETED_JOINED": ("was deleted", JOINED),
     "RENEWED_JOINED": ("was deleted", JOINED),
     "SHORTENED": ("are gone, and", PLAIN),
     "SHORTENED_JOINED": ("are gone, and", JOINED),
@@ -168,7 +169,7 @@ def test_a_query_that_runs_stops_and_the_others_go_on(kafka: KafkaConfig, tmp_pa
         renew(servers, f"{name}_RENEWED_JOINED")
         fill(servers, f"{name}_RENEWED", 100, 5000)
         fill(servers, f"{name}_RENEWED_JOINED", 100, 5000)
-        delete(servers, f"{name}_DELETED")
+        delete(servers, f"{name}_DELETED", f"{name}_DELETED_JOINED")
         widen(servers, f"{name}_WIDENED")
         for source in HARMED:
             _await(process, log, partial(_ends, log, source))
