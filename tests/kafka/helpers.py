@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
@@ -26,6 +26,21 @@ def create(servers: str, partitions: int, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
         future.result()
+    # The controller says that they are there before the broker knows of them.
+    deadline = time.monotonic() + 20
+    while not all(_is_known(future) for future in admin.describe_topics(TopicCollection(list(topics))).values()):
+        assert time.monotonic() < deadline, f"the broker does not know of {topics}"
+        time.sleep(0.02)
+
+
+def _is_known(described: Any) -> bool:
+    try:
+        described.result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return False
+    return True
 
 
 def delete(servers: str, *topics: str) -> None:
