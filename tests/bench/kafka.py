@@ -4,10 +4,10 @@
 
 Every way is a process of its own that reads the same topic and writes a fresh one; they take turns. Kestrel and Quix Streams write exactly
 once, Spark's own sink does not. The topic holds WARM times ROWS records and ROWS more: a JVM compiles itself for longer than half a
-minute, which takes it as long as the work at first. Shown are the rate from a quarter of the first ROWS records to all of them, that of the last ROWS
-(the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which other jobs of the machine disturb less. Outputs
-are counted when they are written, for Quix Streams commits every five seconds, whatever there is; that all are committed in the end is
-waited for.
+minute, which takes it as long as the work at first. Shown are the rate from a quarter of the first ROWS records to all of them, that of
+the last ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which other jobs of the machine disturb
+less. Outputs are counted when they are written, for Quix Streams commits every five seconds, whatever there is; that all are committed
+in the end is waited for.
 Quix Streams gets an environment of its own under build/.
 """
 
