@@ -36,6 +36,11 @@ def prepare_environment() -> None:
         os.environ["JAVA_HOME"] = home
 
 
+def is_on_this_machine(master: str) -> bool:
+    """Whether all that a master URL of Spark names runs on this machine, in processes of its own or not."""
+    return master.startswith("local")
+
+
 def prepare_master(master: str, python: str | None) -> None:
     """Set what depends on where Spark runs: the Python of workers, if it is to be another, and the address that a driver listens on.
 
@@ -43,7 +48,7 @@ def prepare_master(master: str, python: str | None) -> None:
     """
     if python is not None:
         os.environ["PYSPARK_PYTHON"] = python
-    if master.startswith("local"):
+    if is_on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 

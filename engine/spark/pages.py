@@ -129,9 +129,13 @@ class _Packer:
     homes: Numbers
     passing: pa.Schema = field(init=False)
     read: pa.Schema = field(init=False)
+    crossing: list[int] = field(init=False)
+    """Relations whose rows must meet across keys."""
 
     def __post_init__(self) -> None:
         self.passing, self.read = self.level.passing(), self.level.read()
+        operators = self.level.operators
+        self.crossing = [handle.relation for each in operators if each.operator.scope is not Scope.KEY for handle in each.inputs]
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, bool, bytes]]:
         """Give task, page, whether they pass, and the rows."""
@@ -181,9 +185,8 @@ class _Packer:
         if self.partitions.max(initial=1) <= 1:
             return pages
         tasks = self._tasks(rows, key)
-        crossing = [handle.relation for each in self.level.operators if each.operator.scope is not Scope.KEY for handle in each.inputs]
-        if crossing:
-            pages = np.where(np.isin(rows.column("rel").to_numpy(), crossing), self.homes[tasks], pages)
+        if self.crossing:
+            pages = np.where(np.isin(rows.column("rel").to_numpy(), self.crossing), self.homes[tasks], pages)
         return pages + _MOST_PAGES * tasks
 
     def _tasks(self, rows: pa.RecordBatch, key: str) -> Numbers:

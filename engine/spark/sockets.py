@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from functools import cache
 
+from engine.spark.home import is_on_this_machine
+
 _ENABLED = "spark.python.unix.domain.socket.enabled"
 _FOLDER = "spark.python.unix.domain.socket.dir"
 
@@ -23,7 +25,7 @@ def socket_settings(master: str) -> dict[str, str]:
     The port that a stateful operator's worker asks for its state takes the first who connects, whoever that is, and nobody after that:
     whoever looks there for something else leaves the worker without an answer, and the query without an end.
     """
-    return {_ENABLED: "true", _FOLDER: _own_folder() if master.startswith("local") else _EVERYWHERE}
+    return {_ENABLED: "true", _FOLDER: _own_folder() if is_on_this_machine(master) else _EVERYWHERE}
 
 
 @cache

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,10 +116,8 @@ def test_a_zombie_commits_nothing(undisturbed: Undisturbed, seed: int) -> None:
     assert same(scenario, name, expected)
 
 
-@contextmanager
-def running(scenario: Scenario, run_name: str) -> Iterator[subprocess.Popen[bytes]]:
-    with ending(scenario.start(run_name, "--batch-records", "30")) as process:
-        yield process
+def running(scenario: Scenario, run_name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return ending(scenario.start(run_name, "--batch-records", "30"))
 
 
 def await_moment(scenario: Scenario, process: subprocess.Popen[bytes], number: int, random_: random.Random) -> None:
