@@ -50,7 +50,9 @@ def delete(servers: str, *topics: str) -> None:
 
 
 def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
-    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5})
+    """Write rows in their order, which a batch that is sent again would lose but for idempotence: a leader may not know its new topic yet."""
+    settings = {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer(settings)
     for key, value, timestamp in rows:
         producer.produce(topic, key=key, value=value, timestamp=timestamp)
         producer.poll(0)
