@@ -5,8 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from engine.errors import SerdeError
 from engine.formats.base import Decoder, Encoder, Row
+from engine.formats.bulk_base import binary_of, require
 from engine.plan.step import WindowInfo, WindowType
 
 Window = tuple[int, int]
@@ -57,6 +62,18 @@ def join(data: bytes, bounds: Window, window: WindowInfo) -> bytes:
         return data + (_SESSION.pack(end, start) if window.type is WindowType.SESSION else _TIME.pack(start))
     except struct.error as error:
         raise SerdeError(f"Error serializing windowed key: {error}") from error
+
+
+def join_all(keys: pa.BinaryArray, starts: pa.Int64Array, ends: pa.Int64Array, window: WindowInfo) -> pa.BinaryArray:
+    """`join` for whole columns; a null key stays null.
+
+    Raises:
+        NotPlainError: a window without a bound.
+    """
+    require(not starts.null_count and not ends.null_count)
+    bounds = [ends, starts] if window.type is WindowType.SESSION else [starts]
+    tails = np.column_stack([bound.to_numpy() for bound in bounds]).astype(">i8").view(np.uint8)
+    return pc.binary_join_element_wise(keys, binary_of(tails.ravel(), np.full(len(keys), window_bytes(window))), b"")
 
 
 def decoder(decode: Decoder, window: WindowInfo) -> WindowedDecoder:

@@ -42,6 +42,11 @@ def compile_closed(bound: Bound, context: Context, message: str) -> Tree:
     return close(compile_expression(bound, context), context, message)
 
 
+def typed(tree: Tree, bound: Bound) -> Tree:
+    """What an expression compiled to, in the expression's type; a column has its type."""
+    return tree if isinstance(bound.node, e.ColumnRef) else s.cast(tree, bound.type)
+
+
 def close(result: Checked, context: Context, message: str) -> Tree:
     """Turn failures of `result` into NULL and a processing-log entry."""
     if result.fails is None:

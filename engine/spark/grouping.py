@@ -8,7 +8,7 @@ from engine.plan.schemas import scope_of
 from engine.spark import sqltree as s
 from engine.spark.casts import java_text
 from engine.spark.context import Fault
-from engine.spark.expressions import compile_expression
+from engine.spark.expressions import compile_expression, typed
 from engine.spark.group import QueryBuild
 from engine.spark.handles import Handle
 from engine.spark.sqltree import Tree
@@ -43,7 +43,7 @@ def grouped_key(
             empty = s.all_of(s.not_(result.fails), empty)
         usable.append(s.is_not_null(result.value))
         faults.append(Fault(s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"))
-        components.append((s.cast(result.value, bound.type), java_text(result.value, bound.type or STRING)))
+        components.append((typed(result.value, bound), java_text(result.value, bound.type or STRING)))
     if joined and len(components) > 1:
         text = s.call("concat_ws", s.text("|+|"), *(words for _, words in components))
         return s.named_struct([(schema.key[0].name, text)]), s.all_of(*usable), tuple(faults)

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from engine.spark.blobs import read_rows, write_rows
 from engine.spark.level import PLAN, Level, load_page
 from engine.spark.page import PageRunner
 from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
+from engine.spark.passes import Passes
 from engine.spark.processor import PAGE_STATE, STATE_SCHEMA, LateProcessor
 from engine.state.codec import dump_state
 from engine.state.operator import State
@@ -76,10 +77,10 @@ class Host(StatefulProcessor):
         """Nothing is held."""
 
 
-def apply_level(rows: DataFrame, level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> DataFrame:
+def apply_level(rows: Passes, level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Passes:
     """Put a level of operators over `rows`; the rest is as for `pack_batches`."""
-    packed = rows.mapInArrow(pack_batches(level, partitions, has_homes=has_homes), PACKED)
+    packed = rows.through(pack_batches(level, partitions, has_homes=has_homes), PACKED).frame()
     handled = packed.groupBy("task", "page").transformWithState(
         statefulProcessor=LateProcessor(Host(level)), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
     )
-    return handled.mapInArrow(unpack_batches(level), level.spark_schema())
+    return Passes(handled).through(unpack_batches(level), level.spark_schema())

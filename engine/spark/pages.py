@@ -6,7 +6,7 @@ many: `pack_batches` in front, `unpack_batches` behind. Rows that the level does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -21,12 +21,15 @@ from engine.spark import sqltree as s
 from engine.spark.blobs import in_chunks, read_rows, write_rows
 from engine.spark.columns import to_rows
 from engine.spark.handles import Handle
-from engine.spark.hashing import hash_ints
+from engine.spark.hashing import HASHABLE, hash_rows
 from engine.spark.level import ENVELOPE_FIELDS, Level
+from engine.spark.passes import Batches
 from engine.spark.stage import DEAD, is_relation, struct_column
 from engine.spark.types import struct_of
 from engine.state.operator import Scope
 from engine.topics.partitioner import partition_of
+from engine.types.schema import Column
+from engine.types.sql_types import INTEGER
 
 PACKED = "task INT, page INT, passing BOOLEAN, rows BINARY"
 """What packing gives: rows of one page as the batch of an Arrow stream without its schema; `passing` rows are not read by the level."""
@@ -37,14 +40,17 @@ UNPACKED = "passing BOOLEAN, rows BINARY"
 PAGE, OLD_PAGE = "page", "old_page"
 """Columns that a stage adds for the level: the page of a row's key, and of the key it had before."""
 
+_KEYS = {PAGE: "k", OLD_PAGE: "ok"}
+"""Where these keys are."""
+
 _PACKED = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
 
 _MOST_PAGES = 1 << 20
 
+_TRIED = 1 << 14
 _SPREAD = 720
 """A number that most numbers of cores divide, and small enough for a page to be found at once."""
 
-Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -89,15 +95,46 @@ def page_columns(level: Level, pages: int) -> list[str]:
     if pages == 1:
         return []
     columns = {}
-    for column, key in ((PAGE, "k"), (OLD_PAGE, "ok")):
+    for column, handles in _paged(level).items():
+        key = _KEYS[column]
         branches = [
-            (is_relation(handle.relation), s.call("pmod", s.call("hash", handle.part(key)), s.integer(pages)))
-            for stateful in level.operators
-            for handle in stateful.inputs
-            if stateful.operator.scope is Scope.KEY and key in dict(handle.fields()) and not _has_map(handle)
+            (is_relation(handle.relation), s.call("pmod", s.call("hash", handle.part(key)), s.integer(pages))) for handle in handles
         ]
         columns[column] = s.case(branches, s.integer(0)) if branches else s.integer(0)
     return [f"{s.to_text(tree)} AS {column}" for column, tree in columns.items()]
+
+
+def can_page(level: Level, pages: int) -> bool:
+    """Whether `page_batches` can do what `page_columns` does: the hashes of the keys' types are known here."""
+    handles = [handle for paged in _paged(level).values() for handle in paged]
+    return pages == 1 or all(column.type in HASHABLE for handle in handles for column in handle.schema.key)
+
+
+def page_batches(level: Level, pages: int) -> Batches:
+    """Make the function for `mapInArrow` that adds the columns `page` and `old_page`."""
+    paged = {} if pages == 1 else _paged(level)
+
+    def page(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            relations = batch.column("rel").to_numpy()
+            for column, handles in paged.items():
+                numbers = np.zeros(batch.num_rows, dtype=np.int32)
+                for handle in handles:
+                    own = relations == handle.relation
+                    if own.any():
+                        structs = batch.column(struct_column(handle.relation))
+                        keys = pc.struct_field(structs if own.all() else structs.filter(pa.array(own)), _KEYS[column])
+                        numbers[own] = hash_rows(keys.flatten(), handle.schema.key) % pages
+                batch = batch.append_column(column, pa.array(numbers))
+            yield batch
+
+    return page
+
+
+def _paged(level: Level) -> Mapping[str, Sequence[Handle]]:
+    """The relations whose keys say their page, by the column that holds it."""
+    handles = [handle for stateful in level.operators for handle in stateful.inputs if stateful.operator.scope is Scope.KEY]
+    return {column: [each for each in handles if key in dict(each.fields()) and not _has_map(each)] for column, key in _KEYS.items()}
 
 
 @cache
@@ -108,7 +145,13 @@ def home_page(task: int) -> int:
     as often as not, and the other core had nothing to do. The hash of this one is that of the task's number, for every number of
     partitions that divides `_SPREAD`.
     """
-    return next((page for page in range(_MOST_PAGES) if hash_ints(task, page) % _SPREAD == task % _SPREAD), 0)
+    for start in range(0, _MOST_PAGES, _TRIED):
+        pages = np.arange(start, start + _TRIED, dtype=np.int32)
+        hashes = hash_rows([pa.array(np.full_like(pages, task)), pa.array(pages)], [Column("", INTEGER)] * 2)
+        (found,) = np.nonzero(hashes % _SPREAD == task % _SPREAD)
+        if len(found):
+            return int(pages[found[0]])
+    return 0
 
 
 def _has_map(handle: Handle) -> bool:

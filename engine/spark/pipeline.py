@@ -22,7 +22,9 @@ from engine.spark.group import Group, QueryBuild
 from engine.spark.host import apply_level
 from engine.spark.kept import build_kept
 from engine.spark.level import Level
-from engine.spark.pages import page_columns
+from engine.spark.moves import move_batches, moves_only
+from engine.spark.pages import can_page, page_batches, page_columns
+from engine.spark.passes import Passes
 from engine.spark.stage import ENVELOPE, struct_column
 from engine.spark.types import name
 from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches, packed_batches
@@ -65,7 +67,8 @@ class Pipeline:
     @property
     def texts(self) -> tuple[str, ...]:
         """The SQL to read, over an input called `kestrel_input`."""
-        return tuple(text.replace(_SOURCE, "kestrel_input") for text in self.templates)
+        notes = (_MOVED if moves_only(stage) else "" for stage in self.group.stages)
+        return tuple(note + text.replace(_SOURCE, "kestrel_input") for note, text in zip(notes, self.templates, strict=True))
 
     def frame(
         self,
@@ -91,25 +94,34 @@ class Pipeline:
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
         columns = [*ENVELOPE.items(), *((struct_column(x.relation), x.handle.struct_type()) for x in sources)]
-        decoded = records.mapInArrow(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
+        decoded = Passes(records).through(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
         found = self.tasks(partitions or {}) if tasks is None else tasks
         rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
         if packed:
-            return rows.mapInArrow(packed_batches(self.group.sinks), "rows BINARY")
-        return rows.mapInArrow(encode_batches(self.group.sinks), WIRE_OUTPUT)
+            return rows.through(packed_batches(self.group.sinks), "rows BINARY").frame()
+        return rows.through(encode_batches(self.group.sinks), WIRE_OUTPUT).frame()
 
-    def between(self, spark: SparkSession, rows: DataFrame, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> DataFrame:
+    def between(self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Passes:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""
-        for at, text in enumerate(self.templates):
+        for at, stage in enumerate(self.group.stages):
             if at > 0:
                 rows = apply_level(rows, self.level(at), tasks, has_homes=has_homes)
-            view = f"kestrel_stage_{next(_views)}"
-            rows.createOrReplaceTempView(view)
-            paged = page_columns(self.level(at + 1), pages) if at + 1 < self.depth else []
-            own = text.replace(_SOURCE, view)
-            rows = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({own})" if paged else own)
-            spark.catalog.dropTempView(view)
+            above = self.level(at + 1) if at + 1 < self.depth else None
+            if moves_only(stage) and (above is None or can_page(above, pages)):
+                rows = rows.through(move_batches(stage))
+                rows = rows if above is None else rows.through(page_batches(above, pages))
+            else:
+                rows = Passes(self._selected(spark, rows.frame(), at, [] if above is None else page_columns(above, pages)))
         return rows
+
+    def _selected(self, spark: SparkSession, rows: DataFrame, at: int, paged: Sequence[str]) -> DataFrame:
+        """A stage as Spark SQL, with the columns that say the page."""
+        view = f"kestrel_stage_{next(_views)}"
+        rows.createOrReplaceTempView(view)
+        text = self.templates[at].replace(_SOURCE, view)
+        selected = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({text})" if paged else text)
+        spark.catalog.dropTempView(view)
+        return selected
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
         """How many tasks each query has: as many as its widest source topic has partitions; topics without a number have one.
@@ -131,6 +143,9 @@ class Pipeline:
 
 _SOURCE = f"kestrel_{uuid4().hex}"
 """Stands for the input of a stage; no literal of a user can hold it, for it would be replaced there, too."""
+
+
+_MOVED = "-- only moves columns, which is done on Arrow (engine/spark/moves.py) and comes to this:\n"
 
 
 def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) -> Pipeline:

@@ -10,7 +10,7 @@ from engine.plan.schemas import scope_of
 from engine.plan.step import SelectItem
 from engine.spark import sqltree as s
 from engine.spark.context import Context, Fault
-from engine.spark.expressions import compile_closed, compile_expression
+from engine.spark.expressions import compile_closed, compile_expression, typed
 from engine.spark.group import QueryBuild
 from engine.spark.handles import Handle
 from engine.spark.sqltree import Tree
@@ -33,7 +33,7 @@ def projection(build: QueryBuild, handle: Handle, items: Sequence[SelectItem], p
         bound = build.bind(item.expression, scope)
         message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
         tree = compile_closed(bound, context, message)
-        fields.append((item.alias, tree if isinstance(bound.node, ColumnRef) else s.cast(tree, bound.type)))
+        fields.append((item.alias, typed(tree, bound)))
         for name, changed in _sorted_in_place(bound, context):
             # The columns of one row are the same Java objects wherever they stand, before the call too.
             context.columns = {**context.columns, name: changed}
@@ -91,7 +91,7 @@ def rekeyed(build: QueryBuild, handle: Handle, expressions: Sequence[Expression]
 def _component(build: QueryBuild, handle: Handle, expression: Expression, context: Context) -> Tree:
     bound = build.bind(expression, scope_of(handle.schema))
     message = f"Error computing new key from expression {format_expression(expression)}"
-    return s.cast(compile_closed(bound, context, message), bound.type)
+    return typed(compile_closed(bound, context, message), bound)
 
 
 def _uses_only(expression: Expression, names: set[str]) -> bool:

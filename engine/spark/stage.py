@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
@@ -147,12 +148,19 @@ def _entries(operation: Operation) -> Tree:
     return s.cast_text(s.call("array_compact", s.call("array", *entries)), LOG_TYPE)
 
 
+def entry(operation: Operation, fault: Fault) -> dict[str, Any]:
+    """The entry of a fault, without what it is about."""
+    kind = FATAL if operation.fatal else PROCESSING
+    return {"kind": kind, "logger": operation.logger, "message": fault.message, "cause": None, "record": None}
+
+
 def _entry(operation: Operation, fault: Fault) -> Tree:
+    known = entry(operation, fault)
     return s.named_struct(
         [
-            ("kind", s.integer(FATAL if operation.fatal else PROCESSING)),
-            ("logger", s.text(operation.logger)),
-            ("message", s.text(fault.message)),
+            ("kind", s.integer(known["kind"])),
+            ("logger", s.text(known["logger"])),
+            ("message", s.text(known["message"])),
             ("cause", s.NULL),
             ("record", operation.record),
         ]

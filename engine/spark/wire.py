@@ -6,7 +6,7 @@ What a record says about itself (the envelope) never becomes a value of Python: 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from engine.spark.blobs import write_rows
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.intake_reader import IntakeReader
+from engine.spark.passes import Batches
 from engine.spark.reading import Read, Reader, struct_type
 from engine.spark.sides import scattered
 from engine.spark.stage import DEAD, ENVELOPE, struct_column
 from engine.spark.writing import Writer
 
-Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Positions = npt.NDArray[np.int64]
 AnyReader = Reader | IntakeReader
 

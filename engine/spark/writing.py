@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import SerdeError
-from engine.formats.windowed import join
+from engine.formats.bulk_base import NotPlainError
+from engine.formats.windowed import join, join_all
+from engine.plan.step import WindowInfo
 from engine.spark.columns import to_list
 from engine.spark.group import SinkWrite
 from engine.spark.log_kinds import FATAL, PROCESSING, failed, json_row
@@ -41,28 +44,30 @@ class Writer:
         parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
         keys, wrong_keys = _side(self._key, parts["k"]) if "k" in parts else (pa.nulls(len(structs), pa.binary()), {})
         if self.sink.window is not None:
-            keys, wrong_windows = self._with_windows(keys, starts, ends)
+            keys, wrong_windows = _with_windows(keys, starts, ends, self.sink.window)
             wrong_keys = {**wrong_windows, **wrong_keys}
         values, wrong_values = _side(self._value, parts["v"])
         log = {at: self._entry(error, parts["v"][at]) for at, error in {**wrong_values, **wrong_keys}.items()}
         return Written(keys, values, log)
 
-    def _with_windows(self, keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array) -> tuple[pa.BinaryArray, Errors]:
-        found: list[bytes | None] = []
-        errors: dict[int, SerdeError] = {}
-        info = self.sink.window
-        for at, (key, start, end) in enumerate(zip(to_list(keys), to_list(starts), to_list(ends), strict=True)):
-            try:
-                found.append(None if key is None or info is None else join(key, (start, end), info))
-            except SerdeError as error:
-                errors[at] = error
-                found.append(None)
-        return pa.array(found, type=pa.binary()), errors
-
     def _entry(self, error: SerdeError, row: pa.StructScalar) -> dict[str, Any]:
         kind = PROCESSING if self.sink.guarded else FATAL
         record = json_row(row.as_py().values()) if self.sink.logs_rows and row.is_valid else None
         return failed(kind, f"{self.sink.logger}.serializer", str(error), error, record)
+
+
+def _with_windows(keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array, window: WindowInfo) -> tuple[pa.BinaryArray, Errors]:
+    with suppress(NotPlainError):
+        return join_all(keys, starts, ends, window), {}
+    found: list[bytes | None] = []
+    errors: dict[int, SerdeError] = {}
+    for at, (key, start, end) in enumerate(zip(to_list(keys), to_list(starts), to_list(ends), strict=True)):
+        try:
+            found.append(None if key is None else join(key, (start, end), window))
+        except SerdeError as error:
+            errors[at] = error
+            found.append(None)
+    return pa.array(found, type=pa.binary()), errors
 
 
 def _side(writer: SideWriter, structs: pa.StructArray) -> tuple[pa.BinaryArray, Errors]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.session import Session
+from engine.spark.passes import Passes
 from engine.spark.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
 from engine.spark.session import open_session
-from engine.spark.stage import ENVELOPE
+from engine.spark.stage import ENVELOPE, struct_column
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS = int(os.environ.get("ROWS", "1000000"))
@@ -64,6 +66,19 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
     """The files as a stream of one micro-batch after the other."""
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES).parquet(str(folder))
+
+
+def between(spark: SparkSession, rows: DataFrame, pipeline: Pipeline, partitions: int = 1) -> DataFrame:
+    """The rows of the sinks, as Spark's own rows."""
+    sinks = {struct_column(sink.handle.relation): sink.handle.struct_type() for sink in pipeline.group.sinks}
+    columns = {**ENVELOPE, **sinks}
+
+    def chosen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.select(list(columns))
+
+    made = pipeline.between(spark, Passes(rows), PAGES, [partitions])
+    return made.through(chosen, ", ".join(f"{column} {kind}" for column, kind in columns.items())).frame()
 
 
 def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0", task: str = "0") -> DataFrame:
@@ -107,7 +122,7 @@ def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
     values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
 
     def ours() -> None:
-        drained(pipeline.between(spark, decoded(stream(spark, given), pipeline, values), PAGES, [1]), folder)
+        drained(between(spark, decoded(stream(spark, given), pipeline, values), pipeline), folder)
 
     def native() -> None:
         drained(stream(spark, given).groupBy("K").agg(F.count("*").alias("N"), F.sum("V").alias("TOTAL")), folder)

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import functions as F
 
-from engine.spark.pipeline import PAGES
 from engine.spark.session import open_session
-from tests.bench.changelog import BATCHES, SETTINGS, decoded, drained, planned, stream, write_rows
+from tests.bench.changelog import BATCHES, SETTINGS, between, decoded, drained, planned, stream, write_rows
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS = int(os.environ.get("ROWS", "300000"))
@@ -56,7 +55,7 @@ def main() -> None:
         rows = decoded(
             stream(spark, given), pipeline, VALUES, f"CASE SIDE WHEN 0 THEN {relations[0]} ELSE {relations[1]} END", f"K % {PARTITIONS}"
         )
-        drained(pipeline.between(spark, rows, PAGES, [PARTITIONS]), folder)
+        drained(between(spark, rows, pipeline, PARTITIONS), folder)
 
     def native() -> None:
         sides = []

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.spark.pipeline import PAGES
 from engine.spark.session import open_session
-from tests.bench.changelog import FILES, ROWS, SETTINGS, STATEMENTS, decoded, planned, stream, write_rows
+from tests.bench.changelog import FILES, ROWS, SETTINGS, STATEMENTS, between, decoded, planned, stream, write_rows
 from tests.bench.measure import descendants, machine
 
 BATCHES = 50
@@ -48,7 +47,7 @@ def main() -> None:
     spark = open_session("local[2]", SETTINGS)
     pipeline = planned(STATEMENTS)
     values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
-    frame = pipeline.between(spark, decoded(stream(spark, given), pipeline, values), PAGES, [1])
+    frame = between(spark, decoded(stream(spark, given), pipeline, values), pipeline)
     print(f"{ROWS:,} rows in {BATCHES} micro-batches of {FILES} files, {machine()}")
     writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()

@@ -11,12 +11,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
 _LONGEST_S = 600.0
+_MOST_WAITING = 50_000
 
 Row = tuple[str | None, str | None, int]
 """Key, value and timestamp (ms, above 0: librdkafka takes 0 for now)."""
@@ -26,19 +27,20 @@ def create(servers: str, partitions: int, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
         future.result()
-    # The controller says that they are there before the broker knows of them.
+    # The controller says that they are there before the leaders of their partitions know of them.
+    places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
     deadline = time.monotonic() + 20
-    while not all(_is_known(future) for future in admin.describe_topics(TopicCollection(list(topics))).values()):
-        assert time.monotonic() < deadline, f"the broker does not know of {topics}"
-        time.sleep(0.02)
+    asking: Any = Consumer({"bootstrap.servers": servers, "group.id": "test", "log_level": 0})
+    with closing(asking):
+        while not all(_is_led(asking, place) for place in places):
+            assert time.monotonic() < deadline, f"no leader knows of {topics}"
+            time.sleep(0.02)
 
 
-def _is_known(described: Any) -> bool:
+def _is_led(consumer: Any, place: TopicPartition) -> bool:
     try:
-        described.result()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise
+        consumer.get_watermark_offsets(place, timeout=10)
+    except KafkaException:
         return False
     return True
 
@@ -50,12 +52,12 @@ def delete(servers: str, *topics: str) -> None:
 
 
 def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
-    """Write rows in their order, which a batch that is sent again would lose but for idempotence: a leader may not know its new topic yet."""
+    """Write rows in their order: without idempotence a batch sent again, for a leader that did not know its new topic yet, loses it."""
     settings = {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
     producer = Producer(settings)
     for key, value, timestamp in rows:
         producer.produce(topic, key=key, value=value, timestamp=timestamp)
-        producer.poll(0)
+        producer.poll(0.1 if len(producer) > _MOST_WAITING else 0)
     assert producer.flush(30) == 0
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from engine.errors import SerdeError
 from engine.formats import windowed
+from engine.formats.bulk_base import NotPlainError
 from engine.formats.table import decoder, encoder
 from engine.plan.step import WindowInfo, WindowType
 from tests.engine.formats.samples import spec
@@ -24,6 +26,20 @@ def test_session_keys_carry_end_then_start() -> None:
     data = windowed.encoder(encoder(key), SESSION)(("a",), (1, 2))
     assert data == b"a" + (2).to_bytes(8, "big") + (1).to_bytes(8, "big")
     assert windowed.decoder(decoder(key), SESSION)(data) == (("a",), (1, 2))
+
+
+@pytest.mark.parametrize("window", [TIME, SESSION])
+def test_a_column_of_keys_is_joined_as_each_of_them_is(window: WindowInfo) -> None:
+    keys = [b"", b"a", None, b"longer", b"\xff"]
+    starts, ends = [0, -5, 3, 2**62, 7], [1, 0, 4, 2**63 - 1, 8]
+    arrays = pa.array([b"before", *keys], pa.binary())[1:], pa.array(starts, pa.int64()), pa.array(ends, pa.int64())
+    joined = windowed.join_all(*arrays, window).to_pylist()
+    assert joined == [None if key is None else windowed.join(key, bounds, window) for key, *bounds in zip(keys, starts, ends, strict=True)]
+
+
+def test_a_column_of_keys_without_a_bound_is_left_to_single_records() -> None:
+    with pytest.raises(NotPlainError):
+        windowed.join_all(pa.array([b"a"]), pa.array([None], pa.int64()), pa.array([1], pa.int64()), TIME)
 
 
 def test_nulls_and_short_keys() -> None:

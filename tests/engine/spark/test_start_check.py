@@ -17,6 +17,7 @@ from engine.spark import pipeline as pipelines
 from engine.spark.host import Host
 from engine.spark.level import Level
 from engine.spark.note import Note
+from engine.spark.passes import Passes
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.resumable import ResumableRunner
 from engine.spark.session import open_test_session
@@ -210,9 +211,9 @@ def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blo
     def apply(rows: Any, level: Level, partitions: Sequence[int], **more: Any) -> Any:
         from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
 
-        packed = rows.mapInArrow(pack_batches(level, partitions), PACKED)
+        packed = rows.through(pack_batches(level, partitions), PACKED).frame()
         handled = packed.groupBy("task", "page").transformWithState(Vandal(level), UNPACKED, "Update", "None")
-        return handled.mapInArrow(unpack_batches(level), level.spark_schema())
+        return Passes(handled).through(unpack_batches(level), level.spark_schema())
 
     with monkeypatch.context() as patched:
         patched.setattr(pipelines, "apply_level", apply)

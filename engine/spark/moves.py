@@ -1,0 +1,196 @@
+"""Stages that only move columns, done on Arrow: their rows need not leave Python for Spark's JVM and come back (ADR 24).
+
+Such a stage takes fields of structs, makes structs of them, and asks whether they are there: to leave one out, to drop a row, or to log
+that it lacks something. All else is for Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from engine.spark import sqltree as s
+from engine.spark.passes import Batches
+from engine.spark.sqltree import Tree
+from engine.spark.stage import DEAD, Operation, Stage, entry, struct_column
+
+_Value = Callable[[pa.RecordBatch], pa.Array]
+"""Computes a column of a batch."""
+
+
+class _ComputedError(Exception):
+    """A tree does more than to move."""
+
+
+def moves_only(stage: Stage) -> bool:
+    """Whether a stage only moves columns."""
+    try:
+        _moves(stage)
+    except _ComputedError:
+        return False
+    return True
+
+
+def move_batches(stage: Stage) -> Batches:
+    """Make the function for `mapInArrow` that does what the SQL of a stage does that `moves_only`."""
+
+    def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        moves = _moves(stage)
+        for batch in batches:
+            for relation, each in moves.items():
+                for one in each:
+                    batch = one.apply(batch, relation)
+            yield _alive(batch)
+
+    return move
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """An operation that only moves: the struct that it makes, which rows it keeps, and what it logs of which."""
+
+    struct: _Value
+    keep: _Value | None
+    faults: Sequence[tuple[_Value, Mapping[str, Any]]]
+
+    def apply(self, batch: pa.RecordBatch, relation: int) -> pa.RecordBatch:
+        """The batch with the rows of a relation changed."""
+        relations = batch.column("rel")
+        own = pc.equal(relations, relation)
+        structs = self.struct(batch)
+        if own.true_count < len(own):
+            structs = pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=pc.invert(own))
+        changed = {struct_column(relation): structs}
+        if self.keep is not None:
+            dropped = pc.and_(own, pc.invert(self.keep(batch)))
+            changed["rel"] = pc.if_else(dropped, pa.scalar(DEAD, pa.int32()), relations)
+        found = [(pc.and_(own, condition(batch)), entry) for condition, entry in self.faults]
+        if any(failed.true_count for failed, _ in found):
+            changed["log"] = _logged(batch.column("log"), found)
+        for name, column in changed.items():
+            batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+        return batch
+
+
+def _logged(log: pa.ListArray, found: Sequence[tuple[pa.BooleanArray, Mapping[str, Any]]]) -> pa.ListArray:
+    """The entries of rows, and behind them those of faults found."""
+    entries = log.to_pylist()
+    for failed, further in found:
+        for at in pc.indices_nonzero(failed).to_pylist():
+            entries[at] = [*entries[at], further]
+    return pa.array(entries, log.type)
+
+
+def _moves(stage: Stage) -> Mapping[int, Sequence[_Move]]:
+    return {relation: [_move(operation) for operation in operations] for relation, operations in stage.operations.items()}
+
+
+def _move(operation: Operation) -> _Move:
+    computed = (operation.rows, operation.timestamp, operation.headers)
+    if any(each is not None for each in computed) or (operation.faults and operation.record is not s.NULL):
+        raise _ComputedError
+    faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
+    return _Move(_struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults)
+
+
+def _alive(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that belong to a relation or have something to log."""
+    relations = batch.column("rel")
+    if not len(relations) or pc.min(relations).as_py() >= 0:
+        return batch
+    return batch.filter(pc.or_(pc.greater_equal(relations, 0), pc.greater(pc.list_value_length(batch.column("log")), 0)))
+
+
+def _value(tree: Tree) -> _Value:
+    match tree:
+        case exp.Column() | exp.Dot():
+            return _at(_path(tree))
+        case exp.Anonymous(this="named_struct"):
+            return _struct(_pairs(tree), None)
+        case exp.Anonymous(this="if", expressions=[condition, exp.Null(), then]):
+            return _unless(_condition(condition), then)
+        case exp.Anonymous(this="if", expressions=[condition, then, exp.Null()]):
+            return _unless(_not(_condition(condition)), then)
+        case _:
+            raise _ComputedError
+
+
+def _at(path: Sequence[str]) -> _Value:
+    def take(batch: pa.RecordBatch) -> pa.Array:
+        array = batch.column(path[0])
+        for name in path[1:]:
+            array = pc.struct_field(array, name)
+        return array
+
+    return take
+
+
+def _unless(absent: _Value, tree: Tree) -> _Value:
+    """A value, NULL where `absent` is true."""
+    if isinstance(tree, exp.Anonymous) and tree.this == "named_struct":
+        return _struct(_pairs(tree), absent)
+    value = _value(tree)
+
+    def choose(batch: pa.RecordBatch) -> pa.Array:
+        array = value(batch)
+        return pc.if_else(absent(batch), pa.scalar(None, array.type), array)
+
+    return choose
+
+
+def _struct(fields: Sequence[tuple[str, Tree]], absent: _Value | None) -> _Value:
+    if not fields:
+        # Arrow does not know how many empty structs it is to make.
+        raise _ComputedError
+    names, values = [name for name, _ in fields], [_value(tree) for _, tree in fields]
+
+    def make(batch: pa.RecordBatch) -> pa.Array:
+        return pa.StructArray.from_arrays([value(batch) for value in values], names, mask=None if absent is None else absent(batch))
+
+    return make
+
+
+def _pairs(struct: exp.Anonymous) -> list[tuple[str, Tree]]:
+    parts = struct.expressions
+    return [(name.this, tree) for name, tree in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _condition(tree: Tree) -> _Value:
+    """IS NULL of columns, and what AND, OR and NOT make of it: never NULL."""
+    match tree:
+        case exp.Paren(this=inner):
+            return _condition(inner)
+        case exp.And(this=left, expression=right):
+            return _both(pc.and_, _condition(left), _condition(right))
+        case exp.Or(this=left, expression=right):
+            return _both(pc.or_, _condition(left), _condition(right))
+        case exp.Not(this=inner):
+            return _not(_condition(inner))
+        case exp.Is(this=column, expression=exp.Null()):
+            value = _at(_path(column))
+            return lambda batch: value(batch).is_null()
+        case _:
+            raise _ComputedError
+
+
+def _both(operator: Callable[[pa.Array, pa.Array], pa.Array], left: _Value, right: _Value) -> _Value:
+    return lambda batch: operator(left(batch), right(batch))
+
+
+def _not(condition: _Value) -> _Value:
+    return lambda batch: pc.invert(condition(batch))
+
+
+def _path(tree: Tree) -> tuple[str, ...]:
+    match tree:
+        case exp.Column(this=exp.Identifier(this=name)):
+            return (name,)
+        case exp.Dot(this=inner, expression=exp.Identifier(this=name)):
+            return (*_path(inner), name)
+        case _:
+            raise _ComputedError

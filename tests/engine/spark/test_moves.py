@@ -1,0 +1,146 @@
+"""Stages that only move columns: on Arrow they give what their SQL gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.session import Session
+from engine.spark.level import ENVELOPE_FIELDS
+from engine.spark.moves import move_batches, moves_only
+from engine.spark.pages import can_page, page_batches, page_columns
+from engine.spark.passes import Passes
+from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
+from engine.spark.reading import struct_type
+from engine.spark.session import open_test_session
+from engine.spark.stage import DEAD, struct_column
+
+SOURCES = """
+CREATE STREAM S (K STRING KEY, A INT, B ARRAY<STRING>, C STRUCT<X BIGINT, Y MAP<STRING, INT>>) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
+CREATE STREAM R (K INT KEY, A INT) WITH (KAFKA_TOPIC='r', VALUE_FORMAT='JSON');
+CREATE STREAM D (K DOUBLE KEY, A INT) WITH (KAFKA_TOPIC='d', VALUE_FORMAT='JSON');
+CREATE TABLE T (K STRING PRIMARY KEY, N STRING) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON');
+CREATE TABLE U (K STRING PRIMARY KEY, N STRING) WITH (KAFKA_TOPIC='u', VALUE_FORMAT='JSON');
+"""
+COUNT = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N, LATEST_BY_OFFSET(C) AS C FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;"
+JOIN = "CREATE STREAM Q AS SELECT S.K AS K, B, C, N FROM S LEFT JOIN T ON S.K = T.K;"
+TABLES = "CREATE TABLE Q AS SELECT T.K AS K, T.N AS N, U.N AS M FROM T LEFT JOIN U ON T.K = U.K;"
+GROUPED = "CREATE TABLE Q WITH (KEY_FORMAT='JSON') AS SELECT K, A, COUNT(*) AS N FROM S GROUP BY K, A;"
+REGROUPED = "CREATE TABLE Q AS SELECT N, COUNT(*) AS M FROM T GROUP BY N;"
+REKEYED = "CREATE STREAM Q WITH (KEY_FORMAT='JSON') AS SELECT B, S.K AS L, N FROM S JOIN T ON S.K = T.K PARTITION BY B;"
+COPY = "CREATE STREAM Q AS SELECT K, C, A FROM S;"
+ROWS, SEED = 400, 3
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return open_test_session()
+
+
+def built(text: str) -> Pipeline:
+    session = Session()
+    for parsed in session.parse(SOURCES + text):
+        session.execute(parsed)
+    (query,) = session.queries.values()
+    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())])
+
+
+def columns(pipeline: Pipeline, at: int) -> pa.Schema:
+    """What comes to a stage."""
+    if at > 0:
+        return pipeline.level(at).behind()
+    return pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in pipeline.group.sources)])
+
+
+def value(kind: pa.DataType, random_: random.Random) -> Any:
+    """Some value of a type, often none."""
+    if random_.random() < 0.2:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: value(field.type, random_) for field in kind}
+    if pa.types.is_map(kind):
+        return [(f"key {n}", value(kind.item_type, random_)) for n in range(random_.randrange(3))]
+    if pa.types.is_list(kind):
+        return [value(kind.value_type, random_) for _ in range(random_.randrange(3))]
+    return random_.choice(["", "a", "bär", "something long"]) if pa.types.is_string(kind) else random_.randrange(-9, 9)
+
+
+def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
+    """Rows of all these relations, among them dead ones with and without an entry of the log."""
+    random_ = random.Random(SEED)
+    found = []
+    for place in range(ROWS):
+        relation = random_.choice([*relations, DEAD])
+        log = [{"kind": 0, "logger": "l", "message": "m", "cause": [], "record": None}] * random_.randrange(2)
+        row = {"rel": relation, "q": 0, "place": [place], "ts": place, "headers": [], "log": log, "task": place % 3}
+        if relation != DEAD:
+            column = struct_column(relation)
+            kind = schema.field(column).type
+            row[column] = {field.name: value(field.type, random_) for field in kind}
+        found.append(row)
+    return pa.RecordBatch.from_pylist(found, schema=schema)
+
+
+def selected(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
+    """What the SQL of a stage gives."""
+    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given]))
+    paged = page_columns(pipeline.level(at + 1), pages) if at + 1 < pipeline.depth else []
+    made = pipeline._selected(spark, frame, at, paged)
+    # Spark says of some fields that they cannot be NULL, and gives them so below a NULL: Arrow does not take that.
+    nullable = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema)
+    found: list[dict[str, Any]] = made.mapInArrow(lambda batches: batches, nullable).toArrow().to_pylist()
+    return found
+
+
+def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
+    """What the functions of Arrow give."""
+    batches: Iterator[pa.RecordBatch] = iter([given.slice(0, 7), given.slice(7)])
+    batches = move_batches(pipeline.group.stages[at])(batches)
+    if at + 1 < pipeline.depth:
+        batches = page_batches(pipeline.level(at + 1), pages)(batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("pages", [1, 8])
+@pytest.mark.parametrize("text", [COUNT, JOIN, TABLES, GROUPED, REGROUPED, REKEYED, COPY])
+def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages: int) -> None:
+    pipeline = built(text)
+    for at, stage in enumerate(pipeline.group.stages):
+        assert moves_only(stage)
+        schema = columns(pipeline, at)
+        given = rows(schema, [int(column[1:]) for column in schema.names if column[1:].isdigit()])
+        expected, found = selected(spark, pipeline, at, given, pages), moved(pipeline, at, given, pages)
+        assert 0 < len(expected) < ROWS
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    "select", ["SELECT K, A + 1 AS A FROM S", "SELECT * FROM S WHERE A > 0", "SELECT K, EXPLODE(B) AS B FROM S", "SELECT K, 1 AS A FROM S"]
+)
+def test_a_stage_that_computes_is_left_to_spark(select: str) -> None:
+    assert not moves_only(built(f"CREATE STREAM Q AS {select};").group.stages[0])
+
+
+def test_pages_are_told_here_where_the_hash_of_the_key_is_known() -> None:
+    known, unknown = (built(f"CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM {source} GROUP BY K;").level(1) for source in ("R", "D"))
+    assert can_page(known, 8)
+    assert not can_page(unknown, 8)
+    assert can_page(unknown, 1)
+
+
+@pytest.mark.spark
+def test_functions_that_follow_each_other_are_one_pass(spark: SparkSession) -> None:
+    def plus_one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pylist([{"id": row["id"] + 1} for row in batch.to_pylist()], schema=batch.schema)
+
+    frame = Passes(spark.range(3).toDF("id")).through(plus_one).through(plus_one, "id BIGINT").frame()
+    assert sorted(row["id"] for row in frame.collect()) == [2, 3, 4]
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("MapInArrow") == 1
