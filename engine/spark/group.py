@@ -173,7 +173,7 @@ class QueryBuild:
         """Add an operation to a relation; `result` is what it is afterwards."""
         if operation.faults and self.logs_rows:
             operation = replace(operation, record=_json_row(handle))
-        self.group.stage(handle.level).add(handle.relation, operation)
+        self.group.stage(handle.level).add(handle.relation, operation, result.struct_type())
         return result
 
     def stateful(self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str) -> Handle:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from engine.plan.step import FormatInfo, SerdeFeature, WindowInfo
 from engine.spark import sqltree as s
 from engine.spark.sqltree import Tree
-from engine.spark.stage import struct_column
+from engine.spark.stage import ENVELOPE, struct_column
 from engine.spark.types import name, struct_of
 from engine.types.schema import Column, Schema
 
@@ -82,3 +82,8 @@ class Handle:
     def at(self, level: int) -> Handle:
         """The same relation after passing untouched through levels."""
         return replace(self, level=level)
+
+
+def row_columns(handles: Iterable[Handle]) -> Mapping[str, str]:
+    """The columns of rows of these relations, with their Spark types."""
+    return {**ENVELOPE, **{struct_column(handle.relation): handle.struct_type() for handle in handles}}

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from engine.errors import QueryError
 from engine.spark.group import Stateful
-from engine.spark.handles import Handle
+from engine.spark.handles import Handle, row_columns
 from engine.spark.stage import ENVELOPE, LOG_TYPE, struct_column
-from engine.spark.types import arrow_struct, name
+from engine.spark.types import arrow_struct, schema_text
 from engine.spark.wire import HEADERS, LOG
 from engine.state.codec import load_state
 from engine.state.operator import State
@@ -81,9 +81,7 @@ class Level:
 
     def spark_schema(self) -> str:
         """`behind` as Spark writes it."""
-        columns = [f"{name(column)} {spark_type}" for column, spark_type in ENVELOPE.items()]
-        columns += [f"{name(struct_column(handle.relation))} {handle.struct_type()}" for handle in self.alive]
-        return ", ".join(columns)
+        return schema_text(row_columns(self.alive))
 
 
 def _field(handle: Handle) -> pa.Field:

@@ -1,12 +1,12 @@
-"""Stages that only move columns, done on Arrow: their rows need not leave Python for Spark's JVM and come back (ADR 24).
+"""What a stage does to relations whose columns it only moves, done on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
 
-Such a stage takes fields of structs, makes structs of them, and asks whether they are there: to leave one out, to drop a row, or to log
+Such operations take fields of structs, make structs of them, and ask whether they are there: to leave one out, to drop a row, or to log
 that it lacks something. All else is for Spark SQL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from engine.spark import sqltree as s
 from engine.spark.passes import Batches
 from engine.spark.sqltree import Tree
 from engine.spark.stage import DEAD, Operation, Stage, entry, struct_column
@@ -27,20 +26,17 @@ class _ComputedError(Exception):
     """A tree does more than to move."""
 
 
-def moves_only(stage: Stage) -> bool:
-    """Whether a stage only moves columns."""
-    try:
-        _moves(stage)
-    except _ComputedError:
-        return False
-    return True
+def moved_relations(stage: Stage) -> frozenset[int]:
+    """The relations of a stage that are only moved, by one operation or more."""
+    return frozenset(relation for relation, operations in stage.operations.items() if operations and all(map(_is_move, operations)))
 
 
-def move_batches(stage: Stage) -> Batches:
-    """Make the function for `mapInArrow` that does what the SQL of a stage does that `moves_only`."""
+def move_batches(stage: Stage, relations: Collection[int]) -> Batches:
+    """Make the function for `mapInArrow` that does what the SQL of a stage does with some of its `moved_relations`."""
 
     def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        moves = _moves(stage)
+        # Each worker reads the trees for itself: they are data and may be sent to it.
+        moves = {relation: [_move(operation) for operation in stage.operations[relation]] for relation in relations}
         for batch in batches:
             for relation, each in moves.items():
                 for one in each:
@@ -86,13 +82,17 @@ def _logged(log: pa.ListArray, found: Sequence[tuple[pa.BooleanArray, Mapping[st
     return pa.array(entries, log.type)
 
 
-def _moves(stage: Stage) -> Mapping[int, Sequence[_Move]]:
-    return {relation: [_move(operation) for operation in operations] for relation, operations in stage.operations.items()}
+def _is_move(operation: Operation) -> bool:
+    try:
+        _move(operation)
+    except _ComputedError:
+        return False
+    return True
 
 
 def _move(operation: Operation) -> _Move:
     computed = (operation.rows, operation.timestamp, operation.headers)
-    if any(each is not None for each in computed) or (operation.faults and operation.record is not s.NULL):
+    if any(each is not None for each in computed) or (operation.faults and not isinstance(operation.record, exp.Null)):
         raise _ComputedError
     faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
     return _Move(_struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults)

@@ -19,14 +19,15 @@ from engine.spark.builder import build_step
 from engine.spark.copartition import check_partitions
 from engine.spark.demand import unread_table
 from engine.spark.group import Group, QueryBuild
+from engine.spark.handles import row_columns
 from engine.spark.host import apply_level
 from engine.spark.kept import build_kept
 from engine.spark.level import Level
-from engine.spark.moves import move_batches, moves_only
+from engine.spark.moves import move_batches, moved_relations
 from engine.spark.pages import can_page, page_batches, page_columns
 from engine.spark.passes import Passes
-from engine.spark.stage import ENVELOPE, struct_column
-from engine.spark.types import name
+from engine.spark.stage import Stage, struct_column
+from engine.spark.types import schema_text
 from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches, packed_batches
 
 PAGES = 64
@@ -60,15 +61,13 @@ class Pipeline:
         return len(self.group.stages)
 
     @cached_property
-    def templates(self) -> tuple[str, ...]:
-        """The SQL, stage by stage, with a mark where its input stands; written when first asked for, which a depth does not need."""
-        return tuple(stage.sql(_SOURCE) for stage in self.group.stages)
-
-    @property
     def texts(self) -> tuple[str, ...]:
-        """The SQL to read, over an input called `kestrel_input`."""
-        notes = (_MOVED if moves_only(stage) else "" for stage in self.group.stages)
-        return tuple(note + text.replace(_SOURCE, "kestrel_input") for note, text in zip(notes, self.templates, strict=True))
+        """The SQL to read, stage by stage, over an input called `kestrel_input`; what is done on Arrow, it says in SQL, too."""
+        return tuple(_note(part.moved) + stage.sql("kestrel_input") for stage, part in zip(self.group.stages, self._parts, strict=True))
+
+    @cached_property
+    def _parts(self) -> tuple[_Part, ...]:
+        return tuple(_part(stage) for stage in self.group.stages)
 
     def frame(
         self,
@@ -93,8 +92,7 @@ class Pipeline:
         """
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
-        columns = [*ENVELOPE.items(), *((struct_column(x.relation), x.handle.struct_type()) for x in sources)]
-        decoded = Passes(records).through(decode_batches(sources), ", ".join(f"{name(c)} {t}" for c, t in columns))
+        decoded = Passes(records).through(decode_batches(sources), schema_text(self._columns(0)))
         found = self.tasks(partitions or {}) if tasks is None else tasks
         rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
         if packed:
@@ -103,25 +101,23 @@ class Pipeline:
 
     def between(self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Passes:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""
-        for at, stage in enumerate(self.group.stages):
+        for at, (stage, part) in enumerate(zip(self.group.stages, self._parts, strict=True)):
             if at > 0:
                 rows = apply_level(rows, self.level(at), tasks, has_homes=has_homes)
             above = self.level(at + 1) if at + 1 < self.depth else None
-            if moves_only(stage) and (above is None or can_page(above, pages)):
-                rows = rows.through(move_batches(stage))
-                rows = rows if above is None else rows.through(page_batches(above, pages))
-            else:
-                rows = Passes(self._selected(spark, rows.frame(), at, [] if above is None else page_columns(above, pages)))
+            if part.moved or part.template is None:
+                columns = {**self._columns(at), **{struct_column(relation): stage.types[relation] for relation in part.moved}}
+                rows = rows.through(move_batches(stage, part.moved), schema_text(columns))
+            if part.template is not None or (above is not None and not can_page(above, pages)):
+                paged = [] if above is None else page_columns(above, pages)
+                rows = Passes(_selected(spark, rows.frame(), part.template, paged))
+            elif above is not None:
+                rows = rows.through(page_batches(above, pages))
         return rows
 
-    def _selected(self, spark: SparkSession, rows: DataFrame, at: int, paged: Sequence[str]) -> DataFrame:
-        """A stage as Spark SQL, with the columns that say the page."""
-        view = f"kestrel_stage_{next(_views)}"
-        rows.createOrReplaceTempView(view)
-        text = self.templates[at].replace(_SOURCE, view)
-        selected = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({text})" if paged else text)
-        spark.catalog.dropTempView(view)
-        return selected
+    def _columns(self, at: int) -> Mapping[str, str]:
+        """The columns that come to a stage, with their Spark types."""
+        return row_columns(self.level(at).alive if at > 0 else [source.handle for source in self.group.sources])
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
         """How many tasks each query has: as many as its widest source topic has partitions; topics without a number have one.
@@ -145,7 +141,33 @@ _SOURCE = f"kestrel_{uuid4().hex}"
 """Stands for the input of a stage; no literal of a user can hold it, for it would be replaced there, too."""
 
 
-_MOVED = "-- only moves columns, which is done on Arrow (engine/spark/moves.py) and comes to this:\n"
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """How a stage is done: the relations that are moved on Arrow, and the SQL over the rest if there is any."""
+
+    moved: frozenset[int]
+    template: str | None
+
+
+def _part(stage: Stage) -> _Part:
+    moved = moved_relations(stage)
+    rest = stage.without(moved)
+    return _Part(moved, rest.sql(_SOURCE) if any(rest.operations.values()) else None)
+
+
+def _note(moved: frozenset[int]) -> str:
+    names = ", ".join(struct_column(relation) for relation in sorted(moved))
+    return f"-- on Arrow, which comes to this: {names}\n" if moved else ""
+
+
+def _selected(spark: SparkSession, rows: DataFrame, template: str | None, paged: Sequence[str]) -> DataFrame:
+    """Rows behind the SQL of a stage, with the columns that say the page."""
+    view = f"kestrel_stage_{next(_views)}"
+    rows.createOrReplaceTempView(view)
+    source = view if template is None else f"({template.replace(_SOURCE, view)})"
+    selected = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM {source}")
+    spark.catalog.dropTempView(view)
+    return selected
 
 
 def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) -> Pipeline:

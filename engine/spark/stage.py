@@ -7,7 +7,7 @@ so that a group of sixty queries costs one scan, one projection and no union.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,14 +75,21 @@ class Stage:
     """The operations of every relation that is alive between two levels."""
 
     operations: dict[int, list[Operation]] = field(default_factory=dict)
+    types: dict[int, str] = field(default_factory=dict)
+    """The Spark types of the structs that operations leave."""
 
-    def add(self, relation: int, operation: Operation) -> None:
-        """Append an operation to a relation."""
+    def add(self, relation: int, operation: Operation, struct_type: str = "") -> None:
+        """Append an operation to a relation, whose struct then has another type."""
         self.operations.setdefault(relation, []).append(operation)
+        self.types[relation] = struct_type
 
     def relation(self, relation: int) -> None:
         """Let a relation pass through the stage."""
         self.operations.setdefault(relation, [])
+
+    def without(self, relations: Collection[int]) -> Stage:
+        """The stage in which these relations only pass."""
+        return Stage({relation: [] if relation in relations else found for relation, found in self.operations.items()})
 
     def sql(self, source: str) -> str:
         """The stage as Spark SQL over the view `source`."""

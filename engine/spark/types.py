@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import assert_never
 
@@ -71,6 +71,11 @@ def to_spark(sql_type: SqlType | None) -> str:
             raise UnsupportedError(f"type {unresolved} was never resolved")
         case _:
             assert_never(sql_type)
+
+
+def schema_text(columns: Mapping[str, str]) -> str:
+    """Columns with their Spark types, as Spark reads them."""
+    return ", ".join(f"{name(column)} {kind}" for column, kind in columns.items())
 
 
 def struct_of(columns: Iterable[Column]) -> str:
