@@ -33,10 +33,11 @@ def moved_relations(stage: Stage) -> frozenset[int]:
 
 def move_batches(stage: Stage, relations: Collection[int]) -> Batches:
     """Make the function for `mapInArrow` that does what the SQL of a stage does with some of its `moved_relations`."""
+    given = {relation: stage.operations[relation] for relation in relations}
 
     def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Each worker reads the trees for itself: they are data and may be sent to it.
-        moves = {relation: [_move(operation) for operation in stage.operations[relation]] for relation in relations}
+        moves = {relation: [_move(operation) for operation in operations] for relation, operations in given.items()}
         for batch in batches:
             for relation, each in moves.items():
                 for one in each:
