@@ -14,9 +14,8 @@ from engine.functions.declaration import Fold
 from engine.spark.columns import to_array, to_list, to_rows
 from engine.spark.group import Stateful
 from engine.spark.keyed import EncodedKey
-from engine.spark.level import ENVELOPE_FIELDS
 from engine.spark.stage import struct_column
-from engine.spark.wire import LOG
+from engine.spark.wire import ENVELOPE_FIELDS, LOG
 from engine.state.aggregate import StreamAggregate
 from engine.state.aggregation import COLUMNS, STATES, TIMESTAMP, Group, new_group
 from engine.state.folds import Folded, Numbers, Segments, Values, fold_rows, greatest

@@ -10,25 +10,12 @@ import pyarrow as pa
 from engine.errors import QueryError
 from engine.spark.group import Stateful
 from engine.spark.handles import Handle, row_columns
-from engine.spark.stage import ENVELOPE, LOG_TYPE, struct_column
+from engine.spark.stage import struct_column
 from engine.spark.types import arrow_struct, schema_text
-from engine.spark.wire import HEADERS, LOG
+from engine.spark.wire import ENVELOPE_FIELDS
 from engine.state.codec import load_state
 from engine.state.operator import State
 from engine.state.table_store import TableStore
-
-_ARROW = {
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "STRING": pa.string(),
-    "ARRAY<BIGINT>": pa.list_(pa.int64()),
-    "ARRAY<STRUCT<key: STRING, value: BINARY>>": HEADERS,
-    LOG_TYPE: LOG,
-}
-
-ENVELOPE_FIELDS = tuple(pa.field(column, _ARROW[spark_type]) for column, spark_type in ENVELOPE.items())
-"""The envelope as Arrow has it."""
-
 
 PLAN = "plan"
 """Where a page's blob holds the fingerprint of the level that wrote it, beside the states by relation."""

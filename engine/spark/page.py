@@ -15,10 +15,10 @@ from engine.spark.bulk import FEWEST, bulk_aggregates, can_run
 from engine.spark.columns import Rows, from_rows, to_list, to_places, to_rows
 from engine.spark.group import Stateful
 from engine.spark.handles import Handle
-from engine.spark.level import ENVELOPE_FIELDS, Level
+from engine.spark.level import Level
 from engine.spark.log_kinds import FATAL, failed
 from engine.spark.stage import DEAD, struct_column
-from engine.spark.wire import LOG
+from engine.spark.wire import ENVELOPE_FIELDS, LOG
 from engine.state.operator import Output, Row
 from engine.state.windows import TimeWindowAggregate
 

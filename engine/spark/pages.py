@@ -22,10 +22,11 @@ from engine.spark.blobs import in_chunks, read_rows, write_rows
 from engine.spark.columns import to_rows
 from engine.spark.handles import Handle
 from engine.spark.hashing import HASHABLE, hash_rows
-from engine.spark.level import ENVELOPE_FIELDS, Level
+from engine.spark.level import Level
 from engine.spark.passes import Batches
 from engine.spark.stage import DEAD, is_relation, struct_column
 from engine.spark.types import struct_of
+from engine.spark.wire import ENVELOPE_FIELDS
 from engine.state.operator import Scope
 from engine.topics.partitioner import partition_of
 from engine.types.schema import Column

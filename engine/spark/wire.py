@@ -80,7 +80,8 @@ _TYPES = {
     ENVELOPE["log"]: LOG,
 }
 
-_ENVELOPE = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
+ENVELOPE_FIELDS = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
+"""The envelope as Arrow has it."""
 
 ARROW_OUTPUT = pa.schema(
     [
@@ -104,7 +105,7 @@ _NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
 
 def decode_batches(sources: Sequence[SourceRead]) -> Batches:
     """Make the function for `mapInArrow` that turns records into rows of the relations that read them."""
-    schema = pa.schema([*_ENVELOPE, *((struct_column(x.relation), struct_type(x)) for x in sources)])
+    schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in sources)])
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         readers: dict[tuple[int, str], list[AnyReader]] = defaultdict(list)

@@ -7,12 +7,16 @@ from decimal import Decimal
 from typing import Any
 
 import msgpack
+import pyarrow as pa
 
 from engine.errors import QueryError
 from engine.state.operator import State
 
-VERSION = 1
-"""The first byte of every state; a change of the layout below takes the next number."""
+VERSION, PACKED = 1, 2
+"""The first byte of every state: plain, or compressed; a change of the layout below takes the next number."""
+
+_FEW_BYTES = 256
+"""Up to what size nothing is compressed: a frame of zstd has a head, too."""
 
 _DECIMAL = 1
 _BIG_INT = 2
@@ -31,21 +35,32 @@ def dump_state(state: Mapping[Any, Any]) -> bytes:
     return bytes([VERSION]) + packed
 
 
+def pack_state(state: Mapping[Any, Any]) -> bytes:
+    """Write a state that is seldom read and often carried along: compressed with zstd.
+
+    Raises:
+        QueryError: a value that no checkpoint can hold.
+    """
+    plain = dump_state(state)
+    return plain if len(plain) <= _FEW_BYTES else bytes([PACKED]) + pa.compress(plain[1:], codec="zstd", asbytes=True)
+
+
 def load_state(stored: bytes) -> State:
-    """Read what `dump_state` wrote; tuples come back as lists.
+    """Read what `dump_state` or `pack_state` wrote; tuples come back as lists.
 
     Raises:
         QueryError: bytes of another version, or damaged ones.
     """
-    if not stored or stored[0] != VERSION:
+    if not stored or stored[0] not in (VERSION, PACKED):
         found = str(stored[0]) if stored else "nothing"
         raise QueryError(
-            f"the stored state of an operator has version {found}, this release reads {VERSION}",
+            f"the stored state of an operator has version {found}, this release reads {VERSION} and {PACKED}",
             hint="Restart the query with the release that wrote its checkpoint, or from a new checkpoint.",
         )
     try:
-        state = msgpack.unpackb(stored[1:], ext_hook=_restore, strict_map_key=False, unicode_errors="surrogatepass")
-    except (msgpack.exceptions.UnpackException, ValueError, TypeError, ArithmeticError) as error:
+        plain = stored[1:] if stored[0] == VERSION else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
+        state = msgpack.unpackb(plain, ext_hook=_restore, strict_map_key=False, unicode_errors="surrogatepass")
+    except (msgpack.exceptions.UnpackException, OSError, ValueError, TypeError, ArithmeticError) as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error
     if not isinstance(state, dict):
         raise QueryError(f"the stored state of an operator is damaged: it holds a {type(state).__name__}")

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from engine.state.aggregation import TIMESTAMP, Calls, Columns, Group, add, new_group, result, with_shared
-from engine.state.codec import dump_state, load_state
+from engine.state.codec import load_state, pack_state
 from engine.state.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 _KEY = 3
@@ -58,7 +58,7 @@ class TimeWindowAggregate:
         windows = state.get("windows", {})
         for start, groups in windows.items():
             if not isinstance(groups, bytes):
-                windows[start] = dump_state(groups)
+                windows[start] = pack_state(groups)
 
     def _starts(self, timestamp: int) -> range:
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms

@@ -10,8 +10,9 @@ import pyarrow as pa
 from engine.plan.step import FormatInfo
 from engine.spark.group import Stateful
 from engine.spark.handles import Handle, KeyCodec
-from engine.spark.level import ENVELOPE_FIELDS, Level
+from engine.spark.level import Level
 from engine.spark.types import arrow_struct
+from engine.spark.wire import ENVELOPE_FIELDS
 from engine.state.operator import Operator, Output, Scope, State
 from engine.state.operator import Row as OperatorRow
 from engine.types import sql_types as t

@@ -13,7 +13,6 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.session import Session
-from engine.spark.level import ENVELOPE_FIELDS
 from engine.spark.moves import move_batches, moved_relations
 from engine.spark.pages import can_page, page_batches, page_columns
 from engine.spark.passes import Passes
@@ -21,6 +20,7 @@ from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.reading import struct_type
 from engine.spark.session import open_test_session
 from engine.spark.stage import DEAD, struct_column
+from engine.spark.wire import ENVELOPE_FIELDS
 
 SOURCES = """
 CREATE STREAM S (K STRING KEY, A INT, B ARRAY<STRING>, C STRUCT<X BIGINT, Y MAP<STRING, INT>>) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');

@@ -6,7 +6,7 @@ from math import isnan
 import pytest
 
 from engine.errors import QueryError
-from engine.state.codec import dump_state, load_state
+from engine.state.codec import dump_state, load_state, pack_state
 
 
 def test_plain_values_survive() -> None:
@@ -35,6 +35,13 @@ def test_a_value_that_is_not_plain_is_refused() -> None:
         dump_state({"x": {1, 2}})
 
 
+def test_what_is_packed_is_smaller_and_reads_as_the_rest() -> None:
+    large, small = {f"key {n}".encode(): [n, [f"key {n}"]] for n in range(1000)}, {b"key": [1]}
+    assert load_state(pack_state(large)) == load_state(dump_state(large))
+    assert len(pack_state(large)) < len(dump_state(large)) / 2
+    assert pack_state(small) == dump_state(small)
+
+
 @pytest.mark.parametrize(
     ("stored", "said"),
     [
@@ -45,6 +52,9 @@ def test_a_value_that_is_not_plain_is_refused() -> None:
         (b"\x01\x90", "damaged"),
         (b"\x01\x81\xa1x\xd4\x07\x00", "damaged"),
         (b"\x01\x81\xa1x\xd4\x01z", "damaged"),
+        (b"\x02", "damaged"),
+        (b"\x02\x81\xa1x\x01", "damaged"),
+        (pack_state({"x": list(range(1000))})[:-1], "damaged"),
     ],
 )
 def test_bytes_that_do_not_decode_say_why(stored: bytes, said: str) -> None:
