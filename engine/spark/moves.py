@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -161,15 +162,15 @@ def _pairs(struct: exp.Anonymous) -> list[tuple[str, Tree]]:
     return [(name.this, tree) for name, tree in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _condition(tree: Tree) -> _Value:
+def _condition(tree: exp.Expr) -> _Value:
     """IS NULL of columns, and what AND, OR and NOT make of it: never NULL."""
     match tree:
         case exp.Paren(this=inner):
             return _condition(inner)
-        case exp.And(this=left, expression=right):
-            return _both(pc.and_, _condition(left), _condition(right))
-        case exp.Or(this=left, expression=right):
-            return _both(pc.or_, _condition(left), _condition(right))
+        case exp.And():
+            return _all(pc.and_, tree)
+        case exp.Or():
+            return _all(pc.or_, tree)
         case exp.Not(this=inner):
             return _not(_condition(inner))
         case exp.Is(this=column, expression=exp.Null()):
@@ -179,15 +180,17 @@ def _condition(tree: Tree) -> _Value:
             raise _ComputedError
 
 
-def _both(operator: Callable[[pa.Array, pa.Array], pa.Array], left: _Value, right: _Value) -> _Value:
-    return lambda batch: operator(left(batch), right(batch))
+def _all(operator: Callable[[pa.Array, pa.Array], pa.Array], chain: exp.Connector) -> _Value:
+    """AND or OR of a chain, which may be longer than Python's calls may be deep."""
+    conditions = [_condition(tree) for tree in chain.flatten(unnest=False)]
+    return lambda batch: reduce(operator, (condition(batch) for condition in conditions))
 
 
 def _not(condition: _Value) -> _Value:
     return lambda batch: pc.invert(condition(batch))
 
 
-def _path(tree: Tree) -> tuple[str, ...]:
+def _path(tree: exp.Expr) -> tuple[str, ...]:
     match tree:
         case exp.Column(this=exp.Identifier(this=name)):
             return (name,)

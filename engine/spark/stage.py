@@ -78,7 +78,7 @@ class Stage:
     types: dict[int, str] = field(default_factory=dict)
     """The Spark types of the structs that operations leave."""
 
-    def add(self, relation: int, operation: Operation, struct_type: str = "") -> None:
+    def add(self, relation: int, operation: Operation, struct_type: str) -> None:
         """Append an operation to a relation, whose struct then has another type."""
         self.operations.setdefault(relation, []).append(operation)
         self.types[relation] = struct_type

@@ -23,10 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.session import Session
+from engine.spark.handles import row_columns
 from engine.spark.passes import Passes
 from engine.spark.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
 from engine.spark.session import open_session
-from engine.spark.stage import ENVELOPE, struct_column
+from engine.spark.stage import ENVELOPE
+from engine.spark.types import schema_text
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS = int(os.environ.get("ROWS", "1000000"))
@@ -70,15 +72,14 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 def between(spark: SparkSession, rows: DataFrame, pipeline: Pipeline, partitions: int = 1) -> DataFrame:
     """The rows of the sinks, as Spark's own rows."""
-    sinks = {struct_column(sink.handle.relation): sink.handle.struct_type() for sink in pipeline.group.sinks}
-    columns = {**ENVELOPE, **sinks}
+    columns = row_columns([sink.handle for sink in pipeline.group.sinks])
 
     def chosen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch.select(list(columns))
 
     made = pipeline.between(spark, Passes(rows), PAGES, [partitions])
-    return made.through(chosen, ", ".join(f"{column} {kind}" for column, kind in columns.items())).frame()
+    return made.through(chosen, schema_text(columns)).frame()
 
 
 def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0", task: str = "0") -> DataFrame:

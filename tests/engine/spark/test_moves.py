@@ -13,13 +13,14 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.session import Session
+from engine.spark import sqltree as s
 from engine.spark.moves import move_batches, moved_relations
 from engine.spark.pages import can_page, page_batches, page_columns
 from engine.spark.passes import Passes
 from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
 from engine.spark.reading import struct_type
 from engine.spark.session import open_test_session
-from engine.spark.stage import DEAD, struct_column
+from engine.spark.stage import DEAD, Operation, Stage, struct_column
 from engine.spark.wire import ENVELOPE_FIELDS
 
 SOURCES = """
@@ -130,6 +131,17 @@ def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages
 )
 def test_a_relation_that_is_computed_is_left_to_spark(select: str) -> None:
     assert not moved_relations(built(f"CREATE STREAM Q AS {select};").group.stages[0])
+
+
+def test_a_chain_of_conditions_may_be_longer_than_calls_may_be_deep() -> None:
+    stage, column = Stage(), s.column("r0", "v")
+    keep = s.all_of(*(s.is_not_null(s.column("r0", "v", "A")) for _ in range(3000)))
+    stage.add(0, Operation(fields=(("v", column),), keep=keep), "STRUCT<v: STRUCT<A: INT>>")
+    assert moved_relations(stage) == {0}
+    schema = pa.schema([*ENVELOPE_FIELDS, ("r0", pa.struct([("v", pa.struct([("A", pa.int32())]))]))])
+    given = [{"rel": 0, "place": [place], "log": [], "r0": {"v": {"A": value}}} for place, value in enumerate([1, None, 3])]
+    (batch,) = move_batches(stage, {0})(iter([pa.RecordBatch.from_pylist(given, schema=schema)]))
+    assert batch.column("place").to_pylist() == [[0], [2]]
 
 
 def test_pages_are_told_here_where_the_hash_of_the_key_is_known() -> None:

@@ -6,6 +6,8 @@ from engine.spark import sqltree as s
 from engine.spark.context import Fault
 from engine.spark.stage import POSITION, Operation, Stage
 
+TYPE = "STRUCT<v: INT>"
+
 
 def written(stage: Stage) -> str:
     text = stage.sql("source_view")
@@ -22,7 +24,7 @@ def test_a_stage_without_operations_only_drops_dead_rows() -> None:
 def test_each_relation_is_guarded_by_its_number() -> None:
     stage = Stage()
     for relation in (0, 7):
-        stage.add(relation, Operation(fields=(("v", s.column(f"r{relation}", "v")),)))
+        stage.add(relation, Operation(fields=(("v", s.column(f"r{relation}", "v")),)), TYPE)
     text = written(stage)
     assert "CASE WHEN (`rel` = 0) THEN NAMED_STRUCT('v', `r0`.`v`) END AS `r0`" in text
     assert "CASE WHEN (`rel` = 7) THEN NAMED_STRUCT('v', `r7`.`v`) END AS `r7`" in text
@@ -31,14 +33,14 @@ def test_each_relation_is_guarded_by_its_number() -> None:
 def test_a_relation_without_an_operation_in_a_layer_passes_through() -> None:
     stage = Stage()
     stage.relation(1)
-    stage.add(2, Operation(fields=(("v", s.column("r2", "v")),)))
+    stage.add(2, Operation(fields=(("v", s.column("r2", "v")),)), TYPE)
     assert "`r1` AS `r1`" in written(stage)
 
 
 def test_a_row_that_is_not_kept_stays_for_its_log_entries() -> None:
     stage = Stage()
     fault = Fault(s.is_null(s.column("r0", "v")), "it's gone")
-    stage.add(0, Operation(fields=(), keep=s.FALSE, faults=(fault,), logger="processing.Q"))
+    stage.add(0, Operation(fields=(), keep=s.FALSE, faults=(fault,), logger="processing.Q"), TYPE)
     text = written(stage)
     assert "THEN (-1) ELSE `rel` END AS `rel`" in text
     assert "'message', 'it\\'s gone'" in text
@@ -46,7 +48,7 @@ def test_a_row_that_is_not_kept_stays_for_its_log_entries() -> None:
 
 def test_exploding_grows_the_place_by_the_position() -> None:
     stage = Stage()
-    stage.add(4, Operation(fields=(("v", POSITION),), rows=s.integer(2)))
+    stage.add(4, Operation(fields=(("v", POSITION),), rows=s.integer(2)), TYPE)
     text = written(stage)
     assert "LATERAL VIEW explode(" in text
     assert "CONCAT(`place`, ARRAY(CAST(`_position` AS BIGINT)))" in text
