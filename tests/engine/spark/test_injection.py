@@ -201,7 +201,7 @@ def test_column_names_come_through(spark):
 def test_messages_and_loggers_come_through(spark):
     stage = Stage()
     faults = tuple(Fault(s.TRUE, value) for value in STRINGS)
-    stage.add(0, Operation((("v", s.integer(1)),), faults=faults, logger=STRINGS[3]))
+    stage.add(0, Operation((("v", s.integer(1)),), faults=faults, logger=STRINGS[3]), "STRUCT<v: INT>")
     empty = ", ".join(
         f"CAST({'0' if column == 'rel' else 'array()' if column == 'log' else 'NULL'} AS {kind}) AS `{column}`"
         for column, kind in ENVELOPE.items()
