@@ -19,8 +19,13 @@ from engine.plan.document import QueryPlan, StatementPlan
 from engine.plan.pieces_json import read_json, write_json
 from engine.spark.pipeline import Pipeline
 
-LAYOUT = 1
-"""The number of what this release writes into a checkpoint: this file, and the pages as `engine.state.codec` has them."""
+LAYOUT = 2
+"""The number of what this release writes into a checkpoint: this file, and the pages as `engine.state.codec` has them.
+
+Layout 1 is without compressed windows, which `engine.state.codec` reads as well.
+"""
+
+_READ = (1, LAYOUT)
 
 _FILE = "kestrel.json"
 _SHOWN = 3
@@ -70,10 +75,10 @@ def read_note(folder: Path) -> Note | None:
     except (OSError, UnicodeDecodeError, PlanError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", hint=f"restore the file, {_ANEW}") from error
     layout, release = (document.get(name) for name in ("layout", "release")) if isinstance(document, dict) else (None, None)
-    if layout != LAYOUT:
+    if layout not in _READ:
         raise CheckpointError(
             f"the checkpoint {folder} was written by Kestrel {release or 'of an unknown release'} in layout {layout}, "
-            f"and Kestrel {engine_version()} reads layout {LAYOUT}",
+            f"and Kestrel {engine_version()} reads layouts {' and '.join(map(str, _READ))}",
             hint=f"go on with the release that wrote it, {_ANEW}",
         )
     try:

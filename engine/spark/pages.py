@@ -112,8 +112,8 @@ def can_page(level: Level, pages: int) -> bool:
 
 
 def page_batches(level: Level, pages: int) -> Batches:
-    """Make the function for `mapInArrow` that adds the columns `page` and `old_page`."""
-    paged = {} if pages == 1 else _paged(level)
+    """Make the function for `mapInArrow` that adds the columns `page` and `old_page`, where there is more than one page."""
+    paged = _paged(level)
 
     def page(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

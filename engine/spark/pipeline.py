@@ -111,7 +111,7 @@ class Pipeline:
             if part.template is not None or (above is not None and not can_page(above, pages)):
                 paged = [] if above is None else page_columns(above, pages)
                 rows = Passes(_selected(spark, rows.frame(), part.template, paged))
-            elif above is not None:
+            elif above is not None and pages > 1:
                 rows = rows.through(page_batches(above, pages))
         return rows
 

@@ -107,7 +107,7 @@ def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> lis
     stage = pipeline.group.stages[at]
     # A worker of Spark has a copy.
     batches = pickle.loads(cloudpickle.dumps(move_batches(stage, moved_relations(stage))))(batches)
-    if at + 1 < pipeline.depth:
+    if at + 1 < pipeline.depth and pages > 1:
         batches = page_batches(pipeline.level(at + 1), pages)(batches)
     return [row for batch in batches for row in batch.to_pylist()]
 

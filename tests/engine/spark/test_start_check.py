@@ -136,7 +136,7 @@ def test_a_replaced_plan_must_have_the_same_operators(runner: ResumableRunner, o
     [
         ("{", "kestrel.json cannot be read"),
         ("[]", "written by Kestrel of an unknown release in layout None"),
-        ('{"layout": 99, "release": "9.0"}', "written by Kestrel 9.0 in layout 99, and Kestrel .* reads layout 1"),
+        ('{"layout": 99, "release": "9.0"}', "written by Kestrel 9.0 in layout 99, and Kestrel .* reads layouts 1 and 2"),
         ('{"layout": 1, "release": "0.1"}', "kestrel.json is damaged"),
     ],
 )
@@ -229,7 +229,7 @@ def test_the_note_is_complete_and_names_no_query(original: Path) -> None:
     document = json.loads((original / "kestrel.json").read_text())
     own = Note.of(pipeline(SUM), 1, [1])
     numbers = {"pages": 1, "tasks": [1], "has_homes": False}
-    assert document == {"layout": 1, "release": own.release, "plans": own.plans, "operators": own.operators, **numbers}
+    assert document == {"layout": 2, "release": own.release, "plans": own.plans, "operators": own.operators, **numbers}
     assert "CTAS_T_0" not in json.dumps([plan["queryPlan"]["queryId"] for plan in document["plans"]])
 
 
@@ -241,6 +241,14 @@ def test_a_checkpoint_from_before_there_were_home_pages_is_gone_on_from_without(
     check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
     with pytest.raises(CheckpointError, match="in other pages"):
         check_start(lambda: runner.spark, pipeline(SUM), checkpoint, has_homes=True)
+
+
+def test_a_checkpoint_of_the_layout_before_is_gone_on_from_in_this_one(runner: ResumableRunner, checkpoint: Path) -> None:
+    note = checkpoint / "kestrel.json"
+    written = json.loads(note.read_text())
+    note.write_text(json.dumps({**written, "layout": 1}))
+    check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
+    assert json.loads(note.read_text()) == written
 
 
 def test_a_checkpoint_may_be_given_by_its_uri() -> None:
