@@ -32,8 +32,9 @@ kafka: $(READY) ## run cases on a Kafka broker started here: those of several pa
 test: $(READY) lint ## run linters, types, room order, then all tests and cases
 	$(BIN)/python -m pytest -n 2
 
-lint: $(READY) ## run ruff, mypy and import-linter only
+lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

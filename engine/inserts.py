@@ -150,5 +150,3 @@ def source_spec(source: Source, side: Side) -> SerdeSpec:
     if side is Side.KEY:
         return SerdeSpec(formats.key_format, schema.key, formats.key_features, side, source.topic)
     return SerdeSpec(formats.value_format, schema.value, formats.value_features, side, source.topic)
-
-

@@ -139,9 +139,7 @@ def _test_udtf_lists(*values: Any) -> list[str]:
 _FIRST_MAP = _listed("MAP<STRING, {}>")
 
 
-@tabular(
-    f"({_FIRST_MAP}) -> STRING", f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF"
-)
+@tabular(f"({_FIRST_MAP}) -> STRING", f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
 def _test_udtf_maps(*values: Any) -> list[str]:
     """Give the first values as texts."""
     return [_java(next(iter(value.values()))) for value in values]

@@ -17,6 +17,7 @@ from engine.types.sql_types import SqlType
 
 T = TypeVar("T")
 
+
 def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
     """Read the text `value` with `parse`.
 

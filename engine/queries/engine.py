@@ -308,14 +308,18 @@ class MemoryEngine:
         if running.execution is None or running.pipeline is None:
             return None
         kept = kept_table(running.pipeline.group, 0, running.query.plan.physical_plan)
-        return None if kept is None else TableReader(
-            source=source,
-            kept=kept,
-            states=self._states(running, running.execution, running.pipeline),
-            functions=self.session.functions,
-            settings=running.query.config,
-            serde=self.session.serde(),
-            query_id=running.query.id,
+        return (
+            None
+            if kept is None
+            else TableReader(
+                source=source,
+                kept=kept,
+                states=self._states(running, running.execution, running.pipeline),
+                functions=self.session.functions,
+                settings=running.query.config,
+                serde=self.session.serde(),
+                query_id=running.query.id,
+            )
         )
 
     def _states(self, running: _Running, execution: ResumableQuery, pipeline: Pipeline) -> CheckpointReader:

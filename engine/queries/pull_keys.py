@@ -68,9 +68,7 @@ class KeyRules:
         for condition in alternative:
             name, by_range = self._key_of(condition)
             if name in seen:
-                raise _refused(
-                    "A comparison condition on the key column cannot be combined with other comparisons such as an IN predicate"
-                )
+                raise _refused("A comparison condition on the key column cannot be combined with other comparisons such as an IN predicate")
             if name is not None:
                 seen.add(name)
                 ranged = ranged or by_range

@@ -91,7 +91,7 @@ def _once(value: Tree, source: SqlType, target: SqlType) -> Checked:
 
 def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
     match source, target:
-        case (Array() | Map() | Struct()), Primitive(Base.STRING):
+        case ((Array() | Map() | Struct()), Primitive(Base.STRING)):
             return Checked(java_text(value, source))
         case Array(a_item), Array(b_item):
             return _array(value, a_item, b_item)

@@ -86,9 +86,7 @@ def _python() -> Path:
     """A Python that keeps quiet where Spark's worker for stateful operators prints its steps."""
     return _script(
         own_folder() / "python",
-        "#!/bin/sh\n"
-        f'case "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\n'
-        f'exec "{sys.executable}" "$@"\n',
+        f'#!/bin/sh\ncase "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\nexec "{sys.executable}" "$@"\n',
     )
 
 

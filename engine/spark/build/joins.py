@@ -108,15 +108,11 @@ def _with_foreign_key(step: FkTableTableJoinV1, build: QueryBuild, left: Handle,
     return build.apply(left, operation, replace(left, extra=(column,)))
 
 
-def _joined(
-    step: AnyJoin, build: QueryBuild, left: Handle, right: Handle, schema: Schema, operator: Operator, *, is_table: bool
-) -> Handle:
+def _joined(step: AnyJoin, build: QueryBuild, left: Handle, right: Handle, schema: Schema, operator: Operator, *, is_table: bool) -> Handle:
     old = is_table and step is not build.unread
 
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        output = replace(
-            left, relation=relation, level=level, schema=schema, is_table=is_table, has_old=old, has_old_key=False, extra=()
-        )
+        output = replace(left, relation=relation, level=level, schema=schema, is_table=is_table, has_old=old, has_old_key=False, extra=())
         return operator, output
 
     return build.stateful(make, (left, right), build.logger(step))
