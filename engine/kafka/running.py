@@ -17,8 +17,10 @@ from engine.kafka.config import KafkaConfig
 from engine.kafka.manifest import StoredQuery
 from engine.kafka.prepare import Prepared
 from engine.kafka.progress import QueryProgress
-from engine.kafka.sink import Delivery, Written, write_batch
+from engine.kafka.sink import Delivery, Written, likely_layout, write_batch
 from engine.kafka.source import Reading, SourceSpec, open_source
+from engine.kafka.spread import SPREAD, spread_batches
+from engine.kafka.transaction import Layout
 from engine.spark.log_kinds import FATAL
 from engine.topics.records import LogEntry
 
@@ -57,6 +59,7 @@ class RunningQuery:
     _final: EngineError | None = None
     _sink: EngineError | None = None
     _before: str = ""
+    _layout: Layout | None = None
 
     @property
     def id(self) -> str:
@@ -71,7 +74,9 @@ class RunningQuery:
         partitions = {name: topic.partitions for name, topic in stored.sources.items()}
         spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
         records = open_source(around.spark, spec, Reading(stored.reading))
-        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions, packed=True, has_homes=stored.has_homes)
+        self._layout = likely_layout(around.config, self._name, _slots(around.spark))
+        end = (spread_batches(self._layout, self._sinks), SPREAD)
+        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions, end=end, has_homes=stored.has_homes)
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
         trigger = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=_PAUSE)
@@ -142,14 +147,23 @@ class RunningQuery:
         return write_batch(
             batch,
             number,
-            query=f"{around.application}-{self.id}",
+            query=self._name,
             config=around.config,
             delivery=around.delivery,
             run=around.run,
-            # Spark keeps this setting in the checkpoint.
-            slots=int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
-            sinks={sink.topic: window_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks},
+            slots=_slots(batch.sparkSession),
+            sinks=self._sinks,
+            spread=self._layout,
         )
+
+    @property
+    def _name(self) -> str:
+        """What the broker knows the query as."""
+        return f"{self.around.application}-{self.id}"
+
+    @property
+    def _sinks(self) -> dict[str, int]:
+        return {sink.topic: window_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks}
 
     def _was_stopped(self) -> bool:
         error = self.execution.exception()
@@ -157,6 +171,11 @@ class RunningQuery:
 
     def _reason(self) -> EngineError:
         return QueryError(f"{self.id}: {reason_of(str(self.execution.exception()))}")
+
+
+def _slots(spark: SparkSession) -> int:
+    """How many writers a query has; in a batch it is what Spark keeps in the checkpoint, whatever machine it was begun on."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 _PAUSE = "200 milliseconds"

@@ -6,13 +6,12 @@ Records are shuffled by the topic-partition they go to, sorted by place, and wri
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -25,9 +24,8 @@ from engine.kafka.share import ENTRY, FAILED, REPORT, Job, Share
 from engine.kafka.spread import SPREAD, merged, spread_batches
 from engine.kafka.transaction import TIMEOUT, Layout, Mark, retried
 from engine.spark.log_kinds import log_entry
+from engine.spark.passes import Batches, Pass
 from engine.topics.records import LogEntry
-
-Batches = Iterator[pa.RecordBatch]
 
 _KEPT_GROUPS = 64
 _ANSWER_S, _HEARD = 5.0, 20
@@ -63,8 +61,9 @@ def write_batch(
     run: int = 0,
     slots: int | None = None,
     sinks: Mapping[str, int] | None = None,
+    spread: Layout | None = None,
 ) -> Written:
-    """Write the records of a micro-batch (columns of `WIRE_OUTPUT`, or blobs of them) to their topics, to be called from `foreachBatch`.
+    """Write the records of a micro-batch to their topics, to be called from `foreachBatch`.
 
     The frame is computed once. Records of one topic-partition are written in the order of `place`. `query` names the consumer group and the
     transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
@@ -72,6 +71,7 @@ def write_batch(
     must not change with a restart: a writer that was cut off in mid-transaction is fenced by the one that has its slot now.
 
     `sinks` are the topics that the query writes (None: any), each with the number of bytes at the end of a key that tell its window.
+    The frame has the columns of `WIRE_OUTPUT`, or, where a layout is given by which its rows are `spread` already, of `SPREAD`.
 
     Raises:
         QueryError: the broker or a record's size forbids the write; names topic, partition and offset of the source record.
@@ -84,12 +84,21 @@ def write_batch(
         said = "refuses us" if needed(reason) else "does not answer"
         raise QueryError(f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)) from error
     job = Job(config, query, batch_id, run, layout, transactional)
-    rows = _spread(frame, layout, sinks or {}).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
+    blobs = frame if layout.spreads_as(spread, sinks or ()) else frame.mapInArrow(spread_batches(layout, sinks or {}), SPREAD)
+    rows = _gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
         raise QueryError(f"query {query}, batch {batch_id}: {failed[0]['message']}", hint="nothing of this share of the batch was written")
     entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["place"])
     return Written(records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries))
+
+
+def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:
+    """How the next batch of a query will be spread, most likely; of no topics where the broker does not answer."""
+    try:
+        return Layout(slots, _partitions(_group(config, query), _ANSWER_S))
+    except KafkaException:
+        return Layout(slots, {})
 
 
 def _parallelism(frame: DataFrame) -> int:
@@ -105,8 +114,7 @@ def _layout(
         QueryError: the query has gone on elsewhere.
     """
     group = _group(config, query)
-    topics = group.consumer.list_topics(timeout=TIMEOUT).topics
-    partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+    partitions = _partitions(group, TIMEOUT)
     written = {topic: count for topic, count in partitions.items() if sinks is None or topic in sinks}
     marks = _marks(group, written) if transactional else []
     newer = next((mark for mark in marks if mark.batch > batch or mark.run > run), None)
@@ -119,6 +127,11 @@ def _layout(
         slots = mark.slots or slots
         partitions.update(mark.partitions)
     return Layout(slots, partitions)
+
+
+def _partitions(group: _Group, timeout: float) -> dict[str, int]:
+    topics = group.consumer.list_topics(timeout=timeout).topics
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
 
 def _marks(group: _Group, partitions: Mapping[str, int]) -> list[Mark]:
@@ -162,14 +175,13 @@ def _group(config: KafkaConfig, query: str) -> _Group:
     return _Group(Consumer({**settings, "error_cb": heard.append}), heard)
 
 
-def _spread(frame: DataFrame, layout: Layout, tails: Mapping[str, int]) -> DataFrame:
-    """Bring the records of a slot into its task, in blobs in the order of their first places."""
-    blobs = frame.mapInArrow(spread_batches(layout, tails), SPREAD)
+def _gathered(blobs: DataFrame, layout: Layout) -> DataFrame:
+    """Bring the blobs of a slot into its task, in the order of their first places."""
     blobs = blobs.coalesce(1) if layout.slots == 1 else blobs.repartitionById(layout.slots, col("slot"))
     return blobs.sortWithinPartitions("first")
 
 
-def _task(job: Job) -> Callable[[Batches], Batches]:
+def _task(job: Job) -> Pass:
     def write(batches: Batches) -> Batches:
         context: Any = TaskContext.get()
         yield from Share(job, context.partitionId()).write(merged(batches))

@@ -5,7 +5,7 @@ Spark carries a blob as one row. Row by row the way of a record through a shuffl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from zlib import crc32
 
@@ -18,7 +18,8 @@ from engine.kafka.partitioning import bare_keys, partitions_of
 from engine.kafka.transaction import Layout
 from engine.spark.blobs import in_chunks, read_rows, write_rows
 from engine.spark.columns import before, place_order
-from engine.spark.wire import ARROW_OUTPUT, PACKED_OUTPUT
+from engine.spark.passes import Batches, Pass
+from engine.spark.wire import ARROW_OUTPUT
 
 SPREAD = "slot INT, first ARRAY<BIGINT>, rows BINARY"
 """Records of one writer in place order, and the place of the first of them."""
@@ -30,14 +31,13 @@ _PIECE_ROWS, _PIECE_BYTES = 1 << 16, 8 << 20
 _HELD_ROWS, _HELD_BYTES = 1 << 16, 32 << 20
 """How much is merged at a time, where blobs do not overlap more than that."""
 
-Batches = Iterator[pa.RecordBatch]
 Numbers = npt.NDArray[np.int64]
 
 
-def spread_batches(layout: Layout, tails: Mapping[str, int]) -> Callable[[Batches], Batches]:
+def spread_batches(layout: Layout, tails: Mapping[str, int]) -> Pass:
     """Make the function for `mapInArrow` that gives each record its partition and makes blobs for the writers.
 
-    It takes rows of `WIRE_OUTPUT`, or blobs of them (`PACKED_OUTPUT`). `tails` are as in `bare_keys`.
+    It takes rows of `WIRE_OUTPUT`, or rows of `SPREAD` that were made by another layout. `tails` are as in `bare_keys`.
     """
 
     def spread(batches: Batches) -> Batches:
@@ -66,8 +66,8 @@ def merged(batches: Batches) -> Batches:
 
 def _opened(batches: Batches) -> Batches:
     for batch in batches:
-        if batch.schema.names == PACKED_OUTPUT.names:
-            yield from (read_rows(blob, ARROW_OUTPUT) for blob in batch.column("rows").to_pylist())
+        if batch.schema.names == _SPREAD.names:
+            yield from (read_rows(blob, _PLACED).select(ARROW_OUTPUT.names) for _, blob in _blobs([batch]))
         else:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
 

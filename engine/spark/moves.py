@@ -6,7 +6,7 @@ that it lacks something. All else is for Spark SQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from engine.spark.passes import Batches
+from engine.spark.passes import Batches, Pass
 from engine.spark.sqltree import Tree
 from engine.spark.stage import DEAD, Operation, Stage, entry, struct_column
 
@@ -32,11 +32,11 @@ def moved_relations(stage: Stage) -> frozenset[int]:
     return frozenset(relation for relation, operations in stage.operations.items() if operations and all(map(_is_move, operations)))
 
 
-def move_batches(stage: Stage, relations: Collection[int]) -> Batches:
+def move_batches(stage: Stage, relations: Collection[int]) -> Pass:
     """Make the function for `mapInArrow` that does what the SQL of a stage does with some of its `moved_relations`."""
     given = {relation: stage.operations[relation] for relation in relations}
 
-    def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def move(batches: Batches) -> Batches:
         # Each worker reads the trees for itself: they are data and may be sent to it.
         moves = {relation: [_move(operation) for operation in operations] for relation, operations in given.items()}
         for batch in batches:

@@ -23,7 +23,7 @@ from engine.spark.columns import to_rows
 from engine.spark.handles import Handle
 from engine.spark.hashing import HASHABLE, hash_rows
 from engine.spark.level import Level
-from engine.spark.passes import Batches
+from engine.spark.passes import Batches, Pass
 from engine.spark.stage import DEAD, is_relation, struct_column
 from engine.spark.types import struct_of
 from engine.spark.wire import ENVELOPE_FIELDS
@@ -56,14 +56,14 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def pack_batches(level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Batches:
+def pack_batches(level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Pass:
     """Make the function for `mapInArrow` that splits rows into pages; `partitions` are those of each query's internal topics.
 
     What must meet across keys has the first page of its task, or its home page (`home_page`).
     """
     homes = [home_page(task) if has_homes else 0 for task in range(max(partitions, default=1))]
 
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pack(batches: Batches) -> Batches:
         packer = _Packer(level, np.array(partitions, dtype=np.int64), np.array(homes, dtype=np.int64))
         for batch in in_chunks(batches):
             columns = zip(zip(*packer.pack(batch), strict=True), _PACKED.types, strict=True)
@@ -72,13 +72,13 @@ def pack_batches(level: Level, partitions: Sequence[int], *, has_homes: bool = F
     return pack
 
 
-def unpack_batches(level: Level) -> Batches:
+def unpack_batches(level: Level) -> Pass:
     """Make the function for `mapInArrow` that turns the host's blobs into the rows behind the level."""
 
-    def unpack(packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def unpack(packed: Batches) -> Batches:
         passing, made, behind = level.passing(), level.made(), level.behind()
 
-        def rows() -> Iterator[pa.RecordBatch]:
+        def rows() -> Batches:
             for batch in packed:
                 for passes, blob in zip(*(batch.column(at).to_pylist() for at in (0, 1)), strict=True):
                     yield _widened(read_rows(blob, passing if passes else made), behind)
@@ -111,11 +111,11 @@ def can_page(level: Level, pages: int) -> bool:
     return pages == 1 or all(column.type in HASHABLE for handle in handles for column in handle.schema.key)
 
 
-def page_batches(level: Level, pages: int) -> Batches:
+def page_batches(level: Level, pages: int) -> Pass:
     """Make the function for `mapInArrow` that adds the columns `page` and `old_page`, where there is more than one page."""
     paged = _paged(level)
 
-    def page(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def page(batches: Batches) -> Batches:
         for batch in batches:
             relations = batch.column("rel").to_numpy()
             for column, handles in paged.items():

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Batches = Iterator[pa.RecordBatch]
+Pass = Callable[[Batches], Batches]
 """A function for `mapInArrow`."""
 
 
@@ -17,11 +18,11 @@ class Passes:
     """Rows of Spark, and the functions of Arrow that are still to be put over them."""
 
     rows: DataFrame
-    functions: tuple[Batches, ...] = ()
+    functions: tuple[Pass, ...] = ()
     schema: str = ""
     """The columns behind the last function, as Spark writes them; empty where only another function takes them."""
 
-    def through(self, function: Batches, schema: str = "") -> Passes:
+    def through(self, function: Pass, schema: str = "") -> Passes:
         """The same rows behind one more function, which gives the columns of `schema`."""
         return replace(self, functions=(*self.functions, function), schema=schema)
 
@@ -30,8 +31,8 @@ class Passes:
         return self.rows.mapInArrow(_chained(self.functions), self.schema) if self.functions else self.rows
 
 
-def _chained(functions: tuple[Batches, ...]) -> Batches:
-    def chained(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _chained(functions: tuple[Pass, ...]) -> Pass:
+    def chained(batches: Batches) -> Batches:
         for function in functions:
             batches = function(batches)
         return batches

@@ -25,10 +25,10 @@ from engine.spark.kept import build_kept
 from engine.spark.level import Level
 from engine.spark.moves import move_batches, moved_relations
 from engine.spark.pages import can_page, page_batches, page_columns
-from engine.spark.passes import Passes
+from engine.spark.passes import Pass, Passes
 from engine.spark.stage import Stage, struct_column
 from engine.spark.types import schema_text
-from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches, packed_batches
+from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches
 
 PAGES = 64
 """How many pages the keys of a task have in a running query: enough for the cores, few enough for a state to be worth its call."""
@@ -76,16 +76,17 @@ class Pipeline:
         pages: int = 1,
         partitions: Mapping[str, int] | None = None,
         tasks: Sequence[int] | None = None,
-        packed: bool = False,
+        end: tuple[Pass, str] | None = None,
         has_homes: bool = False,
     ) -> DataFrame:
-        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`, or these in blobs.
+        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`, or what `end` makes of them.
 
         `pages` is how many parts the keys of a task are split into, each with one state that one core works on: 1 in a test,
         `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
         partitions each source topic has; with more than one, state and stream time are kept per partition of the key. A group whose
         queries read different topics of one name gives the number of `tasks` of each query instead. `has_homes` spreads what tasks keep
-        across keys over the cores; it belongs to the checkpoint, too.
+        across keys over the cores; it belongs to the checkpoint, too. `end` is a function of Arrow and the columns that it gives; it is
+        part of the pass that encodes.
 
         Raises:
             StatementError: topics that are joined have different numbers of partitions.
@@ -95,9 +96,8 @@ class Pipeline:
         decoded = Passes(records).through(decode_batches(sources), schema_text(self._columns(0)))
         found = self.tasks(partitions or {}) if tasks is None else tasks
         rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
-        if packed:
-            return rows.through(packed_batches(self.group.sinks), "rows BINARY").frame()
-        return rows.through(encode_batches(self.group.sinks), WIRE_OUTPUT).frame()
+        rows = rows.through(encode_batches(self.group.sinks), WIRE_OUTPUT)
+        return (rows if end is None else rows.through(*end)).frame()
 
     def between(self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Passes:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""

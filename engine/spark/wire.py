@@ -6,7 +6,7 @@ What a record says about itself (the envelope) never becomes a value of Python: 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.spark.blobs import write_rows
 from engine.spark.group import SinkWrite, SourceRead
 from engine.spark.intake_reader import IntakeReader
-from engine.spark.passes import Batches
+from engine.spark.passes import Batches, Pass
 from engine.spark.reading import Read, Reader, struct_type
 from engine.spark.sides import scattered
 from engine.spark.stage import DEAD, ENVELOPE, struct_column
@@ -97,17 +96,14 @@ ARROW_OUTPUT = pa.schema(
 )
 """`WIRE_OUTPUT` in Arrow."""
 
-PACKED_OUTPUT = pa.schema([("rows", pa.binary())])
-"""Rows of `WIRE_OUTPUT` in blobs."""
-
 _NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
 
 
-def decode_batches(sources: Sequence[SourceRead]) -> Batches:
+def decode_batches(sources: Sequence[SourceRead]) -> Pass:
     """Make the function for `mapInArrow` that turns records into rows of the relations that read them."""
     schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in sources)])
 
-    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def decode(batches: Batches) -> Batches:
         readers: dict[tuple[int, str], list[AnyReader]] = defaultdict(list)
         for source in sources:
             found = readers[source.query, source.topic]
@@ -209,26 +205,15 @@ def _without_nulls(headers: pa.ListArray) -> pa.Array:
     return pa.array([each or [] for each in headers.to_pylist()], type=HEADERS)
 
 
-def encode_batches(sinks: Sequence[SinkWrite]) -> Batches:
+def encode_batches(sinks: Sequence[SinkWrite]) -> Pass:
     """Make the function for `mapInArrow` that turns the rows of sinks into records, and log entries into rows."""
 
-    def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def encode(batches: Batches) -> Batches:
         writers = {sink.handle.relation: Writer(sink) for sink in sinks}
         for batch in batches:
             yield _encoded(batch, writers)
 
     return encode
-
-
-def packed_batches(sinks: Sequence[SinkWrite]) -> Batches:
-    """Make the function for `mapInArrow` that does as `encode_batches` does, and gives blobs of rows (`PACKED_OUTPUT`)."""
-    encode = encode_batches(sinks)
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in encode(batches):
-            yield pa.RecordBatch.from_pylist([{"rows": write_rows(batch)}], schema=PACKED_OUTPUT)
-
-    return pack
 
 
 def _encoded(batch: pa.RecordBatch, writers: Mapping[int, Writer]) -> pa.RecordBatch:

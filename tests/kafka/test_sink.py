@@ -18,7 +18,9 @@ from engine.kafka.config import KafkaConfig
 from engine.kafka.consume import read_topics
 from engine.kafka.jars import connector_jars
 from engine.kafka.partitioning import murmur2_all
-from engine.kafka.sink import Delivery, write_batch
+from engine.kafka.sink import Delivery, likely_layout, write_batch
+from engine.kafka.spread import SPREAD, spread_batches
+from engine.kafka.transaction import Layout
 from engine.spark.session import open_session
 from engine.spark.wire import WIRE_OUTPUT
 from engine.topics.partitioner import partition_of
@@ -69,6 +71,22 @@ def test_each_partition_is_in_the_order_of_places(spark: SparkSession, kafka: Ka
         found[record.partition].append(int(record.value or b""))
     assert sum(len(places) for places in found.values()) == 399
     assert all(places == sorted(places) for places in found.values())
+
+
+@pytest.mark.parametrize("before", [Layout(2, {}), Layout(3, {}), None])
+def test_what_is_spread_already_is_spread_anew_where_things_have_changed(
+    spark: SparkSession, kafka: KafkaConfig, topic: Topic, before: Layout | None
+) -> None:
+    name = topic(5)
+    rows = [row(name, place, f"k{place % 7}".encode(), str(place).encode()) for place in range(100)]
+    layout = before or likely_layout(kafka, f"q{name}", 2)
+    spread = frame(spark, rows).mapInArrow(spread_batches(layout, {}), SPREAD)
+    assert write_batch(spread, 0, query=f"q{name}", config=kafka, slots=2, sinks={name: 0}, spread=layout).records == 100
+    found = read_topics(kafka, [name])[name]
+    assert all(record.partition == partition_of(record.key or b"", 5) for record in found)
+    for number in range(5):
+        places = [int(record.value or b"") for record in found if record.partition == number]
+        assert places == sorted(places)
 
 
 def test_a_replayed_batch_is_written_once(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:

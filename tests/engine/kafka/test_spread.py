@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,7 @@ import pytest
 from engine.kafka import spread
 from engine.kafka.spread import merged, spread_batches
 from engine.kafka.transaction import Layout
-from engine.spark.blobs import write_rows
-from engine.spark.wire import ARROW_OUTPUT, PACKED_OUTPUT
+from engine.spark.wire import ARROW_OUTPUT
 from engine.topics.partitioner import partition_of
 
 LAYOUT = Layout(2, {"a": 4, "b": 1})
@@ -60,10 +60,19 @@ def test_writers_get_their_partitions_in_place_order(seed: int, held: int, monke
     assert len({slot for (topic, _), slots in owners.items() if topic == "a" for slot in slots}) == 2
 
 
-def test_blobs_of_rows_are_taken_as_rows_are() -> None:
-    rows = batch([record([at, 0], b"k") for at in range(5)])
-    packed = pa.RecordBatch.from_pylist([{"rows": write_rows(rows.slice(0, 2))}, {"rows": write_rows(rows.slice(2))}], schema=PACKED_OUTPUT)
-    assert through([[packed]]) == through([[rows]])
+@pytest.mark.parametrize("before", [Layout(2, {}), Layout(3, {"a": 9, "b": 2}), LAYOUT])
+def test_what_another_layout_spread_is_spread_anew(before: Layout) -> None:
+    rows = batch([record([at, 0], str(at).encode(), "ab"[at % 2]) for at in range(50)])
+    assert through([[*spread_batches(before, {})(iter([rows]))]]) == through([[rows]])
+
+
+def test_layouts_are_compared_by_the_topics_that_are_written() -> None:
+    more = Layout(2, {"a": 4, "b": 1, "c": 7})
+    assert more.spreads_as(LAYOUT, ["a", "b"])
+    assert not more.spreads_as(LAYOUT, ["a", "c"])
+    assert not more.spreads_as(replace(more, slots=3), ["a"])
+    assert not more.spreads_as(replace(more, partitions={"a": 5}), ["a"])
+    assert not more.spreads_as(None, [])
 
 
 def test_an_entry_of_the_log_stands_before_the_record_of_its_row() -> None:
