@@ -79,8 +79,8 @@ class Host(StatefulProcessor):
 
 def apply_level(rows: Passes, level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Passes:
     """Put a level of operators over `rows`; the rest is as for `pack_batches`."""
-    packed = rows.through(pack_batches(level, partitions, has_homes=has_homes), PACKED).frame()
+    packed = rows.through(pack_batches(level, partitions, has_homes=has_homes)).frame(PACKED)
     handled = packed.groupBy("task", "page").transformWithState(
         statefulProcessor=LateProcessor(Host(level)), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
     )
-    return Passes(handled).through(unpack_batches(level), level.spark_schema())
+    return Passes(handled).through(unpack_batches(level))

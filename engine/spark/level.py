@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from engine.errors import QueryError
 from engine.spark.group import Stateful
-from engine.spark.handles import Handle, row_columns
+from engine.spark.handles import Handle
 from engine.spark.stage import struct_column
-from engine.spark.types import arrow_struct, schema_text
+from engine.spark.types import arrow_struct
 from engine.spark.wire import ENVELOPE_FIELDS
 from engine.state.codec import load_state
 from engine.state.operator import State
@@ -65,10 +65,6 @@ class Level:
     def behind(self) -> pa.Schema:
         """All rows behind the level."""
         return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive)])
-
-    def spark_schema(self) -> str:
-        """`behind` as Spark writes it."""
-        return schema_text(row_columns(self.alive))
 
 
 def _field(handle: Handle) -> pa.Field:

@@ -43,7 +43,7 @@ def move_batches(stage: Stage, relations: Collection[int]) -> Pass:
             for relation, each in moves.items():
                 for one in each:
                     batch = one.apply(batch, relation)
-            yield _alive(batch)
+            yield alive(batch)
 
     return move
 
@@ -100,7 +100,7 @@ def _move(operation: Operation) -> _Move:
     return _Move(_struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults)
 
 
-def _alive(batch: pa.RecordBatch) -> pa.RecordBatch:
+def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that belong to a relation or have something to log."""
     relations = batch.column("rel")
     if not len(relations) or pc.min(relations).as_py() >= 0:

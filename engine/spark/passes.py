@@ -19,16 +19,14 @@ class Passes:
 
     rows: DataFrame
     functions: tuple[Pass, ...] = ()
-    schema: str = ""
-    """The columns behind the last function, as Spark writes them; empty where only another function takes them."""
 
-    def through(self, function: Pass, schema: str = "") -> Passes:
-        """The same rows behind one more function, which gives the columns of `schema`."""
-        return replace(self, functions=(*self.functions, function), schema=schema)
+    def through(self, function: Pass) -> Passes:
+        """The same rows behind one more function."""
+        return replace(self, functions=(*self.functions, function))
 
-    def frame(self) -> DataFrame:
-        """The rows as a frame."""
-        return self.rows.mapInArrow(_chained(self.functions), self.schema) if self.functions else self.rows
+    def frame(self, schema: str) -> DataFrame:
+        """The rows as a frame; `schema` is what the last function gives, as Spark writes it."""
+        return self.rows.mapInArrow(_chained(self.functions), schema)
 
 
 def _chained(functions: tuple[Pass, ...]) -> Pass:

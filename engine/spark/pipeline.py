@@ -16,6 +16,7 @@ from engine.functions.table import FUNCTIONS
 from engine.plan.document import QueryPlan
 from engine.spark import pycalls
 from engine.spark.builder import build_step
+from engine.spark.cargo import load_cargo, loaded_columns, unload_cargo
 from engine.spark.copartition import check_partitions
 from engine.spark.demand import unread_table
 from engine.spark.group import Group, QueryBuild
@@ -63,7 +64,8 @@ class Pipeline:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The SQL to read, stage by stage, over an input called `kestrel_input`; what is done on Arrow, it says in SQL, too."""
-        return tuple(_note(part.moved) + stage.sql("kestrel_input") for stage, part in zip(self.group.stages, self._parts, strict=True))
+        parts = zip(self.group.stages, self._parts, strict=True)
+        return tuple(_note(part.moved) + stage.sql("kestrel_input", stage.carried() if part.template else ()) for stage, part in parts)
 
     @cached_property
     def _parts(self) -> tuple[_Part, ...]:
@@ -93,11 +95,14 @@ class Pipeline:
         """
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
-        decoded = Passes(records).through(decode_batches(sources), schema_text(self._columns(0)))
+        decoded = Passes(records).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
         rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
-        rows = rows.through(encode_batches(self.group.sinks), WIRE_OUTPUT)
-        return (rows if end is None else rows.through(*end)).frame()
+        rows = rows.through(encode_batches(self.group.sinks))
+        if end is None:
+            return rows.frame(WIRE_OUTPUT)
+        function, schema = end
+        return rows.through(function).frame(schema)
 
     def between(self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Passes:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""
@@ -106,11 +111,16 @@ class Pipeline:
                 rows = apply_level(rows, self.level(at), tasks, has_homes=has_homes)
             above = self.level(at + 1) if at + 1 < self.depth else None
             if part.moved or part.template is None:
-                columns = {**self._columns(at), **{struct_column(relation): stage.types[relation] for relation in part.moved}}
-                rows = rows.through(move_batches(stage, part.moved), schema_text(columns))
+                rows = rows.through(move_batches(stage, part.moved))
             if part.template is not None or (above is not None and not can_page(above, pages)):
                 paged = [] if above is None else page_columns(above, pages)
-                rows = Passes(_selected(spark, rows.frame(), part.template, paged))
+                columns = {**self._columns(at), **{struct_column(relation): stage.types[relation] for relation in part.moved}}
+                if part.carried:
+                    rows = rows.through(load_cargo(part.carried))
+                    columns = loaded_columns(columns, part.carried)
+                rows = Passes(_selected(spark, rows.frame(schema_text(columns)), part.template, paged))
+                if part.carried:
+                    rows = rows.through(unload_cargo(part.carried))
             elif above is not None and pages > 1:
                 rows = rows.through(page_batches(above, pages))
         return rows
@@ -143,16 +153,18 @@ _SOURCE = f"kestrel_{uuid4().hex}"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How a stage is done: the relations that are moved on Arrow, and the SQL over the rest if there is any."""
+    """How a stage is done: the relations that are moved on Arrow, the SQL over the rest if there is any, and what goes past it."""
 
     moved: frozenset[int]
     template: str | None
+    carried: frozenset[str]
 
 
 def _part(stage: Stage) -> _Part:
     moved = moved_relations(stage)
     rest = stage.without(moved)
-    return _Part(moved, rest.sql(_SOURCE) if any(rest.operations.values()) else None)
+    carried = rest.carried()
+    return _Part(moved, rest.sql(_SOURCE, carried) if any(rest.operations.values()) else None, carried)
 
 
 def _note(moved: frozenset[int]) -> str:

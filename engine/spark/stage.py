@@ -7,7 +7,7 @@ so that a group of sixty queries costs one scan, one projection and no union.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,12 @@ headers, window (ms), the source record's topic, partition and offset, the task 
 tasks), and entries of the processing log not yet written."""
 
 
+CARGO, AT, LOGGED = "cargo", "at", "logged"
+LOADED: Mapping[str, str] = {CARGO: "BINARY", AT: "INT", LOGGED: "BOOLEAN"}
+"""What rows have instead of columns that go past Spark (ADR 25): a blob of these columns for this row and those behind it (NULL in all but
+the first), the row's place in the blob, whether its log has entries."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step on one relation.
@@ -60,6 +66,18 @@ class Operation:
     logger: str = ""
     fatal: bool = False
     record: Tree = s.NULL
+
+    def replaced(self) -> Mapping[str, Tree]:
+        """What becomes of the columns of the envelope that it replaces."""
+        given = {"ts": self.timestamp, "headers": self.headers}
+        return {name: tree for name, tree in given.items() if tree is not None}
+
+    def trees(self) -> Iterator[Tree]:
+        """All that it computes."""
+        yield from (tree for _, tree in self.fields)
+        yield from (fault.condition for fault in self.faults)
+        yield from (tree for tree in (self.keep, self.rows, self.record) if tree is not None)
+        yield from self.replaced().values()
 
 
 POSITION = exp.to_identifier("_position", quoted=True)
@@ -91,23 +109,42 @@ class Stage:
         """The stage in which these relations only pass."""
         return Stage({relation: [] if relation in relations else found for relation, found in self.operations.items()})
 
-    def sql(self, source: str) -> str:
-        """The stage as Spark SQL over the view `source`."""
-        text = f"SELECT * FROM {source}"
+    def carried(self) -> frozenset[str]:
+        """The columns of the envelope that no operation looks at or replaces; `log` is one of them, for it only grows.
+
+        There are none where rows become many, for a row that carries the others' columns would, too.
+        """
+        operations = [each for found in self.operations.values() for each in found]
+        if any(each.rows is not None for each in operations):
+            return frozenset()
+        used = {column.name for each in operations for tree in each.trees() for column in tree.find_all(exp.Column)}
+        used |= {name for each in operations for name in each.replaced()}
+        return frozenset(ENVELOPE) - used - {"rel"}
+
+    def sql(self, source: str, carried: Collection[str] = ()) -> str:
+        """The stage as Spark SQL over the view `source`, which has `LOADED` columns instead of those that are `carried`."""
+        names = [name for name in ENVELOPE if name not in carried]
+        text, alive = f"SELECT * FROM {source}", ["rel >= 0"]
+        if carried:
+            names += LOADED
+            alive += [f"`{LOGGED}`", f"`{CARGO}` IS NOT NULL"]
+        if carried and any(each.faults for found in self.operations.values() for each in found):
+            names.append("log")
+            text = f"SELECT *, CAST(array() AS {LOG_TYPE}) AS log FROM {source}"
+        if "log" in names:
+            alive.append("size(log) > 0")
         depth = max((len(ops) for ops in self.operations.values()), default=0)
         for index in range(depth):
             layer = {rel: ops[index] for rel, ops in self.operations.items() if index < len(ops)}
-            text = _layer(text, layer, self.operations)
-        return f"SELECT * FROM ({text}) WHERE rel >= 0 OR size(log) > 0"
+            text = _layer(text, layer, names, self.operations)
+        return f"SELECT * FROM ({text}) WHERE {' OR '.join(alive)}"
 
 
-def _layer(inner: str, layer: Mapping[int, Operation], relations: Iterable[int]) -> str:
+def _layer(inner: str, layer: Mapping[int, Operation], names: Iterable[str], relations: Iterable[int]) -> str:
     exploding = {rel: op for rel, op in layer.items() if op.rows is not None}
-    columns: dict[str, Tree] = {name: s.column(name) for name in ENVELOPE}
+    columns: dict[str, Tree] = {name: s.column(name) for name in names}
     columns["rel"] = _relation(layer, exploding)
-    columns["ts"] = _by_relation({rel: op.timestamp for rel, op in layer.items()}, s.column("ts"))
-    columns["headers"] = _by_relation({rel: op.headers for rel, op in layer.items()}, s.column("headers"))
-    columns["log"] = _log(layer)
+    columns.update(_replaced(layer))
     if exploding:
         grown = s.call("concat", s.column("place"), s.call("array", s.cast_text(POSITION, "BIGINT")))
         columns["place"] = _by_relation(dict.fromkeys(exploding, grown), s.column("place"))
@@ -134,18 +171,21 @@ def _relation(layer: Mapping[int, Operation], exploding: Mapping[int, Operation]
     return s.case(dropped, s.column("rel")) if dropped else s.column("rel")
 
 
+def _replaced(layer: Mapping[int, Operation]) -> dict[str, Tree]:
+    """The columns of the envelope that operations replace."""
+    names = dict.fromkeys(name for op in layer.values() for name in op.replaced())
+    columns = {name: _by_relation({rel: op.replaced().get(name) for rel, op in layer.items()}, s.column(name)) for name in names}
+    faulty = {rel: op for rel, op in layer.items() if op.faults}
+    return {**columns, "log": _log(faulty)} if faulty else columns
+
+
 def _by_relation(trees: Mapping[int, Tree | None], default: Tree) -> Tree:
     branches = [(is_relation(rel), tree) for rel, tree in trees.items() if tree is not None]
     return s.case(branches, default) if branches else default
 
 
-def _log(layer: Mapping[int, Operation]) -> Tree:
-    branches = []
-    for relation, operation in layer.items():
-        if operation.faults:
-            branches.append((is_relation(relation), _entries(operation)))
-    if not branches:
-        return s.column("log")
+def _log(faulty: Mapping[int, Operation]) -> Tree:
+    branches = [(is_relation(relation), _entries(operation)) for relation, operation in faulty.items()]
     return s.call("concat", s.column("log"), s.case(branches, s.cast_text(s.call("array"), LOG_TYPE)))
 
 

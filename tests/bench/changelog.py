@@ -79,7 +79,7 @@ def between(spark: SparkSession, rows: DataFrame, pipeline: Pipeline, partitions
             yield batch.select(list(columns))
 
     made = pipeline.between(spark, Passes(rows), PAGES, [partitions])
-    return made.through(chosen, schema_text(columns)).frame()
+    return made.through(chosen).frame(schema_text(columns))
 
 
 def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0", task: str = "0") -> DataFrame:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import pickle
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from stage_samples import ROWS, built, columns, rows, selected
 
-from engine.session import Session
 from engine.spark import sqltree as s
 from engine.spark.moves import move_batches, moved_relations
-from engine.spark.pages import can_page, page_batches, page_columns
+from engine.spark.pages import can_page, page_batches
 from engine.spark.passes import Passes
-from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
-from engine.spark.reading import struct_type
+from engine.spark.pipeline import Pipeline
 from engine.spark.session import open_test_session
-from engine.spark.stage import DEAD, Operation, Stage, struct_column
+from engine.spark.stage import Operation, Stage
 from engine.spark.wire import ENVELOPE_FIELDS
 
-SOURCES = """
-CREATE STREAM S (K STRING KEY, A INT, B ARRAY<STRING>, C STRUCT<X BIGINT, Y MAP<STRING, INT>>) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
-CREATE STREAM R (K INT KEY, A INT) WITH (KAFKA_TOPIC='r', VALUE_FORMAT='JSON');
-CREATE STREAM D (K DOUBLE KEY, A INT) WITH (KAFKA_TOPIC='d', VALUE_FORMAT='JSON');
-CREATE TABLE T (K STRING PRIMARY KEY, N STRING) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON');
-CREATE TABLE U (K STRING PRIMARY KEY, N STRING) WITH (KAFKA_TOPIC='u', VALUE_FORMAT='JSON');
-"""
 COUNT = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N, LATEST_BY_OFFSET(C) AS C FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;"
 JOIN = "CREATE STREAM Q AS SELECT S.K AS K, B, C, N FROM S LEFT JOIN T ON S.K = T.K;"
 TABLES = "CREATE TABLE Q AS SELECT T.K AS K, T.N AS N, U.N AS M FROM T LEFT JOIN U ON T.K = U.K;"
@@ -37,68 +28,11 @@ GROUPED = "CREATE TABLE Q WITH (KEY_FORMAT='JSON') AS SELECT K, A, COUNT(*) AS N
 REGROUPED = "CREATE TABLE Q AS SELECT N, COUNT(*) AS M FROM T GROUP BY N;"
 REKEYED = "CREATE STREAM Q WITH (KEY_FORMAT='JSON') AS SELECT B, S.K AS L, N FROM S JOIN T ON S.K = T.K PARTITION BY B;"
 COPY = "CREATE STREAM Q AS SELECT K, C, A FROM S;"
-ROWS, SEED = 400, 3
 
 
 @pytest.fixture(scope="module")
 def spark() -> SparkSession:
     return open_test_session()
-
-
-def built(text: str) -> Pipeline:
-    session = Session()
-    for parsed in session.parse(SOURCES + text):
-        session.execute(parsed)
-    (query,) = session.queries.values()
-    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())])
-
-
-def columns(pipeline: Pipeline, at: int) -> pa.Schema:
-    """What comes to a stage."""
-    if at > 0:
-        return pipeline.level(at).behind()
-    return pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in pipeline.group.sources)])
-
-
-def value(kind: pa.DataType, random_: random.Random) -> Any:
-    """Some value of a type, often none."""
-    if random_.random() < 0.2:
-        return None
-    if pa.types.is_struct(kind):
-        return {field.name: value(field.type, random_) for field in kind}
-    if pa.types.is_map(kind):
-        return [(f"key {n}", value(kind.item_type, random_)) for n in range(random_.randrange(3))]
-    if pa.types.is_list(kind):
-        return [value(kind.value_type, random_) for _ in range(random_.randrange(3))]
-    return random_.choice(["", "a", "bär", "something long"]) if pa.types.is_string(kind) else random_.randrange(-9, 9)
-
-
-def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
-    """Rows of all these relations, among them dead ones with and without an entry of the log."""
-    random_ = random.Random(SEED)
-    found = []
-    for place in range(ROWS):
-        relation = random_.choice([*relations, DEAD])
-        log = [{"kind": 0, "logger": "l", "message": "m", "cause": [], "record": None}] * random_.randrange(2)
-        row = {"rel": relation, "q": 0, "place": [place], "ts": place, "headers": [], "log": log, "task": place % 3}
-        if relation != DEAD:
-            column = struct_column(relation)
-            kind = schema.field(column).type
-            row[column] = {field.name: value(field.type, random_) for field in kind}
-        found.append(row)
-    return pa.RecordBatch.from_pylist(found, schema=schema)
-
-
-def selected(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
-    """What the SQL of a stage gives."""
-    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given]))
-    frame.createOrReplaceTempView("kestrel_input")
-    paged = page_columns(pipeline.level(at + 1), pages) if at + 1 < pipeline.depth else []
-    made = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({pipeline.texts[at]})")
-    # Spark says of some fields that they cannot be NULL, and gives them so below a NULL: Arrow does not take that.
-    nullable = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in made.schema)
-    found: list[dict[str, Any]] = made.mapInArrow(lambda batches: batches, nullable).toArrow().to_pylist()
-    return found
 
 
 def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
@@ -157,7 +91,7 @@ def test_functions_that_follow_each_other_are_one_pass(spark: SparkSession) -> N
         for batch in batches:
             yield pa.RecordBatch.from_pylist([{"id": row["id"] + 1} for row in batch.to_pylist()], schema=batch.schema)
 
-    frame = Passes(spark.range(3).toDF("id")).through(plus_one).through(plus_one, "id BIGINT").frame()
+    frame = Passes(spark.range(3).toDF("id")).through(plus_one).through(plus_one).frame("id BIGINT")
     assert sorted(row["id"] for row in frame.collect()) == [2, 3, 4]
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert plan.count("MapInArrow") == 1

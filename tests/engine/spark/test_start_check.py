@@ -211,9 +211,9 @@ def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blo
     def apply(rows: Any, level: Level, partitions: Sequence[int], **more: Any) -> Any:
         from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
 
-        packed = rows.through(pack_batches(level, partitions), PACKED).frame()
+        packed = rows.through(pack_batches(level, partitions)).frame(PACKED)
         handled = packed.groupBy("task", "page").transformWithState(Vandal(level), UNPACKED, "Update", "None")
-        return Passes(handled).through(unpack_batches(level), level.spark_schema())
+        return Passes(handled).through(unpack_batches(level))
 
     with monkeypatch.context() as patched:
         patched.setattr(pipelines, "apply_level", apply)

@@ -1,0 +1,125 @@
+"""Columns that go past the SQL of a stage: what comes out is what comes out when Spark has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from stage_samples import ROWS, built, columns, rows, selected
+
+from engine.spark import sqltree as s
+from engine.spark.cargo import load_cargo, loaded_columns, unload_cargo
+from engine.spark.context import Fault
+from engine.spark.handles import row_columns
+from engine.spark.pages import page_columns
+from engine.spark.passes import Passes
+from engine.spark.pipeline import Pipeline
+from engine.spark.session import open_test_session
+from engine.spark.stage import AT, CARGO, DEAD, ENVELOPE, LOGGED, Operation, Stage
+from engine.spark.types import schema_text
+from engine.spark.wire import ENVELOPE_FIELDS
+
+FILTER = "CREATE STREAM Q AS SELECT K, A + 1 AS A, B FROM S WHERE A > 0;"
+FAULTS = "CREATE STREAM Q AS SELECT K, 6 / A AS N, C->X % A AS M FROM S;"
+CHAIN = "CREATE TABLE Q AS SELECT K, SUM(10 / A) AS N FROM S WHERE A > -5 GROUP BY K HAVING SUM(10 / A) > 0;"
+STAMPED = "CREATE STREAM Q WITH (TIMESTAMP='N') AS SELECT K, C->X * 2 AS N FROM S;"
+PAGED = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM D GROUP BY K;"
+JOINED = "CREATE STREAM Q AS SELECT S.K AS K, A + 1 AS A, N FROM S JOIN T ON S.K = T.K WHERE LEN(N) > 0;"
+
+CARRIED = ("place", "ts", "log")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A session whose batches of Arrow end elsewhere than ours."""
+    session = open_test_session()
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = session.conf.get(name)
+    session.conf.set(name, "37")
+    yield session
+    session.conf.set(name, str(before))
+
+
+def past(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
+    """What comes out where the SQL of a stage sees only what it looks at."""
+    stage = pipeline.group.stages[at]
+    carried = stage.carried()
+    handles = pipeline.level(at).alive if at else [source.handle for source in pipeline.group.sources]
+    before = row_columns(handles)
+    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given])).coalesce(1)
+    loaded = Passes(frame).through(load_cargo(carried)).frame(schema_text(loaded_columns(before, carried)))
+    loaded.createOrReplaceTempView("loaded")
+    paged = page_columns(pipeline.level(at + 1), pages) if at + 1 < pipeline.depth else []
+    made = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({stage.sql('loaded', carried)})")
+    behind = {**before, **{f"r{relation}": kind for relation, kind in stage.types.items()}}
+    if paged:
+        behind |= {"page": "INT", "old_page": "INT"}
+
+    def ordered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (batch.select(list(behind)) for batch in batches)
+
+    found: list[dict[str, Any]] = (
+        Passes(made).through(unload_cargo(carried)).through(ordered).frame(schema_text(behind)).toArrow().to_pylist()
+    )
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("pages", [1, 8])
+@pytest.mark.parametrize("text", [FILTER, FAULTS, CHAIN, STAMPED, PAGED, JOINED])
+def test_what_goes_past_spark_comes_out_as_what_goes_through(spark: SparkSession, text: str, pages: int) -> None:
+    pipeline = built(text)
+    for at in range(pipeline.depth):
+        schema = columns(pipeline, at)
+        given = rows(schema, [int(column[1:]) for column in schema.names if column[1:].isdigit()])
+        expected, found = selected(spark, pipeline, at, given, pages), past(spark, pipeline, at, given, pages)
+        assert 0 < len(expected) < ROWS
+        assert found == expected
+
+
+def stage(**operation: Any) -> Stage:
+    made = Stage()
+    made.add(0, Operation(fields=(("v", s.column("r0", "v")),), **operation), "STRUCT<v: INT>")
+    return made
+
+
+def test_what_an_operation_looks_at_or_replaces_is_not_carried() -> None:
+    everything = set(ENVELOPE) - {"rel"}
+    assert stage().carried() == everything
+    assert stage(keep=s.is_null(s.column("ws"))).carried() == everything - {"ws"}
+    assert stage(timestamp=s.integer(1)).carried() == everything - {"ts"}
+    assert stage(headers=s.NULL, record=s.column("topic")).carried() == everything - {"headers", "topic"}
+    assert stage(faults=(Fault(s.is_null(s.column("off")), "gone"),)).carried() == everything - {"off"}
+
+
+def test_nothing_is_carried_where_rows_become_many() -> None:
+    assert stage(rows=s.integer(3)).carried() == frozenset()
+
+
+def test_only_what_is_looked_at_is_written() -> None:
+    text = stage(timestamp=s.integer(1)).sql("source_view", stage(timestamp=s.integer(1)).carried())
+    assert "`place`" not in text
+    assert "log" not in text.replace(LOGGED, "")
+    assert text.endswith(f"WHERE rel >= 0 OR `{LOGGED}` OR `{CARGO}` IS NOT NULL")
+
+
+def batch(places: range) -> pa.RecordBatch:
+    schema = pa.schema([*ENVELOPE_FIELDS, ("r0", pa.int32())])
+    given = [{"rel": 0, "place": [place], "ts": -place, "log": [], "r0": place} for place in places]
+    return pa.RecordBatch.from_pylist(given, schema=schema)
+
+
+def test_rows_find_their_cargo_however_they_are_cut_and_dropped() -> None:
+    loaded = pa.Table.from_batches(load_cargo(CARRIED)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))])))
+    rows_ = loaded.to_pylist()
+    assert [row["r0"] for row in rows_ if row[CARGO] is not None] == [0, 5, 6]
+    # Spark drops rows, but not the first of a blob; those it has to drop stay for it.
+    kept = [{**row, "rel": 0 if row["r0"] % 3 else DEAD} for row in rows_ if row["r0"] % 3 or row[CARGO] is not None]
+    for size in (1, 2, 3, 7, 50):
+        pieces = [pa.RecordBatch.from_pylist(kept[at : at + size], schema=loaded.schema) for at in range(0, len(kept), size)]
+        found = [row for done in unload_cargo(CARRIED)(iter(pieces)) for row in done.to_pylist()]
+        assert [(row["r0"], row["place"], row["ts"]) for row in found] == [(at, [at], -at) for at in range(20) if at % 3]
+        assert not {CARGO, AT, LOGGED} & set(found[0])
