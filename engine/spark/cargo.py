@@ -18,6 +18,9 @@ from engine.spark.passes import Batches, Pass
 from engine.spark.stage import AT, CARGO, ENVELOPE, LOADED, LOGGED
 from engine.spark.wire import ENVELOPE_FIELDS, LOG
 
+_MOST_ROWS = 1 << 14
+"""How many rows a blob is for at most: it is one cell of Spark's."""
+
 
 def loaded_columns(columns: Mapping[str, str], carried: Collection[str]) -> dict[str, str]:
     """The columns behind `load_cargo`, with their Spark types."""
@@ -29,8 +32,8 @@ def load_cargo(carried: Collection[str]) -> Pass:
 
     def load(batches: Batches) -> Batches:
         for batch in batches:
-            if batch.num_rows:
-                yield _loaded(batch, carried)
+            for start in range(0, batch.num_rows, _MOST_ROWS):
+                yield _loaded(batch.slice(start, _MOST_ROWS), carried)
 
     return load
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from stage_samples import ROWS, built, columns, rows, selected
 
+from engine.spark import cargo
 from engine.spark import sqltree as s
 from engine.spark.cargo import load_cargo, loaded_columns, unload_cargo
 from engine.spark.context import Fault
@@ -27,6 +28,7 @@ FAULTS = "CREATE STREAM Q AS SELECT K, 6 / A AS N, C->X % A AS M FROM S;"
 CHAIN = "CREATE TABLE Q AS SELECT K, SUM(10 / A) AS N FROM S WHERE A > -5 GROUP BY K HAVING SUM(10 / A) > 0;"
 STAMPED = "CREATE STREAM Q WITH (TIMESTAMP='N') AS SELECT K, C->X * 2 AS N FROM S;"
 PAGED = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM D GROUP BY K;"
+VARIABLES = "CREATE STREAM Q AS SELECT K, TRANSFORM(B, log => UCASE(log)) AS L, FILTER(B, q => LEN(q) > 1) AS M FROM S WHERE A > 0;"
 JOINED = "CREATE STREAM Q AS SELECT S.K AS K, A + 1 AS A, N FROM S JOIN T ON S.K = T.K WHERE LEN(N) > 0;"
 
 CARRIED = ("place", "ts", "log")
@@ -69,7 +71,7 @@ def past(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch
 
 @pytest.mark.spark
 @pytest.mark.parametrize("pages", [1, 8])
-@pytest.mark.parametrize("text", [FILTER, FAULTS, CHAIN, STAMPED, PAGED, JOINED])
+@pytest.mark.parametrize("text", [FILTER, FAULTS, CHAIN, STAMPED, PAGED, VARIABLES, JOINED])
 def test_what_goes_past_spark_comes_out_as_what_goes_through(spark: SparkSession, text: str, pages: int) -> None:
     pipeline = built(text)
     for at in range(pipeline.depth):
@@ -112,10 +114,11 @@ def batch(places: range) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(given, schema=schema)
 
 
-def test_rows_find_their_cargo_however_they_are_cut_and_dropped() -> None:
+def test_rows_find_their_cargo_however_they_are_cut_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cargo, "_MOST_ROWS", 9)
     loaded = pa.Table.from_batches(load_cargo(CARRIED)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))])))
     rows_ = loaded.to_pylist()
-    assert [row["r0"] for row in rows_ if row[CARGO] is not None] == [0, 5, 6]
+    assert [row["r0"] for row in rows_ if row[CARGO] is not None] == [0, 5, 6, 15]
     # Spark drops rows, but not the first of a blob; those it has to drop stay for it.
     kept = [{**row, "rel": 0 if row["r0"] % 3 else DEAD} for row in rows_ if row["r0"] % 3 or row[CARGO] is not None]
     for size in (1, 2, 3, 7, 50):
