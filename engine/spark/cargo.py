@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.spark.blobs import read_rows, write_rows
+from engine.spark.blobs import larger, read_rows, write_rows
 from engine.spark.moves import alive
 from engine.spark.passes import Batches, Pass
 from engine.spark.stage import AT, CARGO, ENVELOPE, LOADED, LOGGED
@@ -47,10 +47,9 @@ def unload_cargo(carried: Collection[str]) -> Pass:
 
     def unload(batches: Batches) -> Batches:
         held = pa.RecordBatch.from_pylist([], schema=schema)
-        for batch in batches:
-            if batch.num_rows:
-                parts, held = _parts(batch, held, schema)
-                yield alive(_unloaded(batch, pa.concat_batches(parts)))
+        for batch in larger(batches):
+            parts, held = _parts(batch, held, schema)
+            yield alive(_unloaded(batch, pa.concat_batches(parts)))
 
     return unload
 

@@ -15,6 +15,7 @@ from engine.functions.registry import Registry
 from engine.functions.table import FUNCTIONS
 from engine.plan.document import QueryPlan
 from engine.spark import pycalls
+from engine.spark.blobs import larger
 from engine.spark.builder import build_step
 from engine.spark.cargo import load_cargo, loaded_columns, unload_cargo
 from engine.spark.copartition import check_partitions
@@ -95,7 +96,7 @@ class Pipeline:
         """
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
-        decoded = Passes(records).through(decode_batches(sources))
+        decoded = Passes(records).through(larger).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
         rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
         rows = rows.through(encode_batches(self.group.sinks))

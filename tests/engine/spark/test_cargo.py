@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from stage_samples import ROWS, built, columns, rows, selected
 
-from engine.spark import cargo
+from engine.spark import blobs, cargo
 from engine.spark import sqltree as s
 from engine.spark.cargo import load_cargo, loaded_columns, unload_cargo
 from engine.spark.context import Fault
@@ -114,8 +114,10 @@ def batch(places: range) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(given, schema=schema)
 
 
-def test_rows_find_their_cargo_however_they_are_cut_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("joined", [1, 4, 1 << 14])
+def test_rows_find_their_cargo_however_they_are_cut_and_dropped(monkeypatch: pytest.MonkeyPatch, joined: int) -> None:
     monkeypatch.setattr(cargo, "_MOST_ROWS", 9)
+    monkeypatch.setattr(blobs, "_LARGER_ROWS", joined)
     loaded = pa.Table.from_batches(load_cargo(CARRIED)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))])))
     rows_ = loaded.to_pylist()
     assert [row["r0"] for row in rows_ if row[CARGO] is not None] == [0, 5, 6, 15]
