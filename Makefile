@@ -30,8 +30,7 @@ kafka: $(READY) ## run cases on a Kafka broker started here: those of several pa
 	@$(BIN)/python -m tests.kafka.spread
 
 test: $(READY) lint ## run linters, types, room order, then all tests and cases
-	@ls $(VENV)/share/kestrel/classes-*.jsa >/dev/null 2>&1 || $(BIN)/kestrel prepare \
-		|| echo "Without the archive of Spark's classes every start takes some seconds more."
+	@$(BIN)/python -m tests.ready
 	$(BIN)/python -m pytest -n 2
 
 lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only

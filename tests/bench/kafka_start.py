@@ -53,7 +53,7 @@ STEPS: Sequence[tuple[str, str, str]] = (
     ("engine.kafka.running", "RunningQuery.start", "start the queries"),
     ("engine.kafka.running", "write_batch", "write the first batches"),
     ("engine.kafka.sink", "_layout", "… ask where the sink stands"),
-    ("engine.kafka.sink", "_spread", "… lay out the shuffle"),
+    ("engine.kafka.sink", "_gathered", "… lay out the shuffle"),
 )
 """Module, function and what it does, in about the order in which they come."""
 

@@ -1,0 +1,28 @@
+"""Archive Spark's classes before the tests, if that was not done yet: each run against a broker starts a JVM of its own.
+
+python -m tests.ready            (what `make test` calls)
+"""
+
+from __future__ import annotations
+
+import os
+
+from engine.errors import EngineError
+from engine.kafka.ready import prepare
+from engine.spark.archive import archive_path
+from tests.kafka.helpers import environment
+
+
+def main() -> None:
+    """Do what `kestrel prepare` does, with the connector of the tests; without the archive tests take longer, and say the same."""
+    if archive_path().exists():
+        return
+    os.environ.update(environment())
+    try:
+        prepare()
+    except EngineError as error:
+        print(f"Tests start Spark without an archive of its classes: {error.message}")
+
+
+if __name__ == "__main__":
+    main()
