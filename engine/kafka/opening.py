@@ -38,8 +38,8 @@ class Opening:
 
 def warm(spark: SparkSession) -> None:
     """Run a job of no rows through Python and a shuffle, so that workers, modules and classes are there when the first records come."""
-    tasks = spark.sparkContext.defaultParallelism
     try:
+        tasks = spark.sparkContext.defaultParallelism
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(_pass, "id BIGINT")
         rows.repartition(tasks).sortWithinPartitions("id").mapInArrow(_pass, "id BIGINT").toArrow()
     except Exception:  # noqa: BLE001 - PySpark fails in ways of its own when its session is stopped meanwhile

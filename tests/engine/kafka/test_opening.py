@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
 from engine.errors import EngineError
-from engine.kafka.opening import Opening
+from engine.kafka.opening import Opening, warm
 
 
 def test_what_hinders_the_session_is_raised_where_it_is_waited_for() -> None:
@@ -15,3 +17,12 @@ def test_what_hinders_the_session_is_raised_where_it_is_waited_for() -> None:
     for _ in range(2):
         with pytest.raises(EngineError, match="no Java"):
             opening.session()
+
+
+def test_a_session_that_is_stopped_meanwhile_is_no_error() -> None:
+    class Stopped:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("Cannot call methods on a stopped SparkContext.")
+
+    stopped: Any = Stopped()
+    warm(stopped)
