@@ -119,8 +119,7 @@ class Stage:
             return frozenset()
         used = {column.name for each in operations for tree in each.trees() for column in tree.find_all(exp.Column)}
         used |= {name for each in operations for name in each.replaced()}
-        # A variable of a lambda may be called as a column is; none looks at the log.
-        return frozenset(ENVELOPE) - (used - {"log"}) - {"rel"}
+        return frozenset(ENVELOPE) - used - {"rel"}
 
     def sql(self, source: str, carried: Collection[str] = ()) -> str:
         """The stage as Spark SQL over the view `source`, which has `LOADED` columns instead of those that are `carried`."""
