@@ -1,6 +1,8 @@
 """Archive Spark's classes before the tests, if that was not done yet: each run against a broker starts a JVM of its own.
 
-python -m tests.ready            (what `make test` calls)
+    python -m tests.ready            (what `make test` calls)
+
+Where it cannot be made, tests do without.
 """
 
 from __future__ import annotations

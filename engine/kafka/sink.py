@@ -84,7 +84,7 @@ def write_batch(
         said = "refuses us" if needed(reason) else "does not answer"
         raise QueryError(f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)) from error
     job = Job(config, query, batch_id, run, layout, transactional)
-    blobs = frame if layout.spreads_as(spread, sinks or ()) else frame.mapInArrow(spread_batches(layout, sinks or {}), SPREAD)
+    blobs = frame if layout.spreads_as(spread, sinks) else frame.mapInArrow(spread_batches(layout, sinks or {}), SPREAD)
     rows = _gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:

@@ -97,11 +97,12 @@ class Layout:
     slots: int
     partitions: Mapping[str, int]
 
-    def spreads_as(self, other: Layout | None, topics: Iterable[str]) -> bool:
-        """Whether records of these topics go the same ways by another layout."""
+    def spreads_as(self, other: Layout | None, topics: Iterable[str] | None) -> bool:
+        """Whether records of these topics (None: of any) go the same ways by another layout."""
         if other is None or self.slots != other.slots:
             return False
-        return all(self.partitions.get(topic) == other.partitions.get(topic) for topic in topics)
+        named = {*self.partitions, *other.partitions} if topics is None else topics
+        return all(self.partitions.get(topic) == other.partitions.get(topic) for topic in named)
 
     def to_json(self, run: int, topics: Mapping[str, int]) -> str:
         """What a writer leaves beside the number of a batch; only its own topics are of interest."""

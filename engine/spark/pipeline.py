@@ -116,12 +116,7 @@ class Pipeline:
             if part.template is not None or (above is not None and not can_page(above, pages)):
                 paged = [] if above is None else page_columns(above, pages)
                 columns = {**self._columns(at), **{struct_column(relation): stage.types[relation] for relation in part.moved}}
-                if part.carried:
-                    rows = rows.through(load_cargo(part.carried))
-                    columns = loaded_columns(columns, part.carried)
-                rows = Passes(_selected(spark, rows.frame(schema_text(columns)), part.template, paged))
-                if part.carried:
-                    rows = rows.through(unload_cargo(part.carried))
+                rows = _computed(spark, rows, columns, part, paged)
             elif above is not None and pages > 1:
                 rows = rows.through(page_batches(above, pages))
         return rows
@@ -171,6 +166,15 @@ def _part(stage: Stage) -> _Part:
 def _note(moved: frozenset[int]) -> str:
     names = ", ".join(struct_column(relation) for relation in sorted(moved))
     return f"-- on Arrow, which comes to this: {names}\n" if moved else ""
+
+
+def _computed(spark: SparkSession, rows: Passes, columns: Mapping[str, str], part: _Part, paged: Sequence[str]) -> Passes:
+    """Rows of these columns behind the SQL of a stage, which sees only those that it looks at."""
+    carried = part.carried
+    if not carried:
+        return Passes(_selected(spark, rows.frame(schema_text(columns)), part.template, paged))
+    loaded = rows.through(load_cargo(carried)).frame(schema_text(loaded_columns(columns, carried)))
+    return Passes(_selected(spark, loaded, part.template, paged)).through(unload_cargo(carried))
 
 
 def _selected(spark: SparkSession, rows: DataFrame, template: str | None, paged: Sequence[str]) -> DataFrame:

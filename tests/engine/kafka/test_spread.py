@@ -73,6 +73,8 @@ def test_layouts_are_compared_by_the_topics_that_are_written() -> None:
     assert not more.spreads_as(replace(more, slots=3), ["a"])
     assert not more.spreads_as(replace(more, partitions={"a": 5}), ["a"])
     assert not more.spreads_as(None, [])
+    assert not more.spreads_as(LAYOUT, None)
+    assert more.spreads_as(replace(more), None)
 
 
 def test_an_entry_of_the_log_stands_before_the_record_of_its_row() -> None:

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from stage_samples import ROWS, built, columns, rows, selected
 
 from engine.spark import blobs, cargo
+from engine.spark import pipeline as pipelines
 from engine.spark import sqltree as s
-from engine.spark.cargo import load_cargo, loaded_columns, unload_cargo
+from engine.spark.cargo import load_cargo, unload_cargo
 from engine.spark.context import Fault
-from engine.spark.handles import row_columns
 from engine.spark.pages import page_columns
 from engine.spark.passes import Passes
 from engine.spark.pipeline import Pipeline
@@ -49,23 +49,19 @@ def past(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch
     """What comes out where the SQL of a stage sees only what it looks at."""
     stage = pipeline.group.stages[at]
     carried = stage.carried()
-    handles = pipeline.level(at).alive if at else [source.handle for source in pipeline.group.sources]
-    before = row_columns(handles)
-    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given])).coalesce(1)
-    loaded = Passes(frame).through(load_cargo(carried)).frame(schema_text(loaded_columns(before, carried)))
-    loaded.createOrReplaceTempView("loaded")
-    paged = page_columns(pipeline.level(at + 1), pages) if at + 1 < pipeline.depth else []
-    made = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM ({stage.sql('loaded', carried)})")
+    part = pipelines._Part(frozenset(), stage.sql(pipelines._SOURCE, carried), carried)
+    before = pipeline._columns(at)
     behind = {**before, **{f"r{relation}": kind for relation, kind in stage.types.items()}}
+    paged = page_columns(pipeline.level(at + 1), pages) if at + 1 < pipeline.depth else []
     if paged:
         behind |= {"page": "INT", "old_page": "INT"}
 
     def ordered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from (batch.select(list(behind)) for batch in batches)
 
-    found: list[dict[str, Any]] = (
-        Passes(made).through(unload_cargo(carried)).through(ordered).frame(schema_text(behind)).toArrow().to_pylist()
-    )
+    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given])).coalesce(1)
+    unloaded = pipelines._computed(spark, Passes(frame), before, part, paged).through(ordered).frame(schema_text(behind))
+    found: list[dict[str, Any]] = unloaded.toArrow().to_pylist()
     return found
 
 
