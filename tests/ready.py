@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 
-from engine.errors import EngineError
-from engine.kafka.ready import prepare
-from engine.spark.archive import archive_path
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.connector.prepare import prepare
+from kestrel_sql.spark.runtime.class_archive import archive_path
+
 from tests.kafka.helpers import environment
 
 

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from qtt.corpus import find_files
-from qtt.driver import Driver, RunOptions, open_driver
-from qtt.gaps import load_gaps
-from qtt.load import load, load_all
-from qtt.model import Case, Outcome, Produced, Status
-from qtt.runner import run_cases, run_group
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.known_gaps import load_gaps
+from kestrel_qtt.cases.model import Case, Outcome, Produced, Status
+from kestrel_qtt.drivers.driver import Driver, RunOptions, open_driver
+from kestrel_qtt.load import load, load_all
+from kestrel_qtt.runner import run_cases, run_group
 
 ROOT = Path(__file__).resolve().parents[1] / "test-cases"
 GROUP_SIZE, JOBS = 150, 2

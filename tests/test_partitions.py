@@ -8,13 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-
-from engine.session import Session
-from engine.spark.memory import Cut, MemoryRunner
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.spark.session import open_test_session
-from engine.topics.partitioner import partition_of
-from engine.topics.records import Record
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.topics.partitioner import partition_of
+from kestrel_sql.topics.records import Record
 
 PARTITIONS = 3
 PAGES = 4

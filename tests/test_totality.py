@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-
-from engine import errors
-from engine.errors import EngineError, FormatError
-from engine.formats.base import SerdeSpec, Side
-from engine.formats.table import FORMATS, codec_of
-from engine.functions.declaration import Aggregate, Scalar, Tabular
-from engine.functions.signature import Parameter, parse_signature
-from engine.functions.table import FUNCTIONS
-from engine.plan.step import FormatInfo, Step
-from engine.plan.table import COMMANDS, STEPS
-from engine.spark.builder import BUILDERS
-from qtt.corpus_functions import corpus_functions
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_sql import errors
+from kestrel_sql.errors import EngineError, FormatError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import FORMATS, codec_of
+from kestrel_sql.functions.declaration import Aggregate, Scalar, Tabular
+from kestrel_sql.functions.signature import Parameter, parse_signature
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.plan.step import FormatInfo, Step
+from kestrel_sql.plan.table import COMMANDS, STEPS
+from kestrel_sql.spark.build.walk import BUILDERS
 
 DECLARED = sorted({(name, o.function.doc) for name, overloads in FUNCTIONS.overloads.items() for o in overloads})
 KINDS = {"scalar": Scalar, "table": Tabular, "aggregate": Aggregate}
@@ -130,4 +129,4 @@ def test_error_codes_are_unique() -> None:
     counted = Counter(cls.code for cls in classes)
     assert [code for code, count in counted.items() if count > 1] == []
     assert all(re.fullmatch(r"[A-Z][A-Z_]*", code) for code in counted)
-    assert subclasses(EngineError) <= set(classes), "errors that users see are declared in engine.errors"
+    assert subclasses(EngineError) <= set(classes), "errors that users see are declared in kestrel_sql.errors"

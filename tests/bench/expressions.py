@@ -17,19 +17,19 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types import sql_types as t
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StringType
 
-from engine.functions.bind import bind
-from engine.session import Session
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.pycalls import register
-from engine.spark.session import open_session
-from engine.sql.parser import parse_expression
-from engine.types import sql_types as t
 from tests.bench.measure import interleaved, machine, median_ratio
 
 COLUMNS = {"ID": t.BIGINT, "N": t.INTEGER, "X": t.DOUBLE, "NAME": t.STRING, "TAGS": t.Array(t.STRING), "SEEN": t.TIMESTAMP}

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
+from kestrel_sql.spark.types import name
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.planner.config import Config
-from engine.session import Session
-from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
-from engine.spark.session import open_session
-from engine.spark.stage import ENVELOPE, struct_column
-from engine.spark.types import name
-from engine.spark.wire import WIRE_OUTPUT, decode_batches, encode_batches
 from tests.bench.measure import interleaved, machine, median_ratio
 
 FORMATS = ("JSON", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")

@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.kafka.broker import Broker
+from kestrel_sql.kafka.broker.broker import Broker
+
 from tests.bench.measure import descendants, machine
 from tests.bench.memory import own_mebibytes
 from tests.kafka.helpers import create, produce, start

@@ -22,8 +22,8 @@ from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from kestrel_sql.kafka.broker.broker import Broker
 
-from engine.kafka.broker import Broker
 from tests.bench.measure import descendants, machine
 from tests.kafka import demo
 from tests.kafka.helpers import create, environment, produce
@@ -44,16 +44,16 @@ APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 
 STEPS: Sequence[tuple[str, str, str]] = (
-    ("engine.kafka.application", "connect", "connect to the broker"),
-    ("engine.kafka.application", "connector_jars", "find the connector's jars"),
+    ("kestrel_sql.kafka.run.application", "connect", "connect to the broker"),
+    ("kestrel_sql.kafka.run.application", "connector_jars", "find the connector's jars"),
     ("pyspark.core.context", "launch_gateway", "start the JVM"),
-    ("engine.kafka.application", "open_session", "open the session, with the JVM"),
-    ("engine.kafka.script", "Script.execute", "plan the statements, make topics"),
-    ("engine.kafka.run", "ProductionRun._prepare", "build pipelines, check topics"),
-    ("engine.kafka.running", "RunningQuery.start", "start the queries"),
-    ("engine.kafka.running", "write_batch", "write the first batches"),
-    ("engine.kafka.sink", "_layout", "… ask where the sink stands"),
-    ("engine.kafka.sink", "_gathered", "… lay out the shuffle"),
+    ("kestrel_sql.kafka.run.application", "open_session", "open the session, with the JVM"),
+    ("kestrel_sql.kafka.run.script", "Script.execute", "plan the statements, make topics"),
+    ("kestrel_sql.kafka.run.run", "ProductionRun._prepare", "build pipelines, check topics"),
+    ("kestrel_sql.kafka.run.running_query", "RunningQuery.start", "start the queries"),
+    ("kestrel_sql.kafka.run.running_query", "write_batch", "write the first batches"),
+    ("kestrel_sql.kafka.sink.sink", "_layout", "… ask where the sink stands"),
+    ("kestrel_sql.kafka.sink.sink", "_gathered", "… lay out the shuffle"),
 )
 """Module, function and what it does, in about the order in which they come."""
 
@@ -93,7 +93,7 @@ def _run(arguments: list[str]) -> int:
     trace = Trace(float(os.environ[_BEGUN]))
     since = trace.now()
     print(json.dumps(("start Python", 0.0, since)), flush=True)
-    cli = importlib.import_module("engine.cli")
+    cli = importlib.import_module("kestrel_sql.cli.main")
     print(json.dumps(("import the command", since, trace.now())), flush=True)
     for module, path, label in STEPS:
         trace.watch(module, path, label)

@@ -18,18 +18,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kestrel_sql.queries.pull import plan_pull
+from kestrel_sql.queries.pull_state import TableReader, pull_rows
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.build.queryable import kept_table
+from kestrel_sql.spark.io.topics import WIRE_INPUT
+from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import parse_statement
 from pyspark.sql import SparkSession
 
-from engine.queries.pull import plan_pull
-from engine.queries.pull_state import TableReader, pull_rows
-from engine.session import Session
-from engine.spark.checkpoint import CheckpointReader
-from engine.spark.kept import kept_table
-from engine.spark.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
-from engine.spark.session import open_session
-from engine.spark.wire import WIRE_INPUT
-from engine.sql.parser import parse_statement
-from engine.sql.statements import Query
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS = int(os.environ.get("ROWS", "1000000"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from qtt.driver import Driver, open_driver
+from kestrel_qtt.drivers.driver import Driver, open_driver
 
 
 @pytest.fixture(scope="session")

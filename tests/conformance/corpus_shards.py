@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from qtt.corpus import find_files
-from qtt.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
-from qtt.gaps import Ledger, load_gaps
-from qtt.load import Loaded, load_all
-from qtt.model import Case, Result, Status
-from qtt.runner import run_cases
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.known_gaps import Ledger, load_gaps
+from kestrel_qtt.cases.model import Case, Result, Status
+from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
+from kestrel_qtt.load import Loaded, load_all
+from kestrel_qtt.runner import run_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 KSQLDB = ROOT.parent / "shared" / "ksqldb"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qtt.gaps import GapKind, Ledger, load_gaps
+from kestrel_qtt.cases.known_gaps import GapKind, Ledger, load_gaps
 
 HEADER = """\
 # The cases of ../shared/ksqldb/{corpus} that do not pass yet; `make {target}` writes this file.

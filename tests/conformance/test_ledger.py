@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from corpus_shards import complaints, shards
+from kestrel_qtt.cases.known_gaps import GapKind, load_gaps
+from kestrel_qtt.cases.model import Case, Result, Status
 from ledger import GENERATED, main
-
-from qtt.gaps import GapKind, load_gaps
-from qtt.model import Case, Result, Status
 
 
 def reported(name: str, status: str, reason: str = "") -> dict[str, Any]:

@@ -6,11 +6,10 @@ from functools import cache
 
 import pytest
 from corpus_shards import ROOT, Shard, assert_as_listed, shards
-
-from qtt.driver import Driver
-from qtt.gaps import load_gaps
-from qtt.load import Loaded
-from qtt.plan_commands import stored_cases
+from kestrel_qtt.cases.known_gaps import load_gaps
+from kestrel_qtt.drivers.driver import Driver
+from kestrel_qtt.load import Loaded
+from kestrel_qtt.plan_commands.record import stored_cases
 
 PLANS = ROOT.parent / "shared" / "ksqldb" / "historic-plans"
 LEDGER = ROOT / "tests" / "conformance" / "known-gaps-plans.yaml"

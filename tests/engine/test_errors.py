@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import EngineError, Span, StatementError
+from kestrel_sql.errors import EngineError, Span, StatementError
 
 
 def shown(text: str, span: Span) -> list[str]:

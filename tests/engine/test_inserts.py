@@ -3,12 +3,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-
-from engine.errors import StatementError, TypeMismatchError
-from engine.functions.bound import Bound
-from engine.inserts import Constants, insert_record
-from engine.session import Session
-from engine.topics.records import Record
+from kestrel_sql.errors import StatementError, TypeMismatchError
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.session.insert_values import Constants, insert_record
+from kestrel_sql.session.session import Session
+from kestrel_sql.topics.records import Record
 
 STREAM = """
 CREATE STREAM s (k INT KEY, a BIGINT, b ARRAY<DOUBLE>, m MAP<STRING, INT>, st STRUCT<x INT, y STRING>)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import EngineError, RegistryError, UnsupportedError
-from engine.session import Session
+from kestrel_sql.errors import EngineError, RegistryError, UnsupportedError
+from kestrel_sql.session.session import Session
 
 SOURCE = "CREATE STREAM s (k INT KEY, x INT) WITH (kafka_topic='s', format='JSON');"
 

@@ -6,13 +6,12 @@ from itertools import count
 
 import pytest
 from confluent_kafka.admin import NewTopic
-
-from engine.errors import EngineError
-from engine.kafka.broker import Broker
-from engine.kafka.clients import admin_client
-from engine.kafka.config import KafkaConfig
-from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
-from engine.kafka.shapes import awaited_shape
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.broker.broker import Broker
+from kestrel_sql.kafka.client.admin import admin_client
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.topic_configs import awaited_shape
+from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
 _numbers = count()
 

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
-from engine.kafka.broker import Broker
+from kestrel_sql.kafka.broker.broker import Broker
+
 from tests.kafka.helpers import Row, await_rows, create, produce, read, run, start
 from tests.kafka.processes import kill
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-
-from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
+from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
 _LONGEST_S = 600.0
 _MOST_WAITING = 50_000
@@ -104,7 +103,7 @@ def reach(servers: str, topics: Iterable[str], partitions: int) -> Iterator[Call
 
 def command(script: Path, servers: str, checkpoint: Path, *options: str) -> list[str]:
     own = ["--bootstrap-servers", servers, "--checkpoint", str(checkpoint)]
-    return [sys.executable, "-m", "engine.cli", "run", str(script), *own, *options]
+    return [sys.executable, "-m", "kestrel_sql.cli.main", "run", str(script), *own, *options]
 
 
 def environment() -> dict[str, str]:

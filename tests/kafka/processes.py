@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from engine.kafka.broker import Broker
+from kestrel_sql.kafka.broker.broker import Broker
 
 
 def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
@@ -51,7 +51,11 @@ def await_in(
 
 def workers(process: subprocess.Popen[bytes]) -> list[int]:
     """The Python workers below a driver: what Spark's daemon forked."""
-    return [pid for pid, parent in _descendants(process.pid) if "engine.spark.daemon" in _command(parent) and _parent(pid) == parent]
+    return [
+        pid
+        for pid, parent in _descendants(process.pid)
+        if "kestrel_sql.spark.runtime.worker_daemon" in _command(parent) and _parent(pid) == parent
+    ]
 
 
 def executors(process: subprocess.Popen[bytes]) -> list[int]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-
-from engine.kafka.broker import HOST, Broker, free_port
-from engine.kafka.clients import admin_client
-from engine.kafka.config import KafkaConfig
+from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
+from kestrel_sql.kafka.client.admin import admin_client
+from kestrel_sql.kafka.client.config import KafkaConfig
 
 PASSWORD = "pw-that-nobody-may-see"
 _STORE = "pw-of-the-store"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.kafka.broker import Broker
-from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
+from kestrel_sql.kafka.broker.broker import Broker
+from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = Path("tests/kafka/cases")
@@ -50,7 +50,7 @@ IN_CI = (Spread(PARTITIONS), Spread(OURS, every=1000, shard="1/4"), Spread(KSQLD
 
 def run(spread: Spread, servers: str, report: Path, more: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run cases on the broker, in a process of its own: Spark takes its connector along only when it starts."""
-    command = [sys.executable, "-m", "qtt.cli", "run", str(spread.path), "--every", str(spread.every), "--shard", spread.shard]
+    command = [sys.executable, "-m", "kestrel_qtt.cli.main", "run", str(spread.path), "--every", str(spread.every), "--shard", spread.shard]
     settings = ["--tolerant-errors"] if spread.path == KSQLDB else []
     ledgers = [argument for ledger in LEDGERS.get(spread.path, ()) for argument in ("--known-gaps", ledger)]
     return subprocess.run(

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from engine.errors import EngineError
-from engine.kafka.broker import Broker
-from engine.kafka.config import KafkaConfig
-from engine.kafka.consume import partition_counts, read_topics
-from engine.kafka.scratch import AHEAD_MS, ScratchTopics
-from engine.topics.records import Record
+from kestrel_qtt.drivers.kafka_topics import AHEAD_MS, ScratchTopics
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.broker.broker import Broker
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import partition_counts, read_topics
+from kestrel_sql.topics.records import Record
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
 
@@ -27,7 +26,7 @@ raise SystemExit(7)
 
 
 def test_a_command_runs_beside_it_and_gives_its_exit_code() -> None:
-    command = [sys.executable, "-m", "engine.cli", "broker", "--port", "0", "--once", sys.executable, "-c", ASK]
+    command = [sys.executable, "-m", "kestrel_sql.cli.main", "broker", "--port", "0", "--once", sys.executable, "-c", ASK]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 7
     assert "not for production" in " ".join(done.stderr.split())

@@ -7,9 +7,8 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
-
-from engine.kafka.config import KafkaConfig
-from engine.kafka.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 
 pytestmark = pytest.mark.spark
 

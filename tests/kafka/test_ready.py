@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from engine.cli import ExitCode, main
-from engine.errors import EngineError
-from engine.kafka import ready
-from engine.kafka.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING, connector_jars
+from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.connector import prepare as ready
+from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING, connector_jars
 
 OPEN = """
 import sys
-from engine.spark.session import open_session
+from kestrel_sql.spark.runtime.session import open_session
 options = f"-Xshare:on -XX:SharedArchiveFile={sys.argv[1]} -Xlog:class+load:file={sys.argv[2]}"
 open_session("local[1]", {"spark.driver.extraJavaOptions": options}).stop()
 """

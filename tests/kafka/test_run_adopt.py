@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import StatementError
-from engine.kafka.adopt import NamedQuery, document_of, gone, named_queries, order, relevant, resumed
-from engine.kafka.manifest import Manifest, StoredQuery
-from engine.session import Session
+from kestrel_sql.errors import StatementError
+from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
+from kestrel_sql.kafka.run.resume import NamedQuery, document_of, gone, named_queries, order, relevant, resumed
+from kestrel_sql.session.session import Session
 
 SOURCES = """
 CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);

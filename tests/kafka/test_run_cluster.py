@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings, is_cluster
+from kestrel_sql.kafka.cluster.packaging import needed_packages
+from kestrel_sql.spark.runtime.environment import prepare_environment
 
-from engine.kafka.cluster import INSTALLED, cluster_settings, is_cluster
-from engine.kafka.config import KafkaConfig
-from engine.kafka.travel import needed_packages
-from engine.spark.home import prepare_environment
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.processes import end, ending, executors
 from tests.kafka.scenario import LEAN, Scenario, differences

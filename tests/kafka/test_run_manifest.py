@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from engine.errors import EngineError
-from engine.kafka.manifest import CheckpointFolder, Manifest, StoredQuery
-from engine.kafka.offsets import Topic
-from engine.kafka.watch import changes
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.client.offsets import Topic
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
+from kestrel_sql.kafka.run.topic_changes import changes
 
 QUERY = StoredQuery(
     name="CREATE STREAM OUT",
@@ -50,7 +49,7 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, text: str) -> Non
 
 def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from engine.kafka.manifest import CheckpointFolder; from engine.errors import EngineError\n"
+        "import sys, pathlib; from kestrel_sql.kafka.run.manifest import CheckpointFolder; from kestrel_sql.errors import EngineError\n"
         "try:\n  with CheckpointFolder(pathlib.Path(sys.argv[1])).locked(): print('got it')\n"
         "except EngineError as error: print(error.message)"
     )

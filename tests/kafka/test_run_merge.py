@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 
 import pytest
-
-from engine.kafka.merge import Cutter, FeedOrder, HeadMerge, Offsets, Position
+from kestrel_sql.kafka.client.positions import Offsets, Position
+from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, HeadMerge
 
 Log = Mapping[Position, list[int]]
 """The timestamps of every partition."""

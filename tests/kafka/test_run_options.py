@@ -7,17 +7,16 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.cli.run_kafka import _registry, _stop_on_signals, add_kafka_options, run_on_broker
+from kestrel_sql.errors import EngineError
+from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.formats.registry.remote import RemoteRegistry
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.application import Application
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.sink.sink import Delivery
 from rich.console import Console
-
-from engine.cli import ExitCode, main
-from engine.cli_run import _registry, _stop_on_signals, add_kafka_options, run_on_broker
-from engine.errors import EngineError
-from engine.formats.registry import MemoryRegistry
-from engine.formats.registry_remote import RemoteRegistry
-from engine.kafka.application import Application
-from engine.kafka.config import KafkaConfig
-from engine.kafka.run import RunSettings
-from engine.kafka.sink import Delivery
 
 
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:

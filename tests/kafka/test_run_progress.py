@@ -10,16 +10,15 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from kestrel_sql.cli.progress import Board, MemoryWatch, line, open_lines
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.run.progress import QueryProgress, QueryState
+from kestrel_sql.kafka.run.running_query import reason_of
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.session.session import Session
+from kestrel_sql.topics.records import Record
 from rich.console import Console
-
-from engine.cli_board import Board, MemoryWatch, line, open_lines
-from engine.errors import EngineError
-from engine.kafka.progress import QueryProgress, QueryState
-from engine.kafka.running import reason_of
-from engine.planner.config import Config
-from engine.queries.engine import MemoryEngine
-from engine.session import Session
-from engine.topics.records import Record
 
 STATE = QueryState(query="Q", batch=1, rows_in=2, rows_out=1, rows_per_second=0.2, lag={"a": 3}, state_rows=None)
 
@@ -94,7 +93,7 @@ def test_answers_that_go_to_a_file_are_not_drawn_on_the_terminal(capsys: pytest.
 
 def test_states_are_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = StringIO()
-    monkeypatch.setattr("engine.cli_board._QUIET_S", 0.0)
+    monkeypatch.setattr("kestrel_sql.cli.progress._QUIET_S", 0.0)
     Board(Console(file=plain, width=200), None).show([STATE, replace(STATE, error="gone")])
     assert plain.getvalue().splitlines() == ["Q: 2 in, 1 out, 0/s, lag a 3", "Q: 2 in, 1 out, 0/s, lag a 3, error: gone"]
 

@@ -15,15 +15,15 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
+from kestrel_sql.kafka.client.admin import admin_client
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import read_topics
+from kestrel_sql.kafka.sink.sink import write_batch
+from kestrel_sql.spark.runtime.session import open_session
 from pyspark.sql import SparkSession
 
-from engine.errors import EngineError, QueryError
-from engine.kafka.broker import HOST, Broker, free_port
-from engine.kafka.clients import admin_client
-from engine.kafka.config import KafkaConfig
-from engine.kafka.consume import read_topics
-from engine.kafka.sink import write_batch
-from engine.spark.session import open_session
 from tests.kafka.helpers import create, produce
 from tests.kafka.test_sink import frame, row
 from tests.kafka.unstarted import execute

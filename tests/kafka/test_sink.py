@@ -11,20 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import read_topics
+from kestrel_sql.kafka.connector.jars import connector_jars
+from kestrel_sql.kafka.sink.distribute import SPREAD, spread_batches
+from kestrel_sql.kafka.sink.partitioner import murmur2_all
+from kestrel_sql.kafka.sink.sink import Delivery, likely_layout, write_batch
+from kestrel_sql.kafka.sink.transaction import Layout
+from kestrel_sql.spark.io.topics import WIRE_OUTPUT
+from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.topics.partitioner import partition_of
+from kestrel_sql.topics.records import LogEntry
 from pyspark.sql import DataFrame, SparkSession
-
-from engine.errors import QueryError
-from engine.kafka.config import KafkaConfig
-from engine.kafka.consume import read_topics
-from engine.kafka.jars import connector_jars
-from engine.kafka.partitioning import murmur2_all
-from engine.kafka.sink import Delivery, likely_layout, write_batch
-from engine.kafka.spread import SPREAD, spread_batches
-from engine.kafka.transaction import Layout
-from engine.spark.session import open_session
-from engine.spark.wire import WIRE_OUTPUT
-from engine.topics.partitioner import partition_of
-from engine.topics.records import LogEntry
 
 pytestmark = pytest.mark.spark
 
@@ -103,9 +102,9 @@ def test_a_half_committed_batch_is_completed_as_it_was_begun(
     name = topic(4)
     rows = [row(name, place, str(place).encode(), b"v") for place in range(80)]
     half = [r for r in rows if partition_of(r["key"], 4) % 2 == 0]
-    monkeypatch.setattr("engine.kafka.sink._parallelism", lambda _: 4)
+    monkeypatch.setattr("kestrel_sql.kafka.sink.sink._parallelism", lambda _: 4)
     assert write_batch(frame(spark, half), 9, query=f"q{name}", config=kafka).records == len(half)
-    monkeypatch.setattr("engine.kafka.sink._parallelism", lambda _: 3)
+    monkeypatch.setattr("kestrel_sql.kafka.sink.sink._parallelism", lambda _: 3)
     assert write_batch(frame(spark, rows), 9, query=f"q{name}", config=kafka).records == 80 - len(half)
     assert len(read_topics(kafka, [name])[name]) == 80
 

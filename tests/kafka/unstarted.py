@@ -6,13 +6,12 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-
-from engine.admin.answer import Answer
-from engine.kafka.application import Application
-from engine.kafka.config import KafkaConfig
-from engine.kafka.run import RunSettings
-from engine.planner.config import Config
-from engine.session import Session
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.application import Application
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import Session
 
 
 class NotStartedError(Exception):

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
-
-from qtt.driver import PlanningError, RunOptions
-from qtt.model import ActualRecord, Case, Failed, InputRecord, LogEntry, Outcome, Produced, Rejected
+from kestrel_qtt.cases.model import ActualRecord, Case, Failed, InputRecord, LogEntry, Outcome, Produced, Rejected
+from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 
 
 class FakeDriver:

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.check import judge
-from qtt.columns import canonical_columns
-from qtt.model import (
+from kestrel_qtt.cases.model import (
     ActualRecord,
     Case,
     Crashed,
@@ -31,6 +28,8 @@ from qtt.model import (
     TopicState,
     Window,
 )
+from kestrel_qtt.judge.column_lists import canonical_columns
+from kestrel_qtt.judge.judge import judge
 
 CASE = Case(id="x.json::n", file=Path("x.json"), line=3, name="x - n", statements=("A", "B"), inputs=(InputRecord(topic="IN"),))
 KAFKA = FormatInfo(format="KAFKA")

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt import driver as drivers
-from qtt.cli import ExitCode, main
+from kestrel_qtt.cli.main import ExitCode, main
+from kestrel_qtt.drivers import driver as drivers
 
 INPUTS = [{"topic": "IN", "value": {"A": 1}, "timestamp": 5}]
 GOOD = {"name": "good one", "statements": ["COPY"], "inputs": INPUTS, "outputs": [{"topic": "OUT", "value": {"A": 1}}]}

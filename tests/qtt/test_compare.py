@@ -4,8 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-
-from qtt.compare import ABSENT, Difference, differences
+from kestrel_qtt.judge.compare import ABSENT, Difference, differences
 
 D = Decimal
 

@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from engine.spark.memory import Output
-from engine.topics.records import Record
-from qtt.kafka import _given, _is_misplaced, _note_sent, _restore, _topics_of
-from qtt.model import Case, Crashed, InputRecord, OutputRecord, Topic
-from qtt.spark import Run, prepare
+from kestrel_qtt.cases.model import Case, Crashed, InputRecord, OutputRecord, Topic
+from kestrel_qtt.drivers.kafka import _given, _is_misplaced, _note_sent, _restore, _topics_of
+from kestrel_qtt.drivers.spark import Run, prepare
+from kestrel_sql.spark.in_memory.runner import Output
+from kestrel_sql.topics.records import Record
 
 STATEMENTS = (
     "CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON');",

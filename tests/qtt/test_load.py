@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-
-from qtt.corpus import Kind, case_path, find_files
-from qtt.load import case_of_spec, load, load_all, load_stored
-from qtt.matrix import slug
-from qtt.model import CaseFileError, Window
+from kestrel_qtt.cases.discovery import Kind, case_path, find_files
+from kestrel_qtt.cases.expand import slug
+from kestrel_qtt.cases.model import CaseFileError, Window
+from kestrel_qtt.load import case_of_spec, load, load_all, load_stored
 
 
 def write(path: Path, *cases: Any, **members: Any) -> Path:
@@ -212,7 +211,7 @@ def test_names() -> None:
 
 
 def test_schema_is_a_schema() -> None:
-    schema = json.loads((Path(__file__).parents[2] / "qtt" / "case.schema.json").read_text())
+    schema = json.loads((Path(__file__).parents[2] / "qtt" / "kestrel_qtt" / "cases" / "case.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     objects = [d for d in schema["$defs"].values() if d.get("type") == "object"]
     assert all(d.get("additionalProperties") is False for d in objects)

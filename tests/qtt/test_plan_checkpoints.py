@@ -11,13 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import kestrel_sql.operators
 import pytest
-
-import engine.state
-from qtt.load import load_stored
-from qtt.model import Case, OutputRecord, Post, Status
-from qtt.plan_checkpoints import LARGEST_BYTES, Frozen, find, pack, read, second_half, unpack, write
-from qtt.plans import SPEC_FILE, PlanStoreError
+from kestrel_qtt.cases.model import Case, OutputRecord, Post, Status
+from kestrel_qtt.load import load_stored
+from kestrel_qtt.plans.checkpoints import LARGEST_BYTES, Frozen, find, pack, read, second_half, unpack, write
+from kestrel_qtt.plans.store import SPEC_FILE, PlanStoreError
 
 STORE = Path(__file__).resolve().parents[2] / "historic-plans"
 STORED = find(STORE)
@@ -85,7 +84,7 @@ def test_only_what_was_not_written_before_is_expected(frozen: Frozen) -> None:
 
 def operators() -> set[str]:
     """The classes of the engine that process rows with a state."""
-    modules = [import_module(f"engine.state.{module.name}") for module in pkgutil.iter_modules(engine.state.__path__)]
+    modules = [import_module(module.name) for module in pkgutil.walk_packages(kestrel_sql.operators.__path__, "kestrel_sql.operators.")]
     classes = {cls for module in modules for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__}
     return {cls.__name__ for cls in classes if hasattr(cls, "process") and hasattr(cls, "scope") and cls.__name__ != "Operator"}
 
@@ -101,7 +100,7 @@ def test_stored_checkpoints_are_small() -> None:
 
 @pytest.fixture(scope="module")
 def checkpoints() -> Iterator[Any]:
-    from qtt.plan_resume import Checkpoints
+    from kestrel_qtt.plan_commands.resume import Checkpoints
 
     opened = Checkpoints()
     yield opened

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.check import judge
-from qtt.model import ActualRecord, Case, ExpectedTopic, FormatInfo, OutputRecord, Post, Produced, Status, Topic, TopicState
+from kestrel_qtt.cases.model import ActualRecord, Case, ExpectedTopic, FormatInfo, OutputRecord, Post, Produced, Status, Topic, TopicState
+from kestrel_qtt.judge.judge import judge
 
 JSON = FormatInfo(format="JSON")
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.cli import ExitCode, main
+from kestrel_qtt.cli.main import ExitCode, main
 
 FORMATS = {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}}
 SCHEMA = "`K` INTEGER KEY, `V` BIGINT"

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.cli import ExitCode, main
-from qtt.plan_commands import compact_plans
-from qtt.plans import find_plans, record
+from kestrel_qtt.cli.main import ExitCode, main
+from kestrel_qtt.plan_commands.record import compact_plans
+from kestrel_qtt.plans.store import find_plans, record
 
 FORMATS = {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}}
 CREATE = {"@type": "createStreamV1", "sourceName": "A", "topicName": "a", "schema": "`V` INTEGER", "formats": FORMATS}

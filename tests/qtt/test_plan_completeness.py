@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine.plan.facts import facts_of, known_facts
-from engine.plan.table import COMMANDS, STEPS
-from qtt.plans import find_plans
-from qtt.read_json import parse_json
+from kestrel_qtt.cases.read_json import parse_json
+from kestrel_qtt.plan_commands.format_coverage import facts_of, known_facts
+from kestrel_qtt.plans.store import find_plans
+from kestrel_sql.plan.table import COMMANDS, STEPS
 
 STORE = Path(__file__).resolve().parents[2] / "historic-plans"
 

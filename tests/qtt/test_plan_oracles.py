@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.driver import PlanningDriver, open_driver
-from qtt.load import load_stored
-from qtt.model import Case
-from qtt.plan_oracles import Comparison, compare, run_today
-from qtt.plan_spec import case_document
-from qtt.plans import find_plans, record
+from kestrel_qtt.cases.model import Case
+from kestrel_qtt.drivers.driver import PlanningDriver, open_driver
+from kestrel_qtt.load import load_stored
+from kestrel_qtt.plan_commands.prove import Comparison, compare, run_today
+from kestrel_qtt.plans.spec import case_document
+from kestrel_qtt.plans.store import find_plans, record
 
 STORE = Path(__file__).resolve().parents[2] / "historic-plans"
 

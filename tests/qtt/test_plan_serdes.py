@@ -3,10 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from qtt.load import case_of_spec
-from qtt.model import CaseFileError, FormatInfo, SerdeInfo
-from qtt.plan_serdes import serde_failures
+from kestrel_qtt.cases.model import CaseFileError, FormatInfo, SerdeInfo
+from kestrel_qtt.judge.stored_schemas import serde_failures
+from kestrel_qtt.load import case_of_spec
 
 JSON = FormatInfo(format="JSON")
 OUT = SerdeInfo(schema="`K` INTEGER KEY, `V` STRING", key_format=JSON, value_format=JSON)

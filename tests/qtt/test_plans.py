@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.load import Kind, load
-from qtt.model import Case, InputRecord
-from qtt.plan_spec import case_document, write_json
-from qtt.plans import PlanStoreError, case_folder, check, fields_used, find_plans, load_stored, needs_recording, newest_plans, record
-from qtt.read_json import parse_json
+from kestrel_qtt.cases.model import Case, InputRecord
+from kestrel_qtt.cases.read_json import parse_json
+from kestrel_qtt.load import Kind, load
+from kestrel_qtt.plans.spec import case_document, write_json
+from kestrel_qtt.plans.store import (
+    PlanStoreError,
+    case_folder,
+    check,
+    fields_used,
+    find_plans,
+    load_stored,
+    needs_recording,
+    newest_plans,
+    record,
+)
 
 ID = "test-cases/filters/like.yaml::keeps-cows[AVRO]"
 CASE = {"name": "like - keeps cows - AVRO", "statements": ["CREATE ..."], "inputs": [{"topic": "t", "value": Decimal("1.10")}]}
@@ -152,7 +161,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise OSError("full")
 
-    monkeypatch.setattr("qtt.plans.os.rename", refuse)
+    monkeypatch.setattr("kestrel_qtt.plans.store.os.rename", refuse)
     with pytest.raises(PlanStoreError, match="full"):
         keep(tmp_path)
     assert not list(tmp_path.rglob("*.json"))

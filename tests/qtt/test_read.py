@@ -3,10 +3,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-
-from qtt.raw import TextError
-from qtt.read_json import parse_json, read_json, strip_comments
-from qtt.read_yaml import parse_yaml, read_yaml
+from kestrel_qtt.cases.raw import TextError
+from kestrel_qtt.cases.read_json import parse_json, read_json, strip_comments
+from kestrel_qtt.cases.read_yaml import parse_yaml, read_yaml
 
 JSON_TEXT = """// head
 {

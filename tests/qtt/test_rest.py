@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qtt.check import judge
-from qtt.corpus import Kind, kind_of
-from qtt.load import load
-from qtt.model import ActualRecord, Rejected, Status
-from qtt.rest import Answer, Answered, RestCase
+from kestrel_qtt.cases.discovery import Kind, kind_of
+from kestrel_qtt.cases.model import ActualRecord, Rejected, Status
+from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
+from kestrel_qtt.load import load
 
 QUERY = [{"header": {"schema": "`A` INTEGER", "queryId|starts_with": "q"}}, {"row": {"columns": [1]}}, {"row": {"columns": [2]}}]
 CASE = {

@@ -9,15 +9,14 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from kestrel_qtt.cases import known_gaps as gaps
+from kestrel_qtt.cases.known_gaps import GapKind, ledger_of, load_gaps, unknown_cases
+from kestrel_qtt.cases.model import Case, CaseFileError, InputRecord, Outcome, OutputRecord, Result, Status
+from kestrel_qtt.cases.selection import Selection, SelectionError, parse_shard
+from kestrel_qtt.drivers.driver import RunOptions
+from kestrel_qtt.report.text import failure_text, gap_text, summarise, watched, write_report
+from kestrel_qtt.runner import run_cases
 from rich.console import Console
-
-from qtt import gaps
-from qtt.driver import RunOptions
-from qtt.gaps import GapKind, ledger_of, load_gaps, unknown_cases
-from qtt.model import Case, CaseFileError, InputRecord, Outcome, OutputRecord, Result, Status
-from qtt.report import failure_text, gap_text, summarise, watched, write_report
-from qtt.runner import run_cases
-from qtt.selection import Selection, SelectionError, parse_shard
 
 
 def make(name: str, statement: str = "COPY", value: Any = 1) -> Case:
@@ -186,8 +185,8 @@ def test_report(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_passes_results_through(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qtt.report.PROGRESS_AFTER", 0.0)
-    monkeypatch.setattr("qtt.report._LINE_EVERY", 0.0)
+    monkeypatch.setattr("kestrel_qtt.report.text.PROGRESS_AFTER", 0.0)
+    monkeypatch.setattr("kestrel_qtt.report.text._LINE_EVERY", 0.0)
     stream = io.StringIO()
     results = [Result(make(str(n)), Status.PASSED) for n in range(3)]
     assert list(watched(iter(results), 3, Console(file=stream, force_terminal=terminal, width=100))) == results

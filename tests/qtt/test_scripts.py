@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from qtt.corpus import Kind, find_files, kind_of
-from qtt.load import load, load_all
-from qtt.model import Case
-from qtt.sql_script import ScriptCase
+from kestrel_qtt.cases.discovery import Kind, find_files, kind_of
+from kestrel_qtt.cases.model import Case
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.load import load, load_all
 
 SCRIPT = """\
 -- a comment

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.session import Session
-from qtt.corpus_functions import corpus_functions
-from qtt.model import Case, Topic
-from qtt.spark_topics import register_topics
+from kestrel_qtt.cases.model import Case, Topic
+from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_sql.session.session import Session
 
 
 def ids(*topics: Topic, statements: tuple[str, ...] = ()) -> dict[str, int]:

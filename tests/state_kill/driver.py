@@ -13,15 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kestrel_sql.operators.state_codec import load_state
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.io.topics import WIRE_INPUT
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
 from pyspark.sql import DataFrame, SparkSession
 from shapes import SHAPES
-
-from engine.session import Session
-from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
-from engine.spark.session import INTERPRETED, open_session
-from engine.spark.start_check import check_start
-from engine.spark.wire import WIRE_INPUT
-from engine.state.codec import load_state
 
 
 def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:

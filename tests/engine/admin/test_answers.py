@@ -3,15 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from engine.admin.answer import Answer
-from engine.admin.answers import answer_of
-from engine.admin.view import View
-from engine.errors import EngineError
-from engine.session import Session
-from engine.sql.parser import parse_statement
-from engine.topics.memory import MemoryBroker
-from engine.topics.records import Record
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.answers import answer_of
+from kestrel_sql.admin.view import View
+from kestrel_sql.errors import EngineError
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.parse.parser import parse_statement
+from kestrel_sql.topics.memory import MemoryBroker
+from kestrel_sql.topics.records import Record
 
 SETUP = """
 CREATE TYPE money AS DECIMAL(10, 2);

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from engine.admin.readable import readable
-from engine.types.sql_types import BIGINT, DATE, STRING, TIME, TIMESTAMP, Array, Field, Map, Struct
+from kestrel_sql.admin.readable import readable
+from kestrel_sql.types.sql_types import BIGINT, DATE, STRING, TIME, TIMESTAMP, Array, Field, Map, Struct
 
 
 def test_times_are_texts_wherever_they_stand() -> None:

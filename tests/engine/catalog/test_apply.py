@@ -3,15 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from engine.catalog.apply import apply_command
-from engine.catalog.catalog import Catalog
-from engine.errors import StatementError, UnknownSourceError
-from engine.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1, DropTypeV1, RegisterTypeV1
-from engine.plan.step import FormatInfo, Formats, TimestampColumn, WindowInfo, WindowType
-from engine.sql.statements import SourceKind
-from engine.types.schema import Column, Role, Schema
-from engine.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING
+from kestrel_sql.catalog.apply import apply_command
+from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.errors import StatementError, UnknownSourceError
+from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1, DropTypeV1, RegisterTypeV1
+from kestrel_sql.plan.step import FormatInfo, Formats, TimestampColumn, WindowInfo, WindowType
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING
 
 FORMATS = Formats(FormatInfo("KAFKA"), FormatInfo("JSON"))
 SCHEMA = Schema((Column("TAG", STRING, Role.KEY), Column("KILO", DOUBLE)))

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from engine.catalog.catalog import Source
-from engine.catalog.upgrade import check_plan_upgrade, check_source_upgrade
-from engine.errors import StatementError
-from engine.plan.step import FormatInfo, Formats, SelectItem, Step, TimestampColumn, WindowInfo, WindowType
-from engine.plan.steps.aggregates import StreamAggregateV1
-from engine.plan.steps.sinks import StreamSinkV1
-from engine.plan.steps.sources import StreamSourceV1
-from engine.plan.steps.streams import StreamFilterV1, StreamFlatMapV1, StreamGroupByKeyV1, StreamSelectV1
-from engine.sql.expressions import BooleanLiteral, ColumnRef
-from engine.sql.statements import SourceKind
-from engine.types.schema import Column, Role, Schema
-from engine.types.sql_types import INTEGER, STRING
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.catalog.upgrade import check_plan_upgrade, check_source_upgrade
+from kestrel_sql.errors import StatementError
+from kestrel_sql.plan.step import FormatInfo, Formats, SelectItem, Step, TimestampColumn, WindowInfo, WindowType
+from kestrel_sql.plan.steps.aggregates import StreamAggregateV1
+from kestrel_sql.plan.steps.sinks import StreamSinkV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1
+from kestrel_sql.plan.steps.streams import StreamFilterV1, StreamFlatMapV1, StreamGroupByKeyV1, StreamSelectV1
+from kestrel_sql.sql.nodes.expressions import BooleanLiteral, ColumnRef
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import INTEGER, STRING
 
 FORMATS = Formats(FormatInfo("KAFKA"), FormatInfo("JSON"))
 K, V, W = Column("K", STRING, Role.KEY), Column("V", INTEGER), Column("W", INTEGER)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from decimal import Decimal as Number
 
-from engine.formats.base import SerdeSpec, Side
-from engine.formats.registry import NO_SCHEMAS, RegistryView
-from engine.plan.step import FormatInfo, SerdeFeature
-from engine.sql.parser import parse_columns
+from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegistryView
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.plan.step import FormatInfo, SerdeFeature
+from kestrel_sql.sql.parse.parser import parse_columns
 
 UNWRAP = frozenset({SerdeFeature.UNWRAP_SINGLES})
 

@@ -11,17 +11,16 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats import table
+from kestrel_sql.formats.bulk.codec import NotPlainError
+from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
+from kestrel_sql.formats.registered.columns import own_schema
+from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP
 from samples import spec
-
-from engine.errors import SerdeError
-from engine.formats import table
-from engine.formats.base import SerdeSpec
-from engine.formats.bulk import bulk_decoder, bulk_encoder
-from engine.formats.bulk_base import NotPlainError
-from engine.formats.registry import MemoryRegistry
-from engine.formats.schema_text import own_schema
-from engine.spark.types import to_arrow
-from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP
 
 PLAIN = "I INT, L BIGINT, D DOUBLE, S STRING, B BOOLEAN"
 COLUMNS = {

@@ -10,16 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kestrel_sql.errors import EngineError, SerdeError
+from kestrel_sql.formats import table
+from kestrel_sql.formats.registered.languages import LANGUAGES
+from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.io.serdes import SideReader
 from samples import NESTED_ROW, ROWS, SCHEMAS, spec
-
-from engine.errors import EngineError, SerdeError
-from engine.formats import table
-from engine.formats.base import SerdeSpec
-from engine.formats.languages import LANGUAGES
-from engine.formats.registry import MemoryRegistry
-from engine.planner.config import Config
-from engine.session import Session
-from engine.spark.sides import SideReader
 
 FORMATS = [name for name in SCHEMAS if name != "NONE"]
 FLAT_TOO = {f"{name} flat": name for name in ("AVRO", "JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")}

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import RegistryError
-from engine.formats.registry import MemoryRegistry, SchemaFormat
+from kestrel_sql.errors import RegistryError
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaFormat
 
 
 def test_equal_schemas_share_an_id() -> None:

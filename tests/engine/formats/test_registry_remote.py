@@ -18,15 +18,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from kestrel_sql.errors import RegistryAwayError, RegistryError, SerdeError
+from kestrel_sql.formats import table
+from kestrel_sql.formats.registry import remote as registry_remote
+from kestrel_sql.formats.registry.memory import SchemaFormat, SchemaReference
+from kestrel_sql.formats.registry.remote import open_registry
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import Session
 from registry_stub import Stub, handler_of, send
 from samples import spec
-
-from engine.errors import RegistryAwayError, RegistryError, SerdeError
-from engine.formats import registry_remote, table
-from engine.formats.registry import SchemaFormat, SchemaReference
-from engine.formats.registry_remote import open_registry
-from engine.planner.config import Config
-from engine.session import Session
 
 SECRET = "pass-of-nobody"
 RECORD = '{"type":"record","name":"R","fields":[{"name":"A","type":["null","int"],"default":null}]}'
@@ -334,6 +334,6 @@ def test_a_registry_that_has_no_modes_gives_a_warning(stub: Stub, caplog: pytest
     stub.fault = no_modes
     session = execute(stub, KEYED)
     assert "O" in session.catalog.sources
-    (warning,) = [each for each in caplog.records if each.levelname == "WARNING" and each.name.startswith("engine")]
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING" and each.name.startswith("kestrel_sql")]
     assert "out-key" in warning.getMessage()
     assert "mode.mutability" in warning.getMessage()

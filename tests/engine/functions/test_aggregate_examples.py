@@ -7,13 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.functions.declaration import Aggregate, AggregateCall, Runs, Tabular
-from engine.functions.table import FUNCTIONS
-from engine.sql import expressions as e
-from engine.sql.parser import parse_expression
-from engine.types.sql_types import INTEGER, SqlType
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Runs, Tabular
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types.sql_types import INTEGER, SqlType
 
 MARK = "Example: "
 

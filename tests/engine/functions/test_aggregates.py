@@ -5,21 +5,20 @@ from math import inf, isnan, nan, sqrt
 from typing import Any
 
 import pytest
-
-from engine.errors import FunctionError, QueryError
-from engine.functions.declaration import Aggregate, AggregateCall, Aggregator
-from engine.functions.library import aggregates_arithmetic as arithmetic
-from engine.functions.library import aggregates_collections as collections
-from engine.functions.library import aggregates_distinct as distinct
-from engine.functions.library import aggregates_extremes as extremes
-from engine.functions.library import aggregates_offsets as offsets
-from engine.functions.library import aggregates_statistics as statistics
-from engine.functions.library.table_functions import cube_explode
-from engine.functions.registry import collect
-from engine.functions.resolve import result_type
-from engine.state.codec import dump_state, load_state
-from engine.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, SqlType, Struct
-from qtt import corpus_aggregates as corpus
+from kestrel_qtt.ksqldb import test_aggregates as corpus
+from kestrel_sql.errors import FunctionError, QueryError
+from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
+from kestrel_sql.functions.library.aggregates import by_offset as offsets
+from kestrel_sql.functions.library.aggregates import collections as collections
+from kestrel_sql.functions.library.aggregates import count_distinct as distinct
+from kestrel_sql.functions.library.aggregates import extremes as extremes
+from kestrel_sql.functions.library.aggregates import statistics as statistics
+from kestrel_sql.functions.library.aggregates import sums as arithmetic
+from kestrel_sql.functions.library.collections.table_functions import cube_explode
+from kestrel_sql.functions.registry import collect
+from kestrel_sql.functions.resolve import result_type
+from kestrel_sql.operators.state_codec import dump_state, load_state
+from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, SqlType, Struct
 
 MODULES = (arithmetic, collections, corpus, distinct, extremes, offsets, statistics)
 

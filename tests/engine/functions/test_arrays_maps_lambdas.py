@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.functions.table import FUNCTIONS
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.session import open_test_session
-from engine.sql.parser import parse_expression
-from engine.types.hash_order import java_hash_order
-from engine.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.java.hash_order import java_hash_order
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
 
 COLUMNS = {
     "NO_INTS": (Array(INTEGER), None),

@@ -3,13 +3,12 @@ from __future__ import annotations
 import decimal
 
 import pytest
-
-from engine.errors import EngineError, FunctionError, TypeMismatchError, UnknownColumnError, UnsupportedError
-from engine.functions.bind import bind
-from engine.functions.declaration import AggregateCall, Aggregator, aggregate, scalar
-from engine.functions.registry import registry_of
-from engine.sql import expressions as e
-from engine.types.sql_types import (
+from kestrel_sql.errors import EngineError, FunctionError, TypeMismatchError, UnknownColumnError, UnsupportedError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, scalar
+from kestrel_sql.functions.registry import registry_of
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types.sql_types import (
     BIGINT,
     BOOLEAN,
     BYTES,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from engine.errors import EngineError
-from engine.functions import registry
-from engine.functions.resolve import Overload
-from engine.functions.table import FUNCTIONS
-from engine.session import Session
-from qtt.load import load
+from kestrel_qtt.load import load
+from kestrel_sql.errors import EngineError
+from kestrel_sql.functions import registry
+from kestrel_sql.functions.resolve import Overload
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.session.session import Session
 
 NEVER_CHOSEN = frozenset({"COUNT()"})
 """What the planner writes in another way: COUNT(*) and COUNT() count the rows' times."""

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from kestrel_sql.functions.declaration import Body, Nulls, Scalar
+from kestrel_sql.functions.library.time import dates, times, timestamps
+from kestrel_sql.functions.table import FUNCTIONS
 from sqlglot import exp
-
-from engine.functions.declaration import Body, Nulls, Scalar
-from engine.functions.library import dates, times, timestamps
-from engine.functions.table import FUNCTIONS
 
 NAMES = (
     "CONVERT_TZ DATEADD DATESUB DATETOSTRING FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP FROM_DAYS FROM_UNIXTIME PARSE_DATE PARSE_TIME "

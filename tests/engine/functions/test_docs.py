@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from engine.functions import docs
-from engine.functions.declaration import scalar
-from engine.functions.registry import registry_of
-from engine.functions.table import FUNCTIONS
+from kestrel_sql.functions import manual as docs
+from kestrel_sql.functions.declaration import scalar
+from kestrel_sql.functions.registry import registry_of
+from kestrel_sql.functions.table import FUNCTIONS
 
 
 def test_the_manual_is_what_the_declarations_say():
-    assert docs.main(["--check"]) == 0, "run python -m engine.functions.docs --write"
+    assert docs.main(["--check"]) == 0, "run python -m kestrel_sql.functions.manual --write"
 
 
 def test_the_manual_has_every_function():

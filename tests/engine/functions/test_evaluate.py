@@ -7,19 +7,18 @@ from itertools import product
 from typing import Any
 
 import pytest
+from kestrel_sql.errors import EngineError, UnsupportedError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Nulls, Runs, Scalar, python_scalar, scalar
+from kestrel_sql.functions.interpreter.evaluate import TWINS, Values, evaluate, portable
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_expression
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.parse.parser import parse_expression
 from pyspark.sql import Row
-
-from engine.errors import EngineError, UnsupportedError
-from engine.functions.bind import bind
-from engine.functions.declaration import Nulls, Runs, Scalar, python_scalar, scalar
-from engine.functions.evaluate import TWINS, Values, evaluate, portable
-from engine.functions.table import FUNCTIONS
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_expression
-from engine.spark.pycalls import register
-from engine.spark.session import open_test_session
-from engine.sql.parser import parse_expression
 
 
 @python_scalar("(value T) -> T", nulls=Nulls.BODY)

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterator
 from decimal import Decimal as Number
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.functions.declaration import Scalar
-from engine.functions.resolve import Overload
-from engine.functions.signature import (
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Scalar
+from kestrel_sql.functions.resolve import Overload
+from kestrel_sql.functions.signature import (
     AnyDecimal,
     AnyType,
     ArrayOf,
@@ -22,16 +21,16 @@ from engine.functions.signature import (
     Pattern,
     StructOf,
 )
-from engine.functions.table import FUNCTIONS
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.pycalls import register
-from engine.spark.session import open_test_session
-from engine.spark.types import to_spark
-from engine.sql.parser import parse_expression
-from engine.types import sql_types as t
-from engine.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.types import to_spark
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
 
 _STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
 _GENERICS: tuple[SqlType, ...] = (

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.library.java_regex import BadPatternError, compile_pattern, matches, replace_all, split, split_all
-from engine.functions.library.java_regex_sets import _categories, category
-from engine.functions.library.regex import regexp_extract
+from kestrel_sql.functions.library.text.regex import regexp_extract
+from kestrel_sql.java.regex.character_classes import _categories, category
+from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern, matches, replace_all, split, split_all
 
 
 @pytest.mark.parametrize(

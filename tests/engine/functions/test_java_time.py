@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.library import java_time
-from engine.functions.library.java_time_pattern import compile_pattern
-from engine.functions.library.java_time_simple import parse_simple_date
-from engine.functions.library.java_time_zones import UTC, zone_of
+from kestrel_sql.java.time import text as java_time
+from kestrel_sql.java.time.pattern import compile_pattern
+from kestrel_sql.java.time.simple_date_format import parse_simple_date
+from kestrel_sql.java.time.zones import UTC, zone_of
 
 MAY_11 = 1_526_075_913_042
 

@@ -6,10 +6,10 @@ import itertools
 import random
 
 import pytest
-
-from engine.functions.library import dates, java_time
-from engine.functions.library.java_time_fast import layout_of
-from engine.functions.library.java_time_zones import zone_of
+from kestrel_sql.functions.library.time import dates
+from kestrel_sql.java.time import text as java_time
+from kestrel_sql.java.time.fixed_width import layout_of
+from kestrel_sql.java.time.zones import zone_of
 
 PATTERNS = (
     *("yyyy-MM-dd", "dd.MM.yyyy", "MM/dd/yyyy", "yyyyMMdd", "'on' yyyy-MM-dd", "yyyy MM dd"),

@@ -4,13 +4,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-
-from engine.functions.declaration import CallTypes
-from engine.functions.library import json_functions as j
-from engine.functions.library.json_functions_path import path_tokens
-from engine.functions.library.json_functions_text import parse_json, write_json
-from engine.types import sql_types as t
-from engine.types.sql_types import SqlType
+from kestrel_sql.functions.declaration import CallTypes
+from kestrel_sql.functions.library.text import json as j
+from kestrel_sql.functions.library.text.json_path import path_tokens
+from kestrel_sql.java.jackson import parse_json, write_json
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import SqlType
 
 DEEP = "[" * 100_000
 

@@ -6,18 +6,17 @@ import math
 from collections.abc import Iterator
 
 import pytest
-
-from engine.errors import EngineError
-from engine.functions.bind import bind
-from engine.functions.declaration import Aggregate, Tabular
-from engine.functions.table import FUNCTIONS
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.pycalls import register
-from engine.spark.session import open_test_session
-from engine.spark.sqltree import Tree
-from engine.sql.parser import parse_expression
+from kestrel_sql.errors import EngineError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Aggregate, Tabular
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.parse.parser import parse_expression
 
 MORE = (
     "TO_BYTES('80', 'hex') < TO_BYTES('7f', 'hex') -> TRUE",

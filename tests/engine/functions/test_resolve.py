@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import FunctionError
-from engine.functions.declaration import AggregateCall, Aggregator, aggregate, python_scalar
-from engine.functions.registry import Registry, registry_of
-from engine.functions.resolve import LambdaArgument, result_type
-from engine.types.sql_types import BIGINT, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
+from kestrel_sql.errors import FunctionError
+from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, python_scalar
+from kestrel_sql.functions.registry import Registry, registry_of
+from kestrel_sql.functions.resolve import LambdaArgument, result_type
+from kestrel_sql.types.sql_types import BIGINT, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
 
 
 def function(*signatures: str) -> Registry:

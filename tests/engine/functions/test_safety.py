@@ -8,19 +8,19 @@ import threading
 import time
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.functions.evaluate import Values, evaluate, portable
-from engine.functions.library import budget, regex
-from engine.functions.library.budget import BudgetExceededError
-from engine.functions.library.like import like_pattern
-from engine.functions.library.limits import LARGEST
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_expression
-from engine.spark.pycalls import register
-from engine.spark.session import open_test_session
-from engine.sql.parser import parse_expression
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portable
+from kestrel_sql.functions.library.spark_sql.size_limits import LARGEST
+from kestrel_sql.functions.library.text import regex
+from kestrel_sql.functions.library.text.like import like_pattern
+from kestrel_sql.java.regex import time_limit as budget
+from kestrel_sql.java.regex.time_limit import BudgetExceededError
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_expression
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.parse.parser import parse_expression
 
 BAD = (
     ("(a+)+$", "a" * 40 + "!"),
@@ -120,7 +120,7 @@ def test_a_thread_has_no_limit_and_no_error():
 
 def test_a_process_that_ends_while_the_timer_runs_ends_well():
     code = """
-from engine.functions.library.regex import regexp_extract
+from kestrel_sql.functions.library.text.regex import regexp_extract
 import time
 regexp_extract.body("a", "a")
 

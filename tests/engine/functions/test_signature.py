@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.signature import AnyDecimal, ArrayOf, Generic, Interval, LambdaOf, MapOf, Parameter, StructOf, parse_signature
-from engine.types.sql_types import BIGINT, INTEGER, STRING
+from kestrel_sql.functions.signature import AnyDecimal, ArrayOf, Generic, Interval, LambdaOf, MapOf, Parameter, StructOf, parse_signature
+from kestrel_sql.types.sql_types import BIGINT, INTEGER, STRING
 
 
 def test_names_and_types():

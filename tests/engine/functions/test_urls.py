@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.library import urls
-from engine.functions.library.urls_java import Uri, parse_uri
+from kestrel_sql.functions.library.text import urls
+from kestrel_sql.java.uri import Uri, parse_uri
 
 
 @pytest.mark.parametrize(

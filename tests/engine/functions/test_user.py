@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-
-from engine.errors import FunctionError
-from engine.functions.bind import bind
-from engine.functions.table import FUNCTIONS
-from engine.functions.user import load_functions
-from engine.sql.parser import parse_expression
+from kestrel_sql.errors import FunctionError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.functions.user_functions import load_functions
+from kestrel_sql.sql.parse.parser import parse_expression
 
 GOOD = """
-from engine.functions.declaration import Aggregator, aggregate, python_scalar, scalar, tabular
+from kestrel_sql.functions.declaration import Aggregator, aggregate, python_scalar, scalar, tabular
 
 _FACTOR = 3
 
@@ -63,9 +62,9 @@ def test_all_kinds_are_loaded(written):
 
 
 def test_a_module_may_be_given_by_name_or_itself():
-    import qtt.corpus_functions as module
+    import kestrel_qtt.ksqldb.test_functions as module
 
-    assert load_functions(module) == load_functions("qtt.corpus_functions")
+    assert load_functions(module) == load_functions("kestrel_qtt.ksqldb.test_functions")
 
 
 def test_functions_of_a_file_travel_by_value(written):
@@ -107,7 +106,7 @@ def test_an_overload_that_exists_is_refused(written):
 
 
 def test_no_case_file_can_name_code():
-    schema = json.loads((Path(__file__).parents[3] / "qtt" / "case.schema.json").read_text())
+    schema = json.loads((Path(__file__).parents[3] / "qtt" / "kestrel_qtt" / "cases" / "case.schema.json").read_text())
     text = json.dumps(schema).lower()
     assert schema.get("additionalProperties") is False
     assert not any(word in text for word in ('"functions"', '"module"', '"python"', '"udf"', '"plugin"', '"import"'))

@@ -9,9 +9,8 @@ import struct
 
 import pyarrow as pa
 import pytest
-
-from engine.functions.declaration import Scalar
-from engine.functions.table import FUNCTIONS
+from kestrel_sql.functions.declaration import Scalar
+from kestrel_sql.functions.table import FUNCTIONS
 
 VECTORS = [
     pytest.param(function, count, id=f"{function.name}-{count}")

@@ -6,10 +6,9 @@ import gc
 import weakref
 
 import pytest
-
-from engine.errors import QueryError
-from engine.kafka.clients import admin, admin_client
-from engine.kafka.config import KafkaConfig
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.client.admin import admin, admin_client
+from kestrel_sql.kafka.client.config import KafkaConfig
 
 NOBODY = "127.0.0.1:1"
 

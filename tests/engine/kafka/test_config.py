@@ -3,10 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from engine.errors import EngineError
-from engine.kafka.config import KafkaConfig
-from engine.kafka.properties import parse_properties
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.properties_file import parse_properties
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="p\\"q;r";'
 SECRET = "hunter2"

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-from engine.errors import QueryError
-from engine.kafka.config import KafkaConfig
-from engine.kafka.offsets import BrokerOffsets
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 
 
 class _Restarted:

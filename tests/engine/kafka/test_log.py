@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from engine.kafka.config import KafkaConfig
-from engine.kafka.log import LogWriter, shape
-from engine.topics.records import LogEntry
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.processing_log import LogWriter, shape
+from kestrel_sql.topics.records import LogEntry
 
 SOURCE = {"topic": "t", "partition": 2, "offset": 7}
 
@@ -95,7 +94,7 @@ class _Refusal:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> type[_Broker]:
     stub = type("Stub", (_Broker,), {"sent": [], "closed": []})
-    monkeypatch.setattr("engine.kafka.log.Producer", stub)
+    monkeypatch.setattr("kestrel_sql.kafka.run.processing_log.Producer", stub)
     return stub
 
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
-
-from engine.kafka.partitioning import bare_keys, murmur2_all, partitions_of
-from engine.topics.partitioner import murmur2, partition_of
+from kestrel_sql.kafka.sink.partitioner import bare_keys, murmur2_all, partitions_of
+from kestrel_sql.topics.partitioner import murmur2, partition_of
 
 
 def test_whole_columns_hash_as_single_keys_do() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from engine.kafka import spread
-from engine.kafka.spread import merged, spread_batches
-from engine.kafka.transaction import Layout
-from engine.spark.wire import ARROW_OUTPUT
-from engine.topics.partitioner import partition_of
+from kestrel_sql.kafka.sink import distribute as spread
+from kestrel_sql.kafka.sink.distribute import merged, spread_batches
+from kestrel_sql.kafka.sink.transaction import Layout
+from kestrel_sql.spark.io.topics import ARROW_OUTPUT
+from kestrel_sql.topics.partitioner import partition_of
 
 LAYOUT = Layout(2, {"a": 4, "b": 1})
 

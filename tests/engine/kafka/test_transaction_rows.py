@@ -5,9 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
-
-from engine.kafka.transaction import _pairs, _sent_in, _text
-from engine.spark.wire import HEADERS
+from kestrel_sql.kafka.sink.transaction import _pairs, _sent_in, _text
+from kestrel_sql.spark.io.topics import HEADERS
 
 COLUMNS: dict[str, tuple[list[Any], pa.DataType]] = {
     "topic": (["t", "t", "t", "u"], pa.string()),

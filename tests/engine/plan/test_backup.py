@@ -3,8 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from engine.plan.backup import CommandRecord, read_backup
+from kestrel_sql.importer.command_backup import CommandRecord, read_backup
 
 COMMAND = {"statement": "CREATE STREAM A …", "plan": None, "originalProperties": {"x": "1", "y": None}, "streamsProperties": {"z": 2}}
 READ = CommandRecord("stream/A/create", "CREATE STREAM A …", configured={"x": "1"}, properties={"z": 2})

@@ -6,19 +6,18 @@ from typing import Any
 
 import plan_samples as sample
 import pytest
-
-from engine.errors import PlanError
-from engine.plan.codec import PlanFile, decode_plan, decode_statement, dump_plan, encode_plan, encode_statement, load_plan
-from engine.plan.commands import CreateStreamV1, CreateTableV1
-from engine.plan.pieces_json import MAX_DEPTH, read_json
-from engine.plan.step import SerdeFeature, Step
-from engine.plan.steps.aggregates import StreamWindowedAggregateV1
-from engine.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1
-from engine.plan.steps.sources import StreamSourceV1
-from engine.plan.steps.streams import StreamSelectKeyV2, StreamSelectV1
-from engine.plan.table import COMMANDS, STEPS
-from engine.sql.expressions import ColumnRef
-from engine.sql.statements import Emit, HoppingWindow, SessionWindow, TimeSpan, TumblingWindow
+from kestrel_sql.errors import PlanError
+from kestrel_sql.plan.codec.json_text import MAX_DEPTH, read_json
+from kestrel_sql.plan.codec.plan_file import PlanFile, decode_plan, decode_statement, dump_plan, encode_plan, encode_statement, load_plan
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.plan.step import SerdeFeature, Step
+from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
+from kestrel_sql.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1
+from kestrel_sql.plan.steps.streams import StreamSelectKeyV2, StreamSelectV1
+from kestrel_sql.plan.table import COMMANDS, STEPS
+from kestrel_sql.sql.nodes.expressions import ColumnRef
+from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, TimeSpan, TumblingWindow
 
 
 def root(document: sample.Document) -> Step:

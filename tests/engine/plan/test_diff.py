@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.plan.codec.plan_file import decode_plan
+from kestrel_sql.plan.diff import diff_plans
 from plan_samples_text import aggregate_plan
-
-from engine.plan.codec import decode_plan
-from engine.plan.diff import diff_plans
 
 SWITCH = "ksql.cast.strings.preserve.nulls"
 

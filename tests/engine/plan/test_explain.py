@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_qtt.plan_commands.plan_tree import explain_plan
+from kestrel_sql.plan.codec.plan_file import decode_plan
 from plan_samples_text import aggregate_plan
-
-from engine.plan.codec import decode_plan
-from engine.plan.explain import explain_plan
 
 
 def test_a_query_is_a_tree_from_sink_to_source() -> None:

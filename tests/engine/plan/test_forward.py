@@ -6,9 +6,8 @@ from typing import Any
 
 import plan_samples as sample
 import pytest
-
-from engine.errors import NewerPlanError, PlanError
-from engine.plan.codec import WRITTEN_BY, decode_plan, decode_statement, engine_version
+from kestrel_sql.errors import NewerPlanError, PlanError
+from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, decode_plan, decode_statement, engine_version
 
 
 def root(**members: Any) -> sample.Document:

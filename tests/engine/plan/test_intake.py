@@ -4,15 +4,14 @@ from typing import Any
 
 import plan_samples as sample
 import pytest
-
-from engine.errors import PlanError
-from engine.plan.codec import decode_statement, encode_statement
-from engine.plan.commands import CreateKafkaSourceV1
-from engine.plan.intake import Envelope, Intake
-from engine.plan.step import FormatInfo, Formats
-from engine.sql.parser import parse_schema
-from engine.sql.statements import SourceKind
-from engine.types.schema import Schema
+from kestrel_sql.errors import PlanError
+from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
+from kestrel_sql.plan.commands import CreateKafkaSourceV1
+from kestrel_sql.plan.ingestion import Envelope, Intake
+from kestrel_sql.plan.step import FormatInfo, Formats
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.sql.parse.parser import parse_schema
+from kestrel_sql.types.schema import Schema
 
 FORMATS = Formats(FormatInfo("TEXT"), FormatInfo("TEXT"))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from engine.errors import PlanError
-from engine.plan.codec import decode_plan, encode_plan
-from engine.plan.pieces_json import read_json, write_json
+from kestrel_sql.errors import PlanError
+from kestrel_sql.plan.codec.json_text import read_json, write_json
+from kestrel_sql.plan.codec.plan_file import decode_plan, encode_plan
 
 PLANS = Path(__file__).parents[3].parent / "shared" / "ksqldb" / "historic-plans"
 TODAY = ("7.3", "7.4", "8.")

@@ -4,10 +4,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-
-from engine.errors import PlanError
-from engine.plan.pieces_time import DURATION, TIME_SPAN
-from engine.sql.statements import TimeSpan
+from kestrel_sql.errors import PlanError
+from kestrel_sql.plan.codec.durations import DURATION, TIME_SPAN
+from kestrel_sql.sql.nodes.statements import TimeSpan
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from typing import Any
 
 import plan_samples
 import pytest
-
-from engine.errors import EngineError, PlanError
-from engine.plan.codec import decode_plan, decode_statement, encode_statement, load_plan
-from engine.session import Session
-from engine.spark.pipeline import QueryRun, build_pipeline
+from kestrel_sql.errors import EngineError, PlanError
+from kestrel_sql.plan.codec.plan_file import decode_plan, decode_statement, encode_statement, load_plan
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 
 STORE = Path(__file__).resolve().parents[3] / "historic-plans"
 NUMBERS = (-1, 0, 2**31, 2**63, 10**400, 1.5, 1e308)

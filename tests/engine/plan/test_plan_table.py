@@ -4,13 +4,12 @@ import importlib
 import pkgutil
 from typing import get_args
 
+import kestrel_sql.plan.steps
 import pytest
-
-import engine.plan.steps
-from engine.plan.commands import DdlCommand
-from engine.plan.step import Step
-from engine.plan.steps.sinks import StreamSinkV1
-from engine.plan.table import COMMANDS, STEPS, by_tag
+from kestrel_sql.plan.commands import DdlCommand
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.sinks import StreamSinkV1
+from kestrel_sql.plan.table import COMMANDS, STEPS, by_tag
 
 
 @pytest.mark.parametrize(("tag", "cls"), [*STEPS.items(), *COMMANDS.items()])
@@ -19,7 +18,7 @@ def test_a_tag_is_the_class_name_with_a_small_first_letter(tag: str, cls: type) 
 
 
 def test_every_step_of_every_module_is_in_the_table() -> None:
-    modules = [importlib.import_module(f"engine.plan.steps.{m.name}") for m in pkgutil.iter_modules(engine.plan.steps.__path__)]
+    modules = [importlib.import_module(f"kestrel_sql.plan.steps.{m.name}") for m in pkgutil.iter_modules(kestrel_sql.plan.steps.__path__)]
     found = {v for module in modules for v in vars(module).values() if isinstance(v, type) and issubclass(v, Step) and v is not Step}
     assert set(STEPS.values()) == found
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine.plan.codec import PlanFile, decode_plan, load_plan
-from engine.plan.facts import facts_of
-from engine.plan.pieces_json import read_json
+from kestrel_qtt.plan_commands.format_coverage import facts_of
+from kestrel_sql.plan.codec.json_text import read_json
+from kestrel_sql.plan.codec.plan_file import PlanFile, decode_plan, load_plan
 
 STORE = Path(__file__).resolve().parents[3] / "historic-plans"
 Object = dict[str, Any]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import fields
 from enum import Enum
 
-from engine.catalog.catalog import Catalog
-from engine.plan.commands import CreateStreamV1, CreateTableV1
-from engine.plan.document import StatementPlan
-from engine.plan.step import Formats, SelectItem, Step
-from engine.planner.config import Config
-from engine.planner.ddl import plan_create_source, source_of
-from engine.planner.query import plan_create_as, plan_insert_into, plan_transient
-from engine.planner.registry_port import NoRegistry
-from engine.sql.expressions import Node
-from engine.sql.parser import parse_script
-from engine.sql.statements import CreateAs, CreateSource, InsertInto, Query
-from engine.sql.text import format_expression
+from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.plan.document import StatementPlan
+from kestrel_sql.plan.step import Formats, SelectItem, Step
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.ddl.registry_port import NoRegistry
+from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
+from kestrel_sql.planner.query import plan_create_as, plan_insert_into, plan_transient
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import Node
+from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource, InsertInto, Query
+from kestrel_sql.sql.parse.parser import parse_script
 
 HIDDEN = frozenset({"query_context", "topic_name", "source_schema", "pseudo_column_version", "timestamp_column", "window_info"})
 

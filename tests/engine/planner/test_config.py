@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import PropertyError
-from engine.planner.config import Config
+from kestrel_sql.errors import PropertyError
+from kestrel_sql.planner.config import Config
 
 
 def test_defaults_and_overrides() -> None:

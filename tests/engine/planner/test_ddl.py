@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from engine.catalog.catalog import Catalog
-from engine.errors import EngineError, StatementError
-from engine.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DropSourceV1, RegisterTypeV1
-from engine.plan.step import SerdeFeature, TimestampColumn, WindowInfo, WindowType
-from engine.planner.config import Config
-from engine.planner.ddl import (
+from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.errors import EngineError, StatementError
+from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DropSourceV1, RegisterTypeV1
+from kestrel_sql.plan.step import SerdeFeature, TimestampColumn, WindowInfo, WindowType
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.ddl.registry_port import NoRegistry
+from kestrel_sql.planner.ddl.statements import (
     CreateCommand,
     SourceUse,
     plan_alter,
@@ -21,8 +21,7 @@ from engine.planner.ddl import (
     plan_drop_type,
     source_of,
 )
-from engine.planner.registry_port import NoRegistry
-from engine.sql.statements import (
+from kestrel_sql.sql.nodes.statements import (
     AlterSource,
     CreateSource,
     CreateType,
@@ -33,8 +32,8 @@ from engine.sql.statements import (
     Properties,
     SourceKind,
 )
-from engine.types.schema import Column, Role
-from engine.types.sql_types import BIGINT, BYTES, HEADERS_TYPE, INTEGER, STRING, Array, Field, Map, NamedType, SqlType, Struct
+from kestrel_sql.types.schema import Column, Role
+from kestrel_sql.types.sql_types import BIGINT, BYTES, HEADERS_TYPE, INTEGER, STRING, Array, Field, Map, NamedType, SqlType, Struct
 
 STREAM, TABLE = SourceKind.STREAM, SourceKind.TABLE
 JSON: Properties = (("KAFKA_TOPIC", "t"), ("VALUE_FORMAT", "JSON"))

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-
-from engine.catalog.catalog import Catalog, Source
-from engine.errors import StatementError
-from engine.formats.base import Side
-from engine.formats.registry import RegisteredSchema, SchemaFormat
-from engine.plan.step import FormatInfo, Formats
-from engine.planner.config import Config
-from engine.planner.ddl import CreateCommand, plan_create_source
-from engine.planner.inference import check_sink_schemas, name_sink_schemas, registrations
-from engine.planner.properties import sink_properties
-from engine.planner.registry_port import ColumnOptions
-from engine.sql.statements import CreateSource, Element, ElementRole, Properties, SourceKind
-from engine.types.schema import Column, Role, Schema
-from engine.types.sql_types import BYTES, INTEGER, STRING
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import StatementError
+from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
+from kestrel_sql.formats.serde import Side
+from kestrel_sql.plan.step import FormatInfo, Formats
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.ddl.inference import check_sink_schemas, name_sink_schemas, registrations
+from kestrel_sql.planner.ddl.registry_port import ColumnOptions
+from kestrel_sql.planner.ddl.statements import CreateCommand, plan_create_source
+from kestrel_sql.planner.properties.with_clause import sink_properties
+from kestrel_sql.sql.nodes.statements import CreateSource, Element, ElementRole, Properties, SourceKind
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import BYTES, INTEGER, STRING
 
 AVRO = {
     "t-key": RegisteredSchema(1, SchemaFormat.AVRO, "int"),

@@ -6,17 +6,16 @@ import decimal
 from typing import Any
 
 import pytest
-
-from engine.catalog.catalog import Catalog, Source
-from engine.errors import StatementError, TypeMismatchError
-from engine.plan.step import FormatInfo, Formats, WindowInfo, WindowType
-from engine.planner.coercion import coerce_value
-from engine.planner.config import Config
-from engine.planner.inserts import ResolvedInsert, check_insert, plan_insert_values
-from engine.sql.expressions import ColumnRef, Expression, IntegerLiteral, StringLiteral
-from engine.sql.statements import InsertValues, SourceKind
-from engine.types.schema import Column, Role, Schema
-from engine.types.sql_types import (
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import StatementError, TypeMismatchError
+from kestrel_sql.plan.step import FormatInfo, Formats, WindowInfo, WindowType
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.insert_coercion import coerce_value
+from kestrel_sql.planner.inserts import ResolvedInsert, check_insert, plan_insert_values
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, IntegerLiteral, StringLiteral
+from kestrel_sql.sql.nodes.statements import InsertValues, SourceKind
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import (
     BIGINT,
     BYTES,
     DATE,

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-
-from engine.errors import EngineError
-from engine.plan.commands import CreateKafkaSourceV1
-from engine.session import Session
-from engine.sql.statements import Query
+from kestrel_sql.errors import EngineError
+from kestrel_sql.plan.commands import CreateKafkaSourceV1
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.statements import Query
 
 MANUAL = Path(__file__).parents[3] / "docs" / "create-source.md"
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import StatementError
-from engine.planner.magic import parse_partial_timestamp, rewrite_timestamps
-from engine.sql.parser import parse_expression
-from engine.sql.text import format_expression
+from kestrel_sql.errors import StatementError
+from kestrel_sql.planner.expressions.timestamp_literals import parse_partial_timestamp, rewrite_timestamps
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.parse.parser import parse_expression
 
 DAY = 86_400_000
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-
-from engine.errors import StatementError
-from engine.plan.step import WindowInfo, WindowType
-from engine.planner.properties import TimestampProperty, insert_properties, sink_properties, source_properties
-from engine.sql.statements import Properties
+from kestrel_sql.errors import StatementError
+from kestrel_sql.plan.step import WindowInfo, WindowType
+from kestrel_sql.planner.properties.with_clause import TimestampProperty, insert_properties, sink_properties, source_properties
+from kestrel_sql.sql.nodes.statements import Properties
 
 TOPIC: Properties = (("KAFKA_TOPIC", "t"),)
 

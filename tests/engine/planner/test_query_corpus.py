@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine.catalog.catalog import Catalog
-from engine.errors import FunctionError, RegistryError
-from engine.functions.table import FUNCTIONS
-from engine.plan.codec import encode_statement, load_plan
-from engine.plan.commands import CreateStreamV1, CreateTableV1, RegisterTypeV1
-from engine.plan.document import StatementPlan
-from engine.plan.schemas import result_schema
-from engine.planner.config import Config
-from engine.planner.ddl import source_of
-from engine.planner.query import plan_create_as, plan_insert_into
-from engine.planner.typed import Types
-from engine.sql.admin import Statement
-from engine.sql.parser import parse_script
-from engine.sql.statements import CreateAs, InsertInto, InsertValues
+from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.errors import FunctionError, RegistryError
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.plan.codec.plan_file import encode_statement, load_plan
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, RegisterTypeV1
+from kestrel_sql.plan.document import StatementPlan
+from kestrel_sql.plan.schemas import result_schema
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.ddl.statements import source_of
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.query import plan_create_as, plan_insert_into
+from kestrel_sql.sql.nodes.admin import Statement
+from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
+from kestrel_sql.sql.parse.parser import parse_script
 
 CORPUS = Path(__file__).parents[4] / "shared" / "ksqldb" / "historic-plans"
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kestrel_sql.errors import StatementError
 from planning import plan
-
-from engine.errors import StatementError
 
 SOURCES = """
 CREATE STREAM s (k INT KEY, a INT, b STRING, m MAP<STRING, INT>, l ARRAY<INT>) WITH (kafka_topic='s', format='JSON');

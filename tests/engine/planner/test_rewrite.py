@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.planner.rewrite import rewritten_text
-from engine.planner.typed import Types
-from engine.session import Session
+from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.session.session import Session
 
 SOURCES = """
 CREATE STREAM S (ID INT KEY, A INT) WITH (KAFKA_TOPIC='s', FORMAT='JSON');

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.catalog.catalog import Source
-from engine.errors import StatementError
-from engine.formats.facts import FORMATS
-from engine.plan.step import FormatInfo, Formats, SerdeFeature
-from engine.planner.config import Config
-from engine.planner.properties import SinkProperties, sink_properties
-from engine.planner.serde_choice import internal_formats, key_schema_name, sink_formats, validate_formats
-from engine.sql.statements import Properties, SourceKind
-from engine.types.schema import Column, Role, Schema
-from engine.types.sql_types import BOOLEAN, INTEGER, STRING, Array, Decimal, Map
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import StatementError
+from kestrel_sql.formats.capabilities import FORMATS
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.properties.serdes import internal_formats, key_schema_name, sink_formats, validate_formats
+from kestrel_sql.planner.properties.with_clause import SinkProperties, sink_properties
+from kestrel_sql.sql.nodes.statements import Properties, SourceKind
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import BOOLEAN, INTEGER, STRING, Array, Decimal, Map
 
 UNWRAP = frozenset({SerdeFeature.UNWRAP_SINGLES})
 K, L, V = Column("K", INTEGER, Role.KEY), Column("L", INTEGER, Role.KEY), Column("V", STRING)

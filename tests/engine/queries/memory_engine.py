@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.admin.answer import Answer
-from engine.planner.config import Config
-from engine.queries.engine import MemoryEngine
-from engine.session import Session
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.session.session import Session
 
 
 @contextmanager

@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kestrel_sql.operators.operator import State
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.resumable import ResumableRunner
+from kestrel_sql.spark.in_memory.runner import _row
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
+from kestrel_sql.spark.state.hashing import hash_row
+from kestrel_sql.topics.records import Record
+from kestrel_sql.types.schema import Column, Role
+from kestrel_sql.types.sql_types import INTEGER
 from pyspark.sql import DataFrame
-
-from engine.queries.engine import MemoryEngine
-from engine.session import Session
-from engine.spark.checkpoint import CheckpointReader
-from engine.spark.hashing import hash_row
-from engine.spark.memory import _row
-from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
-from engine.spark.resumable import ResumableRunner
-from engine.spark.session import open_test_session
-from engine.state.operator import State
-from engine.topics.records import Record
-from engine.types.schema import Column, Role
-from engine.types.sql_types import INTEGER
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from kestrel_sql.errors import CheckpointError, EngineError
+from kestrel_sql.queries.engine import MemoryEngine
 from memory_engine import engine_with, tell
-
-from engine.errors import CheckpointError, EngineError
-from engine.queries.engine import MemoryEngine
 
 pytestmark = pytest.mark.spark
 

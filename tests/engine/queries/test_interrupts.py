@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from kestrel_sql.queries.interrupts import interrupts_kept, interrupts_wait
 from memory_engine import engine_with, tell
-
-from engine.queries.interrupts import interrupts_kept, interrupts_wait
 
 
 @pytest.fixture(autouse=True)

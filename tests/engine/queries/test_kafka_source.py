@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from kestrel_sql.errors import EngineError
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.topics.records import Record
 from memory_engine import engine_with, tell
-
-from engine.errors import EngineError
-from engine.queries.engine import MemoryEngine
-from engine.topics.records import Record
 
 SETUP = """
 CREATE SOURCE u FROM KAFKA (TOPIC 'u') KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE OFFSET, HEADERS ENVELOPE UPSERT;

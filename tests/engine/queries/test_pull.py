@@ -1,19 +1,18 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import EngineError, StatementError, UnknownSourceError
-from engine.planner.config import Config
-from engine.queries.pull import current_messages, plan_pull
-from engine.queries.pull_keys import disjuncts
-from engine.queries.pull_lookup import named_keys
-from engine.queries.transient import QueryKind, TransientQuery
-from engine.session import Session
-from engine.sql.expressions import Expression
-from engine.sql.parser import parse_expression, parse_statement
-from engine.sql.statements import Query
-from engine.sql.text import format_expression
-from engine.topics.records import Record
+from kestrel_sql.errors import EngineError, StatementError, UnknownSourceError
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.pull import current_messages, plan_pull
+from kestrel_sql.queries.pull_lookup import named_keys
+from kestrel_sql.queries.pull_rules import disjuncts
+from kestrel_sql.queries.transient import QueryKind, TransientQuery
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import parse_expression, parse_statement
+from kestrel_sql.topics.records import Record
 
 SOURCES = """
 CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON');

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from engine.queries.pull import keeps, plan_pull
-from engine.queries.pull_state import TableReader, pull_rows
-from engine.session import Session
-from engine.spark.hashing import hash_row
-from engine.spark.kept import Kept, kept_table
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.sql.parser import parse_statement
-from engine.sql.statements import Query
-from engine.state.operator import Row, State
-from engine.topics.records import LogEntry
+from kestrel_sql.operators.operator import Row, State
+from kestrel_sql.queries.pull import keeps, plan_pull
+from kestrel_sql.queries.pull_state import TableReader, pull_rows
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.build.queryable import Kept, kept_table
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.state.hashing import hash_row
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import parse_statement
+from kestrel_sql.topics.records import LogEntry
 
 PAGES = 8
 SETUP = """

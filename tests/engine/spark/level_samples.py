@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
-
-from engine.plan.step import FormatInfo
-from engine.spark.group import Stateful
-from engine.spark.handles import Handle, KeyCodec
-from engine.spark.level import Level
-from engine.spark.types import arrow_struct
-from engine.spark.wire import ENVELOPE_FIELDS
-from engine.state.operator import Operator, Output, Scope, State
-from engine.state.operator import Row as OperatorRow
-from engine.types import sql_types as t
-from engine.types.schema import Column, Role, Schema
+from kestrel_sql.operators.operator import Operator, Output, Scope, State
+from kestrel_sql.operators.operator import Row as OperatorRow
+from kestrel_sql.plan.step import FormatInfo
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
+from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.types import arrow_struct
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column, Role, Schema
 
 SCHEMA = Schema((Column("K", t.STRING, Role.KEY), Column("A", t.INTEGER)))
 

@@ -7,18 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from engine.functions.table import FUNCTIONS
-from engine.session import Session
-from engine.spark import bulk as bulk_module
-from engine.spark import page as page_module
-from engine.spark.level import Level
-from engine.spark.page import PageRunner
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.spark.stage import struct_column
-from engine.state.codec import dump_state, load_state
-from engine.state.operator import State
-from engine.state.windows import groups_of
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.operators.aggregates.windows import groups_of
+from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.state_codec import dump_state, load_state
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.state import by_column as bulk_module
+from kestrel_sql.spark.state import page as page_module
+from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.state.page import PageRunner
 
 _KEYS = {"one": "K BIGINT KEY", "text": "K STRING KEY", "two": "K BIGINT KEY, L STRING KEY"}
 _SOURCE = (

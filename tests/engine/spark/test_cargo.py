@@ -7,21 +7,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Fault
+from kestrel_sql.spark.io import blobs
+from kestrel_sql.spark.io.arrow_passes import Passes
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
+from kestrel_sql.spark.pipeline import carried_columns as cargo
+from kestrel_sql.spark.pipeline import pipeline as pipelines
+from kestrel_sql.spark.pipeline.carried_columns import load_cargo, unload_cargo
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.stages.stage import AT, CARGO, DEAD, ENVELOPE, LOGGED, Operation, Stage
+from kestrel_sql.spark.state.packing import page_columns
+from kestrel_sql.spark.types import schema_text
 from pyspark.sql import DataFrame, SparkSession
 from stage_samples import ROWS, built, columns, rows, selected
-
-from engine.spark import blobs, cargo
-from engine.spark import pipeline as pipelines
-from engine.spark import sqltree as s
-from engine.spark.cargo import load_cargo, unload_cargo
-from engine.spark.context import Fault
-from engine.spark.pages import page_columns
-from engine.spark.passes import Passes
-from engine.spark.pipeline import Pipeline
-from engine.spark.session import open_test_session
-from engine.spark.stage import AT, CARGO, DEAD, ENVELOPE, LOGGED, Operation, Stage
-from engine.spark.types import schema_text
-from engine.spark.wire import ENVELOPE_FIELDS
 
 FILTER = "CREATE STREAM Q AS SELECT K, A + 1 AS A, B FROM S WHERE A > 0;"
 FAULTS = "CREATE STREAM Q AS SELECT K, 6 / A AS N, C->X % A AS M FROM S;"

@@ -5,11 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from engine.spark import columns
-from engine.spark.columns import from_rows, to_list, to_places, to_rows
-from engine.types import sql_types as t
-from engine.types.schema import Column
+from kestrel_sql.spark.io import columns
+from kestrel_sql.spark.io.columns import from_rows, to_list, to_places, to_rows
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column
 
 PLAIN: list[tuple[t.SqlType, list[Any]]] = [
     (t.BOOLEAN, [True, None, False]),

@@ -3,8 +3,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-
-from engine.spark import daemon
+from kestrel_sql.spark.runtime import worker_daemon as daemon
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])

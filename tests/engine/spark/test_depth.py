@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import UnsupportedError
-from engine.functions.bind import bind
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.sql.parser import parse_expression
-from engine.types.sql_types import BOOLEAN, INTEGER
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types.sql_types import BOOLEAN, INTEGER
 
 TYPES = {"X": INTEGER, "B": BOOLEAN}
 

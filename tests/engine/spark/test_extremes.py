@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_expression
-from engine.spark.pycalls import register
-from engine.spark.session import open_test_session
-from engine.spark.types import to_spark
-from engine.sql.parser import parse_expression
-from engine.types import sql_types as t
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_expression
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.types import to_spark
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types import sql_types as t
 
 COLUMNS = {
     "B": t.BIGINT,

@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
-
-from engine.queries.engine import MemoryEngine
-from engine.session import Session
-from engine.spark.memory import Cut, MemoryRunner, Output
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.spark.session import open_test_session
-from engine.topics.records import Record
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner, Output
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.topics.records import Record
 
 pytestmark = pytest.mark.spark
 

@@ -4,10 +4,9 @@ import random
 
 import pyarrow as pa
 import pytest
-
-from engine.spark.hashing import hash_ints, hash_row, hash_rows
-from engine.types.schema import Column
-from engine.types.sql_types import BIGINT, BOOLEAN, INTEGER, STRING
+from kestrel_sql.spark.state.hashing import hash_ints, hash_row, hash_rows
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, INTEGER, STRING
 
 COLUMNS = (Column("A", INTEGER), Column("B", BIGINT), Column("C", STRING), Column("D", BOOLEAN))
 ROWS = [(1, 2, "", True), (-7, -(1 << 40), "naïve käse", False), (None, 5, "abc", None), (0, 0, "abcd", False)]
@@ -15,7 +14,7 @@ ROWS = [(1, 2, "", True), (-7, -(1 << 40), "naïve käse", False), (None, 5, "ab
 
 @pytest.mark.spark
 def test_hashes_are_those_of_spark() -> None:
-    from engine.spark.session import open_test_session
+    from kestrel_sql.spark.runtime.session import open_test_session
 
     spark = open_test_session()
     frame = spark.createDataFrame(ROWS, "A INT, B BIGINT, C STRING, D BOOLEAN")
@@ -26,7 +25,7 @@ def test_hashes_are_those_of_spark() -> None:
 
 @pytest.mark.spark
 def test_hashes_of_columns_are_those_of_spark() -> None:
-    from engine.spark.session import open_test_session
+    from kestrel_sql.spark.runtime.session import open_test_session
 
     random_ = random.Random(5)
     texts = ["".join(random_.choices("aé€😀\x00z", k=random_.randrange(12))) for _ in range(300)]

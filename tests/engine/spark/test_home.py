@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from engine.spark import home
+from kestrel_sql.spark.runtime import environment as home
 
 OPEN = """
 import sys
-from engine.spark.session import open_session
+from kestrel_sql.spark.runtime.session import open_session
 options = {"spark.ui.showConsoleProgress": "false", "spark.driver.extraJavaOptions": sys.argv[1]}
 print(open_session("local[1]", options).range(3).count())
 """

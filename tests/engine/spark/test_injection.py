@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 import sqlglot
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.library.text.like import plain_part
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, Fault, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
+from kestrel_sql.spark.stages.stage import ENVELOPE, Operation, Stage
+from kestrel_sql.sql.nodes import expressions as e
 from pyspark.sql.types import IntegerType, StructField, StructType
 from sqlglot import exp
-
-from engine.functions.bind import bind
-from engine.functions.library.like import plain_part
-from engine.session import Session
-from engine.spark import sqltree as s
-from engine.spark.context import Context, Fault, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.spark.pycalls import register
-from engine.spark.session import INTERPRETED, open_session
-from engine.spark.stage import ENVELOPE, Operation, Stage
-from engine.sql import expressions as e
 
 _ATOMS = (
     *("'", "''", "'''", '"', '""', "`", "``", "\\", "\\\\", "\\'", "\\`", "\\\\'", "'\\", "`\\", ";", "--", "/*", "*/", "#", "//"),

@@ -4,14 +4,13 @@ import json
 from typing import Any
 
 import pytest
-
-from engine.errors import SerdeError
-from engine.formats.base import SerdeSpec, Side
-from engine.formats.messages import message_decoder, normal_json
-from engine.plan.intake import Envelope, Intake, MetadataColumn, MetadataItem
-from engine.plan.step import FormatInfo, Formats
-from engine.spark.intake import NO_VALUE, NULL_KEY, Message, MessageReader, message_reader
-from engine.sql.parser import parse_schema
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.source_messages import message_decoder, normal_json
+from kestrel_sql.plan.ingestion import Envelope, Intake, MetadataColumn, MetadataItem
+from kestrel_sql.plan.step import FormatInfo, Formats
+from kestrel_sql.spark.io.ingestion import NO_VALUE, NULL_KEY, Message, MessageReader, message_reader
+from kestrel_sql.sql.parse.parser import parse_schema
 
 TEXT = FormatInfo("TEXT")
 NULL = "A header with key 'h' was not found in the message headers"

@@ -7,13 +7,12 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
-
-from engine.kafka.log import shape
-from engine.session import Session
-from engine.spark.memory import MemoryRunner, Output
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.spark.session import open_test_session
-from engine.topics.records import Record
+from kestrel_sql.kafka.run.processing_log import shape
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.topics.records import Record
 
 pytestmark = pytest.mark.spark
 

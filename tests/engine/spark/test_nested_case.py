@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.session import SETTINGS
-from engine.sql.parser import parse_expression
-from engine.types import sql_types as t
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.runtime.session import SETTINGS
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types import sql_types as t
 
 COLUMNS = {"ID": t.INTEGER, "N": t.INTEGER, "NAME": t.STRING, "HOT": t.BOOLEAN}
 NESTS = {

@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from kestrel_sql.operators.operator import Scope
+from kestrel_sql.spark.io.blobs import in_chunks, read_rows
+from kestrel_sql.spark.state.hashing import hash_ints
+from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.state.packing import home_page, pack_batches, page_columns
+from kestrel_sql.topics.partitioner import partition_of
 from level_samples import Summing, batch, handle, level, row
-
-from engine.spark.blobs import in_chunks, read_rows
-from engine.spark.hashing import hash_ints
-from engine.spark.level import Level
-from engine.spark.pages import home_page, pack_batches, page_columns
-from engine.state.operator import Scope
-from engine.topics.partitioner import partition_of
 
 
 def packed(

@@ -3,8 +3,7 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
-
-from engine.spark.columns import before, place_order
+from kestrel_sql.spark.io.columns import before, place_order
 
 PLACES = pa.list_(pa.int64())
 

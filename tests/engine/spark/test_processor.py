@@ -4,11 +4,10 @@ import subprocess
 import sys
 from typing import Any
 
+from kestrel_sql.spark.state.host import Host
+from kestrel_sql.spark.state.processor import LateProcessor
 from level_samples import level
 from pyspark import cloudpickle
-
-from engine.spark.host import Host
-from engine.spark.processor import LateProcessor
 
 _DRIVER = """
 import pickle, sys
@@ -20,7 +19,7 @@ class Handle:
 processor = pickle.load(sys.stdin.buffer)
 processor.init(Handle())
 processor.close()
-print(sorted(name for name in sys.modules if name.startswith("engine.") or name in ("pyarrow", "sqlglot")))
+print(sorted(name for name in sys.modules if name.startswith("kestrel_sql.") or name in ("pyarrow", "sqlglot")))
 """
 
 
@@ -42,7 +41,10 @@ class Handle:
 def test_the_driver_learns_the_states_without_the_engine() -> None:
     pickled = cloudpickle.dumps(LateProcessor(Host(level())))
     out = subprocess.run([sys.executable, "-c", _DRIVER], input=pickled, capture_output=True, check=True).stdout.decode()
-    assert out.splitlines() == ["page", "['engine.spark', 'engine.spark.processor']"]
+    assert out.splitlines() == [
+        "page",
+        "['kestrel_sql.spark', 'kestrel_sql.spark.state', 'kestrel_sql.spark.state.processor']",
+    ]
 
 
 def test_rows_go_to_the_processor_within_which_knows_the_state() -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
-from engine.functions.declaration import CallTypes, Scalar
-from engine.functions.library.urls import url_encode_param
-from engine.spark.context import PythonCall, PythonCalls
-from engine.types.sql_types import STRING
+from kestrel_sql.functions.declaration import CallTypes, Scalar
+from kestrel_sql.functions.library.text.urls import url_encode_param
+from kestrel_sql.spark.compile.context import PythonCall, PythonCalls
+from kestrel_sql.types.sql_types import STRING
 
 TYPES = CallTypes((STRING,), STRING, {})
 

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
-from engine.functions.bind import bind
-from engine.functions.declaration import Nulls, python_scalar
-from engine.functions.table import FUNCTIONS
-from engine.spark import sqltree as s
-from engine.spark.context import Context, PythonCalls
-from engine.spark.expressions import compile_closed
-from engine.spark.pycalls import register
-from engine.spark.session import INTERPRETED, open_session
-from engine.sql.parser import parse_expression
-from engine.types.sql_types import BIGINT
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Nulls, python_scalar
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
+from kestrel_sql.sql.parse.parser import parse_expression
+from kestrel_sql.types.sql_types import BIGINT
 
 _calls = 0
 

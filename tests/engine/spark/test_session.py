@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.spark.session import with_defaults
+from kestrel_sql.spark.runtime.session import with_defaults
 
 
 @pytest.mark.parametrize("given", ["", "-Xss4m"])

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-
-from engine.errors import SerdeError
-from engine.formats import bulk_json, table
-from engine.formats.base import SerdeSpec, Side
-from engine.formats.bulk_base import NotPlainError
-from engine.plan.step import FormatInfo, SerdeFeature
-from engine.spark.sides import PART, WORTHWHILE, SideReader, SideWriter
-from engine.spark.types import to_arrow
-from engine.sql.parser import parse_columns
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats import table
+from kestrel_sql.formats.bulk import json_read as bulk_json
+from kestrel_sql.formats.bulk.codec import NotPlainError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.plan.step import FormatInfo, SerdeFeature
+from kestrel_sql.spark.io.serdes import PART, WORTHWHILE, SideReader, SideWriter
+from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.sql.parse.parser import parse_columns
 
 FORMATS = {
     "JSON": "I INT, S STRING, D DOUBLE",

@@ -10,13 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-
-from engine.session import Session
-from engine.spark import sockets
-from engine.spark.pipeline import QueryRun, build_pipeline
-from engine.spark.resumable import ResumableRunner
-from engine.spark.session import open_test_session
-from engine.topics.records import Record
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.resumable import ResumableRunner
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.runtime import sockets
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.topics.records import Record
 
 SCRIPT = """
 CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON');

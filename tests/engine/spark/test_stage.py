@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import sqlglot
-
-from engine.spark import sqltree as s
-from engine.spark.context import Fault
-from engine.spark.stage import POSITION, Operation, Stage
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Fault
+from kestrel_sql.spark.stages.stage import POSITION, Operation, Stage
 
 TYPE = "STRUCT<v: INT>"
 

@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine.errors import CheckpointError
-from engine.session import Session
-from engine.spark import pipeline as pipelines
-from engine.spark.host import Host
-from engine.spark.level import Level
-from engine.spark.note import Note
-from engine.spark.passes import Passes
-from engine.spark.pipeline import Pipeline, QueryRun, build_pipeline
-from engine.spark.resumable import ResumableRunner
-from engine.spark.session import open_test_session
-from engine.spark.start_check import check_start, folder_of
-from engine.topics.records import Record
+from kestrel_sql.errors import CheckpointError
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
+from kestrel_sql.spark.checkpoint.metadata import Note
+from kestrel_sql.spark.in_memory.resumable import ResumableRunner
+from kestrel_sql.spark.io.arrow_passes import Passes
+from kestrel_sql.spark.pipeline import pipeline as pipelines
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.state.host import Host
+from kestrel_sql.spark.state.level import Level
+from kestrel_sql.topics.records import Record
 
 pytestmark = pytest.mark.spark
 
@@ -209,7 +208,7 @@ def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blo
             self._state.update((blob,))
 
     def apply(rows: Any, level: Level, partitions: Sequence[int], **more: Any) -> Any:
-        from engine.spark.pages import PACKED, UNPACKED, pack_batches, unpack_batches
+        from kestrel_sql.spark.state.packing import PACKED, UNPACKED, pack_batches, unpack_batches
 
         packed = rows.through(pack_batches(level, partitions)).frame(PACKED)
         handled = packed.groupBy("task", "page").transformWithState(Vandal(level), UNPACKED, "Update", "None")

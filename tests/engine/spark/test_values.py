@@ -4,13 +4,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-
-from engine.errors import UnsupportedError
-from engine.spark.types import struct_of, to_arrow, to_spark
-from engine.spark.values import from_arrow_value, row_converter, to_arrow_value
-from engine.types import sql_types as t
-from engine.types.schema import Column
-from engine.types.sql_types import Array, Field, Map, Struct
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.spark.types import struct_of, to_arrow, to_spark
+from kestrel_sql.spark.values import from_arrow_value, row_converter, to_arrow_value
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import Array, Field, Map, Struct
 
 NESTED = Struct((Field("M", Map(t.STRING, Array(t.INTEGER))), Field("D", t.Decimal(5, 2))))
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from engine.formats.base import SerdeSpec, Side
-from engine.plan.step import FormatInfo, WindowInfo, WindowType
-from engine.spark.group import SinkWrite, SourceRead
-from engine.spark.handles import Handle, KeyCodec
-from engine.spark.wire import ARROW_INPUT, HEADERS, LOG, decode_batches, encode_batches
-from engine.types import sql_types as t
-from engine.types.schema import Column, Role, Schema
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.plan.step import FormatInfo, WindowInfo, WindowType
+from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, LOG, decode_batches, encode_batches
+from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
+from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column, Role, Schema
 
 KEY = (Column("K", t.STRING, Role.KEY),)
 VALUE = (Column("A", t.INTEGER),)

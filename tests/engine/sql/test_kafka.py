@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import SqlSyntaxError
-from engine.sql.kafka import CreateKafkaSource, EnvelopeClause, Included, IncludeItem
-from engine.sql.parser import parse_expression, parse_script, parse_statement
-from engine.sql.text import format_statement
-from engine.sql.words import KAFKA_WORDS
+from kestrel_sql.errors import SqlSyntaxError
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.keywords import KAFKA_WORDS
+from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource, EnvelopeClause, Included, IncludeItem
+from kestrel_sql.sql.parse.parser import parse_expression, parse_script, parse_statement
 
 HEAD = "CREATE SOURCE S FROM KAFKA (TOPIC 't') FORMAT TEXT"
 

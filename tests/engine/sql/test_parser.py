@@ -5,13 +5,11 @@ import re
 import time
 
 import pytest
-from lark import Tree
-
-from engine.errors import Span, SqlSyntaxError
-from engine.sql import expressions as e
-from engine.sql import statements as s
-from engine.sql.build_statements import StatementRules
-from engine.sql.parser import (
+from kestrel_sql.errors import Span, SqlSyntaxError
+from kestrel_sql.sql.keywords import KAFKA_WORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes import statements as s
+from kestrel_sql.sql.parse.parser import (
     grammar,
     parse_columns,
     parse_expression,
@@ -21,9 +19,10 @@ from engine.sql.parser import (
     parse_statement,
     parse_type,
 )
-from engine.sql.words import KAFKA_WORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
-from engine.types import sql_types as t
-from engine.types.schema import Column, Role
+from kestrel_sql.sql.parse.statements import StatementRules
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column, Role
+from lark import Tree
 
 
 def test_every_rule_of_the_grammar_has_a_builder() -> None:

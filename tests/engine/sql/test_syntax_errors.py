@@ -3,9 +3,8 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from engine.errors import SqlSyntaxError
-from engine.sql.parser import parse_script
+from kestrel_sql.errors import SqlSyntaxError
+from kestrel_sql.sql.parse.parser import parse_script
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-
-from engine.sql import expressions as e
-from engine.sql.parser import parse_expression, parse_statement, parse_type, parse_window
-from engine.sql.text import format_expression, format_identifier, format_statement, format_type, format_window
+from kestrel_sql.sql.format.statements import format_expression, format_identifier, format_statement, format_type, format_window
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.parse.parser import parse_expression, parse_statement, parse_type, parse_window
 
 EXPRESSIONS = [
     ("a + b * 2", "(A + (B * 2))"),

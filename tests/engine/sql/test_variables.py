@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.errors import SqlSyntaxError
-from engine.sql.parser import parse_script, parse_statement
-from engine.sql.variables import Variables
+from kestrel_sql.errors import SqlSyntaxError
+from kestrel_sql.sql.parse.parser import parse_script, parse_statement
+from kestrel_sql.sql.parse.variables import Variables
 
 
 def only(text: str, **variables: str) -> object:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
-
-from engine.functions.declaration import Aggregate, AggregateCall
-from engine.state.codec import dump_state, load_state
-from engine.state.operator import Operator, Output, Row, State
+from kestrel_sql.functions.declaration import Aggregate, AggregateCall
+from kestrel_sql.operators.operator import Operator, Output, Row, State
+from kestrel_sql.operators.state_codec import dump_state, load_state
 
 
 def key_bytes(key: tuple[Any, ...]) -> bytes:

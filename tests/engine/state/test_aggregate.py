@@ -4,18 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kestrel_sql.errors import QueryError
+from kestrel_sql.functions.declaration import Aggregator
+from kestrel_sql.functions.library.aggregates.by_offset import latest_n_by_offset
+from kestrel_sql.functions.library.aggregates.collections import collect_list
+from kestrel_sql.functions.library.aggregates.extremes import max_
+from kestrel_sql.functions.library.aggregates.sums import count, sum_
+from kestrel_sql.operators.aggregates.groups import merge, new_group
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.types.sql_types import INTEGER, STRING
 from state_replay import brief, call_of, key_bytes, replay
-
-from engine.errors import QueryError
-from engine.functions.declaration import Aggregator
-from engine.functions.library.aggregates_arithmetic import count, sum_
-from engine.functions.library.aggregates_collections import collect_list
-from engine.functions.library.aggregates_extremes import max_
-from engine.functions.library.aggregates_offsets import latest_n_by_offset
-from engine.state.aggregate import StreamAggregate, TableAggregate
-from engine.state.aggregation import merge, new_group
-from engine.state.operator import Row
-from engine.types.sql_types import INTEGER, STRING
 
 COUNT = (call_of(count), ())
 SUM = (call_of(sum_, INTEGER), (1,))

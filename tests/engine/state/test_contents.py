@@ -6,20 +6,19 @@ import random
 from typing import Any
 
 import pytest
+from kestrel_sql.functions.library.aggregates.sums import count, sum_
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
+from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
+from kestrel_sql.operators.joins.table_table import TableJoin
+from kestrel_sql.operators.operator import Operator, Row, State
+from kestrel_sql.operators.state_codec import dump_state, load_state
+from kestrel_sql.operators.table_rows import contents, shows_table
+from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.sql.nodes.statements import JoinType
+from kestrel_sql.types.sql_types import BIGINT
 from state_replay import call_of, key_bytes
-
-from engine.functions.library.aggregates_arithmetic import count, sum_
-from engine.sql.statements import JoinType
-from engine.state.aggregate import StreamAggregate, TableAggregate
-from engine.state.codec import dump_state, load_state
-from engine.state.contents import contents, shows_table
-from engine.state.fk_join import ForeignKeyJoin
-from engine.state.operator import Operator, Row, State
-from engine.state.sessions import SessionWindowAggregate
-from engine.state.table_join import TableJoin
-from engine.state.table_store import TableStore
-from engine.state.windows import TimeWindowAggregate
-from engine.types.sql_types import BIGINT
 
 CALLS = ((call_of(count), ()), (call_of(sum_, BIGINT), (0,)))
 DAY = 86_400_000

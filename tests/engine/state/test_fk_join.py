@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.sql.nodes.statements import JoinType
 from state_replay import brief, final_state, key_bytes, replay
-
-from engine.sql.statements import JoinType
-from engine.state.fk_join import ForeignKeyJoin
-from engine.state.operator import Row
 
 
 def join(join_type: JoinType) -> ForeignKeyJoin:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.operators.tables.previous_row import Materialise
 from state_replay import brief, final_state, key_bytes, replay
-
-from engine.state.materialise import Materialise
-from engine.state.operator import Row
 
 
 def test_every_record_is_a_change_and_knows_the_row_it_replaces() -> None:

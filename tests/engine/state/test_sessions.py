@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.functions.library.aggregates.by_offset import latest_by_offset, latest_n_by_offset
+from kestrel_sql.functions.library.aggregates.collections import collect_list
+from kestrel_sql.functions.library.aggregates.sums import count
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.types.sql_types import INTEGER
 from state_replay import brief, call_of, final_state, key_bytes, replay
-
-from engine.functions.library.aggregates_arithmetic import count
-from engine.functions.library.aggregates_collections import collect_list
-from engine.functions.library.aggregates_offsets import latest_by_offset, latest_n_by_offset
-from engine.state.operator import Row
-from engine.state.sessions import SessionWindowAggregate
-from engine.types.sql_types import INTEGER
 
 
 def sessions(gap: int, grace: int, final: bool = False, retention: int | None = None, calls: Any = None) -> SessionWindowAggregate:

@@ -4,9 +4,8 @@ from decimal import Decimal
 from math import isnan
 
 import pytest
-
-from engine.errors import QueryError
-from engine.state.codec import dump_state, load_state, pack_state
+from kestrel_sql.errors import QueryError
+from kestrel_sql.operators.state_codec import dump_state, load_state, pack_state
 
 
 def test_plain_values_survive() -> None:

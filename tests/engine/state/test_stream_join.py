@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.sql.nodes.statements import JoinType
 from state_replay import brief, final_state, key_bytes, replay
-
-from engine.sql.statements import JoinType
-from engine.state.operator import Row
-from engine.state.stream_join import StreamStreamJoin
 
 DAY = 24 * 60 * 60 * 1000
 

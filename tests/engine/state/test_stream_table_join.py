@@ -1,10 +1,9 @@
 from __future__ import annotations
 
+from kestrel_sql.operators.joins.stream_table import StreamTableJoin
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.sql.nodes.statements import JoinType
 from state_replay import brief, final_state, key_bytes, replay
-
-from engine.sql.statements import JoinType
-from engine.state.operator import Row
-from engine.state.stream_table_join import StreamTableJoin
 
 
 def join(join_type: JoinType, placeholder: bool = False) -> StreamTableJoin:

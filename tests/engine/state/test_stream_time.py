@@ -1,9 +1,8 @@
 from __future__ import annotations
 
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.operators.tables.stream_time import StreamTime
 from state_replay import brief, key_bytes, replay
-
-from engine.state.operator import Row
-from engine.state.stream_time import StreamTime
 
 
 def test_a_tombstone_has_the_largest_time_that_any_input_has_reached() -> None:

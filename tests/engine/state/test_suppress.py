@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.operators.aggregates.suppress import TableSuppress
+from kestrel_sql.operators.operator import Row
 from state_replay import brief, final_state, key_bytes, replay
-
-from engine.state.operator import Row
-from engine.state.suppress import TableSuppress
 
 
 def row(key: str, value: Any, timestamp: int, window: tuple[int, int]) -> Row:

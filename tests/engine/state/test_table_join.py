@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.operators.joins.table_table import TableJoin
+from kestrel_sql.operators.operator import Row
+from kestrel_sql.sql.nodes.statements import JoinType
 from state_replay import brief, key_bytes, replay
-
-from engine.sql.statements import JoinType
-from engine.state.operator import Row
-from engine.state.table_join import TableJoin
 
 
 def join(join_type: JoinType, placeholder: bool = False) -> TableJoin:

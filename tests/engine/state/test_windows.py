@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.functions.library.aggregates.sums import count
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
+from kestrel_sql.operators.operator import Row, State
+from kestrel_sql.operators.state_codec import dump_state, load_state
 from state_replay import brief, call_of, final_state, key_bytes, replay
-
-from engine.functions.library.aggregates_arithmetic import count
-from engine.state.codec import dump_state, load_state
-from engine.state.operator import Row, State
-from engine.state.windows import TimeWindowAggregate, groups_of
 
 
 def windows(size: int, advance: int, grace: int, final: bool = False, retention: int | None = None) -> TimeWindowAggregate:

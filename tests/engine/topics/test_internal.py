@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine.errors import EngineError
-from engine.formats.schema_text import schema_text
-from engine.plan.codec import load_plan
-from engine.plan.document import QueryPlan
-from engine.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
-from engine.plan.steps.sources import TableSourceV1
-from engine.session import Session
-from engine.topics.internal import InternalTopic, internal_topics
-from engine.types.schema import Column, Role, Schema
-from engine.types.sql_types import STRING
-from qtt.corpus_functions import corpus_functions
-from qtt.plans import find_plans, newest_plans
+from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_qtt.plans.store import find_plans, newest_plans
+from kestrel_sql.errors import EngineError
+from kestrel_sql.formats.registered.columns import schema_text
+from kestrel_sql.plan.codec.plan_file import load_plan
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
+from kestrel_sql.plan.steps.sources import TableSourceV1
+from kestrel_sql.session.session import Session
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import STRING
 
 CORPUS = Path(__file__).parents[4] / "shared" / "ksqldb" / "historic-plans"
 SOURCES = """

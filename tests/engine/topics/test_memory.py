@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.topics.memory import MemoryBroker
-from engine.topics.partitioner import murmur2, partition_of
-from engine.topics.records import Record
+from kestrel_sql.topics.memory import MemoryBroker
+from kestrel_sql.topics.partitioner import murmur2, partition_of
+from kestrel_sql.topics.records import Record
 
 
 def record(topic: str, timestamp: int, value: bytes = b"v") -> Record:

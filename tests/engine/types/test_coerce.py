@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.types.coerce import can_cast, can_implicitly_cast, wider_number
-from engine.types.sql_types import (
+from kestrel_sql.types.conversion import can_cast, can_implicitly_cast, wider_number
+from kestrel_sql.types.sql_types import (
     BIGINT,
     BOOLEAN,
     BYTES,

@@ -1,1 +1,0 @@
-"""The Kestrel engine: streaming SQL to versioned plans, run on Spark Structured Streaming."""

@@ -1,1 +1,0 @@
-"""What an engine says about itself, as rows with a schema."""

@@ -1,1 +1,0 @@
-"""The known sources and custom types."""

@@ -1,1 +1,0 @@
-"""How each wire format decodes and encodes keys and values."""

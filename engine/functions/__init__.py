@@ -1,1 +1,0 @@
-"""The functions of the language: signatures, documentation and bodies."""

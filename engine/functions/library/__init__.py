@@ -1,1 +1,0 @@
-"""The shipped functions, one module per family."""

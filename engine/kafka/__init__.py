@@ -1,1 +1,0 @@
-"""Kestrel against a real Kafka broker: connection, topics, the exactly-once sink, a broker to try things out."""

@@ -1,0 +1,1 @@
+"""Kestrel plans ksqlDB statements and runs the plans on Spark Structured Streaming."""

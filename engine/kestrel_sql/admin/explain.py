@@ -1,0 +1,69 @@
+"""EXPLAIN: the plan of a statement or of a running query, step by step and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kestrel_sql.admin.answer import Answer, table
+from kestrel_sql.admin.view import View
+from kestrel_sql.errors import StatementError
+from kestrel_sql.plan.codec.plan_file import encode_statement
+from kestrel_sql.plan.document import QueryPlan, StatementPlan
+from kestrel_sql.plan.schemas import result_schema
+from kestrel_sql.plan.step import Step
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.query import plan_transient
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.nodes.admin import Explain
+from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.types.sql_types import INTEGER
+
+
+def explain(statement: Explain, view: View) -> Answer:
+    """Answer EXPLAIN; rows are the steps from the last to the first, and the message is the plan as JSON.
+
+    Raises:
+        StatementError: there is no such query, or the statement runs none or is refused itself.
+    """
+    plan = _plan(statement, view)
+    types = Types(view.session.functions, view.session.config)
+    rows = [(depth, step.tag, step.query_context, str(result_schema(step, types.of))) for depth, step in _walk(plan.physical_plan, 0)]
+    document = encode_statement(StatementPlan(statement_text="", query_plan=plan))
+    answer = table((("Depth", INTEGER), "Step", "Context", "Schema"), rows)
+    return replace(answer, message=json.dumps(document, indent=2, default=str))
+
+
+def _plan(statement: Explain, view: View) -> QueryPlan:
+    target = statement.target
+    if isinstance(target, str):
+        query = view.session.queries.get(target)
+        if query is None:
+            raise StatementError(
+                f"Query with id:{target} does not exist, use SHOW QUERIES to view the full set of queries.", span=statement.span
+            )
+        return query.plan
+    session = view.session
+    if isinstance(target, Query):
+        return plan_transient(target, session.catalog, session.config, "explained", session.functions)
+    if not isinstance(target, CreateAs | InsertInto):
+        hint = "EXPLAIN takes a SELECT, CREATE … AS or INSERT INTO … SELECT"
+        raise StatementError("The statement to explain runs no query.", span=statement.span, hint=hint)
+    text = format_statement(target)
+    span = target.span or statement.span
+    if span is None:
+        raise StatementError("The statement to explain has no place.")
+    # A copy of the session plans it, so that nothing is created.
+    trial = replace(session, queries=dict(session.queries), variables=dict(session.variables))
+    done = trial.execute(ParsedStatement(target, text, span))
+    if done.plan is None or done.plan.query_plan is None:
+        raise StatementError("The statement to explain runs no query.", span=statement.span)
+    return done.plan.query_plan
+
+
+def _walk(step: Step, depth: int) -> Iterator[tuple[int, Step]]:
+    yield depth, step
+    for upstream in step.upstream:
+        yield from _walk(upstream, depth + 1)

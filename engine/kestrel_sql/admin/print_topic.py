@@ -1,0 +1,86 @@
+"""PRINT: the records of a topic, read by the formats of a source over it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kestrel_sql.admin.answer import Answer, table
+from kestrel_sql.admin.view import View
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import SerdeError, StatementError
+from kestrel_sql.formats.json.text import write_compact
+from kestrel_sql.formats.record_json import to_json_form
+from kestrel_sql.formats.serde import Side
+from kestrel_sql.formats.windowed_key import split
+from kestrel_sql.session.insert_values import source_spec
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.topics.records import Record
+from kestrel_sql.types.sql_types import BIGINT, INTEGER
+
+
+def print_topic(statement: PrintTopic, view: View) -> Answer:
+    """Answer PRINT with what the topic holds now; INTERVAL n takes every n-th record.
+
+    Raises:
+        StatementError: there is no such topic.
+    """
+    source = printed_source(statement, view)
+    records = view.broker.records(statement.topic)[:: max(1, statement.interval or 1)]
+    shown = records if statement.limit is None else records[: statement.limit]
+    rows = ((r.timestamp, r.partition, r.offset, *printed_sides(r, source, view)) for r in shown)
+    return table((("Rowtime", BIGINT), ("Partition", INTEGER), ("Offset", BIGINT), "Key", "Value"), rows)
+
+
+def printed_source(statement: PrintTopic, view: View) -> Source | None:
+    """The stream or table whose formats the topic is read by; None where nobody declared one.
+
+    Raises:
+        StatementError: there is no such topic.
+    """
+    if statement.topic not in view.broker.topics:
+        raise StatementError(
+            f"Could not find topic '{statement.topic}', or the KSQL user does not have permissions to list the topic.",
+            span=statement.span,
+            hint="SHOW TOPICS lists them; names of topics are case-sensitive",
+        )
+    return next(iter(view.session.sources_of_topic(statement.topic)), None)
+
+
+def printed_sides(record: Record, source: Source | None, view: View) -> tuple[str, str]:
+    """Key and value of a record as text."""
+    return _text(record, Side.KEY, source, view), _text(record, Side.VALUE, source, view)
+
+
+def _text(record: Record, side: Side, source: Source | None, view: View) -> str:
+    data = record.key if side is Side.KEY else record.value
+    if data is None:
+        return "<null>"
+    if source is None:
+        return data.decode("utf-8", "backslashreplace")
+    window = ""
+    try:
+        if side is Side.KEY and source.window is not None:
+            data, bounds = split(data, source.window)
+            window = f"@{bounds[0]}/{bounds[1]}"
+        return f"{_shown(to_json_form(view.session.serde()(source_spec(source, side)), data))}{window}"
+    except SerdeError:
+        return data.hex()
+
+
+def _shown(value: Any) -> str:
+    """Text bare, everything else as JSON, bytes in base64."""
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else write_compact(plain, ordered=False)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case dict():
+            return {name: _plain(item) for name, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case _:
+            return value

@@ -1,0 +1,32 @@
+"""Values of an answer as users read them: times as texts, everything else as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kestrel_sql.functions.interpreter.casts import cast_value
+from kestrel_sql.types.sql_types import DATE, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
+
+_TIMES = (DATE, TIME, TIMESTAMP)
+
+
+def readable(value: Any, sql_type: SqlType) -> Any:
+    """Give a value with the dates, times and timestamps in it as `CAST(… AS STRING)` writes them."""
+    convert = _converter(sql_type)
+    return value if convert is None else convert(value)
+
+
+def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
+    """How a value of a type is made readable, or None where it already is."""
+    if sql_type in _TIMES:
+        return lambda value: None if value is None else cast_value(value, sql_type, STRING)
+    match sql_type:
+        case Array(item) if (of_item := _converter(item)) is not None:
+            return lambda value: None if value is None else [of_item(each) for each in value]
+        case Map(_, item) if (of_value := _converter(item)) is not None:
+            return lambda value: None if value is None else {key: of_value(each) for key, each in value.items()}
+        case Struct(fields) if any(_converter(field.type) for field in fields):
+            return lambda value: None if value is None else {field.name: readable(value.get(field.name), field.type) for field in fields}
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""The known streams, tables and custom types."""

@@ -1,0 +1,109 @@
+"""DDL commands applied to a catalog (`spec/plan-format.md` 2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import StatementError, UnknownSourceError
+from kestrel_sql.plan.commands import (
+    AlterSourceV1,
+    CreateKafkaSourceV1,
+    CreateStreamV1,
+    CreateTableV1,
+    DdlCommand,
+    DropSourceV1,
+    DropTypeV1,
+    RegisterTypeV1,
+)
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.types.schema import Schema
+
+
+def apply_command(catalog: Catalog, command: DdlCommand, *, created_by: str | None, statement_text: str) -> Catalog:
+    """The catalog after `command`; `created_by` is the id of the CREATE AS query that comes with it.
+
+    What was checked when the command was planned is not checked again: creating an existing name without
+    OR REPLACE, or dropping an unknown one, leaves the catalog as it is.
+
+    Raises:
+        UnknownSourceError: ALTER of a source that does not exist.
+        StatementError: ALTER of the wrong kind, of a CREATE AS or read-only source, or with a column that exists.
+    """
+    match command:
+        case CreateStreamV1():
+            return _create(catalog, command, SourceKind.STREAM, created_by, statement_text)
+        case CreateTableV1():
+            return _create(catalog, command, SourceKind.TABLE, created_by, statement_text)
+        case CreateKafkaSourceV1():
+            known = command.source_name in catalog.sources
+            return catalog if known else catalog.with_source(kafka_source(command, statement_text=statement_text))
+        case DropSourceV1():
+            return catalog.without_source(command.source_name)
+        case RegisterTypeV1():
+            return catalog if command.type_name in catalog.types else catalog.with_type(command.type_name, command.type)
+        case DropTypeV1():
+            return catalog.without_type(command.type_name)
+        case AlterSourceV1():
+            return _alter(catalog, command, statement_text)
+        case _:
+            assert_never(command)
+
+
+def _create(
+    catalog: Catalog, command: CreateStreamV1 | CreateTableV1, kind: SourceKind, created_by: str | None, statement_text: str
+) -> Catalog:
+    if command.source_name in catalog.sources and not command.or_replace:
+        return catalog
+    return catalog.with_source(
+        Source(
+            name=command.source_name,
+            kind=kind,
+            schema=command.schema,
+            topic=command.topic_name,
+            formats=command.formats,
+            timestamp_column=command.timestamp_column,
+            window=command.window_info,
+            is_source=command.is_source,
+            created_by=created_by,
+            statement_text=statement_text,
+        )
+    )
+
+
+def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> Source:
+    """The catalog entry that CREATE SOURCE … FROM KAFKA registers."""
+    return Source(
+        name=command.source_name,
+        kind=command.kind,
+        schema=command.schema,
+        topic=command.topic_name,
+        formats=command.formats,
+        is_source=True,
+        statement_text=statement_text,
+        intake=command.intake,
+    )
+
+
+def _alter(catalog: Catalog, command: AlterSourceV1, statement_text: str) -> Catalog:
+    source = catalog.sources.get(command.source_name)
+    if source is None:
+        raise UnknownSourceError(f"Source {command.source_name} does not exist.")
+    _check_alterable(source, command.ksql_type)
+    columns = list(source.schema.columns)
+    for column in command.new_columns:
+        if any(column.name == known.name for known in columns):
+            raise StatementError(f"Cannot add column `{column.name}` to schema. A column with the same name already exists.")
+        columns.append(column)
+    return catalog.with_source(replace(source, schema=Schema.of(columns), statement_text=statement_text))
+
+
+def _check_alterable(source: Source, kind: SourceKind) -> None:
+    if source.kind is not kind:
+        raise StatementError(f"Incompatible data source type is {source.kind.value}, but statement was ALTER {kind.value}")
+    if source.is_source:
+        word = source.kind.value.lower()
+        raise StatementError(f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s.")
+    if source.created_by is not None:
+        raise StatementError("ALTER command is not supported for CREATE ... AS statements.")

@@ -1,0 +1,174 @@
+"""What CREATE OR REPLACE may change: of a source, and of the query plan that feeds it (`spec/language.md` 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import cast
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import StatementError
+from kestrel_sql.plan.step import FormatInfo, Formats, Step, TimestampColumn, WindowInfo
+from kestrel_sql.plan.steps.aggregates import StreamAggregateV1
+from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
+from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
+from kestrel_sql.plan.steps.streams import (
+    StreamFilterV1,
+    StreamGroupByKeyV1,
+    StreamGroupByV1,
+    StreamGroupByV2,
+    StreamSelectKeyV1,
+    StreamSelectKeyV2,
+    StreamSelectV1,
+)
+from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectKeyV1, TableSelectV1
+from kestrel_sql.sql.format.expressions import format_expression
+from kestrel_sql.sql.nodes.expressions import Expression, Node
+from kestrel_sql.types.schema import Column, Schema
+from kestrel_sql.types.sql_types import quote
+
+
+def check_source_upgrade(old: Source, new: Source) -> None:
+    """Check that `new` may take the place of `old`: the same but for value columns appended.
+
+    Raises:
+        StatementError: lists everything that differs.
+    """
+    issues = [
+        _issue(old, name, before, after)
+        for name, before, after in (
+            ("type", old.kind.value, new.kind.value),
+            ("topic", old.topic, new.topic),
+            ("formats", old.formats, new.formats),
+            ("window", old.window, new.window),
+            ("timestamp column", old.timestamp_column, new.timestamp_column),
+        )
+        if before != after
+    ]
+    flaw = _schema_flaw(old.schema, new.schema)
+    if flaw:
+        issues.append(f"{_issue(old, 'schema', old.schema, new.schema)}. ({flaw})")
+    if issues:
+        raise StatementError("Cannot upgrade data source: " + "\n\t".join(issues))
+
+
+def _issue(old: Source, name: str, before: object, after: object) -> str:
+    return f"DataSource '{quote(old.name)}' has {name} = {_shown(before)} which is not upgradeable to {_shown(after)}"
+
+
+def _schema_flaw(old: Schema, new: Schema) -> str | None:
+    if old.key != new.key:
+        return f"Key columns must be identical. Differing key columns: {_bracketed(_changed(old.key, new.key) or new.key)}"
+    changed = (*_changed(old.value, new.value), *_changed(old.headers, new.headers))
+    return f"The following columns are changed, missing or reordered: {_bracketed(changed)}" if changed else None
+
+
+def _changed(old: tuple[Column, ...], new: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(column for i, column in enumerate(old) if i >= len(new) or new[i] != column)
+
+
+def _bracketed(columns: tuple[Column, ...]) -> str:
+    return f"[{', '.join(map(str, columns))}]"
+
+
+Part = tuple[str, Callable[[Step], object]]
+
+
+def _parts(*names: str) -> tuple[Part, ...]:
+    return tuple((name.replace("_", " "), attrgetter(name)) for name in names)
+
+
+_SOURCE = _parts("topic_name", "source_schema", "formats", "timestamp_column", "pseudo_column_version")
+_KAFKA = _parts("topic_name", "source_schema", "formats", "intake", "pseudo_column_version")
+_WINDOWED = (*_SOURCE, *_parts("window_info"))
+_SINK = _parts("topic_name", "formats", "timestamp_column")
+_GROUP = _parts("internal_formats", "group_by_expressions")
+
+PASSIVE: tuple[type[Step], ...] = (StreamFilterV1, TableFilterV1, StreamSelectV1, TableSelectV1)
+"""Steps that an upgrade may add, remove and change."""
+
+ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
+    StreamSourceV1: _SOURCE,
+    TableSourceV1: _SOURCE,
+    TableSourceV2: (*_SOURCE, *_parts("state_store_formats")),
+    WindowedStreamSourceV1: _WINDOWED,
+    WindowedTableSourceV1: _WINDOWED,
+    KafkaStreamSourceV1: _KAFKA,
+    KafkaTableSourceV1: _KAFKA,
+    StreamSelectKeyV1: _parts("key_expression"),
+    StreamSelectKeyV2: _parts("key_expression"),
+    TableSelectKeyV1: _parts("internal_formats", "key_expression"),
+    StreamGroupByKeyV1: _parts("internal_formats"),
+    StreamGroupByV1: _GROUP,
+    StreamGroupByV2: _GROUP,
+    StreamAggregateV1: (
+        ("columns not part of aggregate", attrgetter("non_aggregate_columns")),
+        *_parts("aggregation_functions", "internal_formats"),
+    ),
+    StreamHeadersV1: _parts("headers_column"),
+    TableHeadersV1: _parts("headers_column"),
+    StreamSinkV1: _SINK,
+    TableSinkV1: _SINK,
+}
+"""Steps that an upgrade has to leave as they are, with the fields that count; those not listed cannot be upgraded over."""
+
+
+def check_plan_upgrade(old: Step, new: Step) -> None:
+    """Check that the query of a CREATE AS may be replaced: its state has to fit the new plan.
+
+    Raises:
+        StatementError: names the first step, from the sink down, that is changed or cannot be upgraded over.
+    """
+    before, after = _enforced(old), _enforced(new)
+    parts = ENFORCED.get(type(before))
+    if parts is None:
+        raise StatementError(f"Upgrades not yet supported for {_name(before)}")
+    if type(before) is not type(after):
+        raise StatementError(f"Query is not upgradeable. Plan type {_name(after)} cannot take the place of {_name(before)}")
+    for title, read in parts:
+        if read(before) != read(after):
+            raise StatementError(
+                f"{_name(before)} must have matching {title}. Values differ: {_shown(read(before))} vs. {_shown(read(after))}"
+            )
+    for left, right in zip(before.upstream, after.upstream, strict=True):
+        check_plan_upgrade(left, right)
+
+
+def _enforced(step: Step) -> Step:
+    while isinstance(step, PASSIVE):
+        (step,) = step.upstream
+    return step
+
+
+def _name(step: Step) -> str:
+    return re.sub(r"V[0-9]+$", "", type(step).__name__)
+
+
+def _shown(value: object) -> str:
+    """A part of a source or step as users write it."""
+    match value:
+        case tuple():
+            return f"[{', '.join(quote(item) if isinstance(item, str) else _shown(item) for item in value)}]"
+        case Node():
+            return format_expression(cast(Expression, value))
+        case WindowInfo(kind, size):
+            return kind.value if size is None else f"{kind.value} of {size} ms"
+        case TimestampColumn(column, pattern):
+            return quote(column) if pattern is None else f"{quote(column)} by '{pattern}'"
+        case FormatInfo(name, properties):
+            return name + "".join(f" {key}={text}" for key, text in properties)
+        case Formats():
+            sides = (("key", value.key_format, value.key_features), ("value", value.value_format, value.value_features))
+            return ", ".join(f"{side} {_shown(info)}{''.join(sorted(f' {f.value}' for f in features))}" for side, info, features in sides)
+        case None:
+            return "none"
+        case _:
+            return str(value)

@@ -1,0 +1,1 @@
+"""The command `kestrel`, one module per command."""

@@ -1,0 +1,249 @@
+"""The command `kestrel`: a shell, scripts over files, the functions, and the import of a ksqlDB installation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from kestrel_sql.admin.describe import describe
+from kestrel_sql.admin.lists import list_things
+from kestrel_sql.admin.view import View
+from kestrel_sql.cli.broker import add_broker_parser, broker_command
+from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
+from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
+from kestrel_sql.cli.prompt import run_shell, run_text
+from kestrel_sql.cli.record_files import Inputs, record_lines, sink_topics
+from kestrel_sql.cli.render import show, show_error, show_progress
+from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker, wants_broker
+from kestrel_sql.errors import EngineError
+from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.importer.report import import_report
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.spark_start import QuietStart
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.admin import Describe, ListThings
+from kestrel_sql.topics.memory import MemoryBroker
+
+EXAMPLES = """examples:
+  kestrel shell                                         a prompt over topics in memory
+  kestrel shell --execute "SHOW FUNCTIONS;"             statements from the command line
+  kestrel shell --file app.sql                          statements from a file, then leave
+  kestrel run app.sql --input orders=orders.jsonl       a script over records of a file; sinks go to standard output
+  kestrel run app.sql --input a=a.json --output out     one out/TOPIC.jsonl for each topic that a query writes
+  kestrel run app.sql --bootstrap-servers H:P --checkpoint DIR
+                                                        a script against a Kafka broker, until Ctrl-C
+  kestrel run app.sql --functions mine.py …             the same, with functions of your own
+  kestrel functions SUBSTRING                           what a function takes and gives
+  kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
+  kestrel import plans/                                 which statements of a ksqlDB installation would run
+
+A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]}, in a JSON list or one a line.
+
+exit codes: 0 all went well, 1 a statement was refused or a query failed, 2 wrong usage, 3 an error of Kestrel itself
+"""
+
+
+class ExitCode(IntEnum):
+    """What the command tells its caller."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    INTERNAL = 3
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (the arguments of the process by default) and return its exit code."""
+    arguments = build_parser().parse_args(argv)
+    out, errors = Console(), Console(stderr=True)
+    try:
+        return int(_COMMANDS[arguments.command](arguments, out, errors))
+    except EngineError as error:
+        show_error(errors, error, None)
+        return ExitCode.REFUSED
+    except KeyboardInterrupt:
+        errors.print("interrupted", style="yellow")
+        return ExitCode.REFUSED
+    except BrokenPipeError:
+        return ExitCode.OK
+    except Exception as error:
+        if arguments.debug:
+            raise
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        errors.print(Text(f"INTERNAL: {first}\n  hint: this is an error of Kestrel; --debug shows where", "red"), soft_wrap=True)
+        return ExitCode.INTERNAL
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="kestrel", description=__doc__, epilog=EXAMPLES, formatter_class=raw)
+    parser.add_argument("--debug", action="store_true", help="show the Python trace of an internal error")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    shell = commands.add_parser("shell", help="a prompt, or statements from a text or file", epilog=EXAMPLES, formatter_class=raw)
+    shell.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
+    shell.add_argument("--file", type=Path, metavar="FILE", help="execute the statements of a file and leave")
+    history = Path.home() / ".kestrel_history"
+    shell.add_argument("--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history")
+    _add_engine_options(shell)
+    help_ = "run a script over records of files, or against a Kafka broker"
+    run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
+    run.add_argument("script", type=Path, metavar="SCRIPT", help="a file of statements")
+    run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
+    _add_engine_options(run)
+    add_kafka_options(run)
+    functions = commands.add_parser("functions", help="list the functions, or describe one")
+    functions.add_argument("name", nargs="?", help="a function to describe")
+    _add_functions_option(functions)
+    add_broker_parser(commands, EXAMPLES)
+    add_prepare_parser(commands)
+    importing = commands.add_parser("import", help="say which statements of a ksqlDB installation would run")
+    importing.add_argument("--json", action="store_true", help="print the report as JSON")
+    _add_functions_option(importing)
+    importing.add_argument("path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup")
+    return parser
+
+
+def _add_engine_options(parser: argparse.ArgumentParser) -> None:
+    inputs = "records of a topic; may be repeated"
+    parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
+    setting = "a property; may be repeated"
+    parser.add_argument("--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting)
+    _add_functions_option(parser)
+
+
+def _add_functions_option(parser: argparse.ArgumentParser) -> None:
+    file = "functions of your own: a Python file with decorated functions, which is executed; may be repeated"
+    parser.add_argument("--functions", action="append", default=[], type=Path, metavar="FILE", help=file)
+
+
+def _input(text: str) -> tuple[str, Path]:
+    topic, separator, file = text.partition("=")
+    if not (topic and separator and file):
+        raise argparse.ArgumentTypeError(f"TOPIC=FILE, not {text!r}")
+    return topic, Path(file)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
+    config = Config.of({"auto.offset.reset": "earliest", "cache.max.bytes.buffering": "0"})
+    for name, value in arguments.set:
+        config = config.with_property(name, value)
+    files: dict[str, list[Path]] = {}
+    for topic, file in arguments.input:
+        files.setdefault(topic, []).append(file)
+    session = Session(config=config, functions=functions_with(arguments.functions))
+    return MemoryEngine(session, by_time=True, open_spark=QuietStart(_starting)), Inputs(files)
+
+
+def _starting() -> None:
+    if sys.stderr.isatty():
+        Console(stderr=True).print("starting Spark, a few seconds …", style="dim")
+
+
+def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
+    """`kestrel shell`."""
+    engine, inputs = _engine(arguments)
+    try:
+        texts = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
+        if not texts and not sys.stdin.isatty():
+            texts = [sys.stdin.read()]
+        if texts:
+            done = all(run_text(engine, text, out, errors, inputs) for text in texts)
+            return ExitCode.OK if done else ExitCode.REFUSED
+        run_shell(engine, out, errors, arguments.history, inputs)
+        return ExitCode.OK
+    finally:
+        engine.close()
+
+
+def run_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
+    """`kestrel run`: statements, inputs as soon as a source says how they are written, then what the sinks hold."""
+    text = _file(arguments.script) or ""
+    if wants_broker(arguments):
+        return ExitCode.OK if run_on_broker(text, arguments, out, errors) else ExitCode.REFUSED
+    engine, inputs = _engine(arguments)
+    try:
+        with open_lines(arguments.json_progress) as lines, MemoryWatch(engine).shown(Board(errors, lines, transient=True)):
+            _run_in_memory(engine, inputs, text, out)
+        _write_sinks(engine, arguments.output, out)
+        show_progress(errors, engine.progress())
+        return ExitCode.REFUSED if any(error for *_, error in engine.progress().values()) else ExitCode.OK
+    except EngineError as error:
+        show_error(errors, error, text)
+        return ExitCode.REFUSED
+    finally:
+        engine.close()
+
+
+def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, out: Console) -> None:
+    for parsed in engine.parse(text):
+        answer = engine.execute(parsed)
+        if answer.columns:
+            show(out, answer)
+        inputs.feed(engine)
+    inputs.check_used()
+    engine.flush()
+
+
+def _write_sinks(engine: MemoryEngine, folder: Path | None, out: Console) -> None:
+    for topic in sink_topics(engine):
+        lines = list(record_lines(engine, topic))
+        if folder is None:
+            for line in lines:
+                out.print(line, markup=False, highlight=False, soft_wrap=True)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{topic}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _file(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EngineError(f"{path} cannot be read: {error}") from error
+
+
+def functions_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
+    """`kestrel functions`."""
+    view = View(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
+    if arguments.name:
+        show(out, describe(Describe("FUNCTION", arguments.name), view))
+    else:
+        show(out, list_things(ListThings("FUNCTIONS"), view))
+    return ExitCode.OK
+
+
+def import_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
+    """`kestrel import`."""
+    report = import_report(arguments.path, functions_with(arguments.functions))
+    out.print(Text(report.to_json().rstrip() if arguments.json else str(report)), soft_wrap=True)
+    return ExitCode.OK if report.is_complete else ExitCode.REFUSED
+
+
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Console, Console], int]] = {
+    "shell": shell_command,
+    "run": run_command,
+    "functions": functions_command,
+    "broker": broker_command,
+    "prepare": prepare_command,
+    "import": import_command,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""`kestrel prepare`: what later starts would have to look for or to load, made once."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from kestrel_sql.kafka.connector.prepare import prepare
+
+_HELP = "fetch the connector's jars and archive Spark's classes, so that later starts take half the time"
+
+
+def add_prepare_parser(commands: Any) -> None:
+    """Add `prepare` to the commands of the parser."""
+    commands.add_parser("prepare", help=_HELP, description=f"{_HELP[0].upper()}{_HELP[1:]}. For images, and for machines that start runs.")
+
+
+def prepare_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
+    """Prepare this environment.
+
+    Raises:
+        EngineError: the jars are not to be had, or the archive cannot be made.
+    """
+    with errors.status("starting Spark once, for its classes"):
+        path = prepare()
+    out.print(f"the connector's jars are here, and the classes of Spark are in {path}", highlight=False, soft_wrap=True)
+    return 0

@@ -1,0 +1,144 @@
+"""The prompt: statements in, tables out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from rich.console import Console
+
+from kestrel_sql.cli.record_files import Inputs
+from kestrel_sql.cli.render import show, show_error
+from kestrel_sql.errors import EngineError
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.sql.keywords import KEYWORDS, is_plain
+
+WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A statement ends with a semicolon; help, exit."
+HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
+SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …, SET 'property' = 'value'.
+A push query (EMIT CHANGES) shows what its sources hold now and ends.
+Tab completes keywords, functions and names; the arrow keys go back to earlier statements, Ctrl-R searches them.
+Ctrl-C gives up a statement or stops a query, exit or Ctrl-D leaves."""
+
+_COMMENT = re.compile(r"--[^\n]*")
+_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+
+
+class SqlCompleter(Completer):
+    """Completes keywords, functions, and the names of sources, columns, topics and queries."""
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        """Complete from what the engine knows at each time."""
+        self._engine = engine
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Offer the words that begin with what stands before the cursor, names before keywords."""
+        word = document.get_word_before_cursor(WORD=False)
+        if not word:
+            return
+        start = word.upper()
+        for candidate, meaning in self._words():
+            if candidate.upper().startswith(start):
+                yield Completion(candidate, start_position=-len(word), display_meta=meaning)
+
+    def _words(self) -> Iterator[tuple[str, str]]:
+        session = self._engine.session
+        sources = session.catalog.sources.values()
+        yield from ((_written(source.name), source.kind.value.lower()) for source in sources)
+        columns = dict.fromkeys((column.name, str(column.type)) for source in sources for column in source.schema.columns)
+        yield from ((_written(name), type_) for name, type_ in columns)
+        yield from ((name, "query") for name in session.queries)
+        yield from ((name, "topic") for name in self._engine.broker.topics if name not in session.catalog.sources)
+        yield from ((name, "function") for name in sorted(session.functions))
+        yield from ((word, "") for word in sorted(KEYWORDS))
+
+
+def _written(name: str) -> str:
+    return name if is_plain(name) else f"`{name}`"
+
+
+def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs | None = None) -> bool:
+    """Execute the statements of a text; on the first error print it and give False."""
+    try:
+        for parsed in engine.parse(text):
+            show(out, engine.execute(parsed))
+            if inputs is not None:
+                inputs.feed(engine)
+    except EngineError as error:
+        show_error(errors, error, text)
+        return False
+    return True
+
+
+def run_shell(
+    engine: MemoryEngine, out: Console, errors: Console, history: Path | None, inputs: Inputs, ask: Callable[[], str] | None = None
+) -> None:
+    """Read statements from the terminal until the end of input; `ask` replaces the terminal in tests."""
+    asked = ask or _prompt(engine, history)
+    out.print(WELCOME, markup=False, highlight=False)
+    while True:
+        try:
+            text = asked()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        word = _COMMENT.sub("", text).strip().rstrip(";").strip().lower()
+        if word in ("exit", "quit"):
+            return
+        if word == "help":
+            out.print(HELP, markup=False, highlight=False)
+        elif word:
+            _guarded(engine, text, out, errors, inputs)
+
+
+def _guarded(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs) -> None:
+    try:
+        run_text(engine, text, out, errors, inputs)
+    except KeyboardInterrupt:
+        errors.print("interrupted", style="yellow")
+
+
+def _prompt(engine: MemoryEngine, history: Path | None) -> Callable[[], str]:
+    session = prompt_session(engine, history)
+    return lambda: session.prompt("kestrel> ")
+
+
+def prompt_session(engine: MemoryEngine, history: Path | None) -> PromptSession[str]:
+    """The prompt: a statement may have several lines, and is one entry of the history."""
+    return PromptSession(
+        history=InMemoryHistory() if history is None else FileHistory(str(history)),
+        completer=SqlCompleter(engine),
+        complete_while_typing=False,
+        multiline=True,
+        prompt_continuation="      -> ",
+        key_bindings=_keys(),
+    )
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def is_complete(text: str) -> bool:
+    """Whether Enter hands a text over: it ends in a semicolon that stands in no text, name or comment, or is a word of the shell."""
+    bare = _COMMENT.sub("", _TEXT.sub("''", text)).strip()
+    left_open = any(bare.replace("''", "").count(quote) for quote in "'\"`")
+    word = bare.lower()
+    return not word or word in ("exit", "quit", "help") or (bare.endswith(";") and not left_open)

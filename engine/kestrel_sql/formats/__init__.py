@@ -1,0 +1,1 @@
+"""Serialisation formats: bytes of keys and values to rows, and back."""

@@ -1,0 +1,273 @@
+"""Avro bodies to Connect values and back, on fastavro without its logical types."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.formats.avro.schema import branch_name, branches_of, is_map_entry, parse_text, to_connect
+from kestrel_sql.formats.connect.codec import Wire
+from kestrel_sql.formats.connect.schema import ConnectSchema
+from kestrel_sql.formats.serde import ConversionError
+from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN
+
+Convert = Callable[[Any], Any]
+"""A value that is not None between fastavro's form and Connect's; None stands for a value that needs no change."""
+
+_MAX_UNSCALED = 512
+_PYTHON_TYPES = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "string": str,
+    "enum": str,
+    "bytes": bytes,
+    "fixed": bytes,
+    "record": dict,
+    "map": dict,
+    "array": list,
+}
+
+
+def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
+    """Make reader and writer of an Avro schema; made ones are kept.
+
+    Raises:
+        FormatError: not an Avro schema, a recursive one, or an array whose items take no bytes.
+    """
+    return _open(text, tuple(imports.items()))
+
+
+@lru_cache(maxsize=256)
+def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
+    resolved = parse_text(text, dict(imports))
+    connect, parsed = _checked(resolved)
+    read_raw = fastavro.schemaless_reader
+    write_raw = fastavro.schemaless_writer
+    from_raw, to_raw = _reader(resolved), _writer(resolved)
+
+    def read(body: bytes) -> Any:
+        try:
+            value = read_raw(io.BytesIO(body), parsed, None, handle_unicode_errors="replace")
+        except (EOFError, IndexError):
+            # fastavro's own words name addresses in memory, so that no two log entries would be alike.
+            raise ValueError("The message ends too early, or chooses a branch that its schema does not have") from None
+        return value if value is None or from_raw is None else from_raw(value)
+
+    def write(value: Any) -> bytes:
+        out = io.BytesIO()
+        write_raw(out, parsed, value if value is None or to_raw is None else to_raw(value))
+        return out.getvalue()
+
+    return Wire(connect, read, write)
+
+
+def _checked(resolved: Any) -> tuple[ConnectSchema, Any]:
+    """The Connect and fastavro forms of a schema; users write schemas, so whatever is wrong with one is a FormatError."""
+    try:
+        _refuse_empty_items(resolved)
+        return to_connect(resolved), fastavro.parse_schema(_bare(resolved, set()))
+    except FormatError:
+        raise
+    except Exception as error:
+        raise FormatError(f"Not an Avro schema: {error}") from error
+
+
+def _bare(schema: Any, seen: set[str]) -> Any:
+    """The schema without logical types, defaults and metadata; a name that was defined before is only named."""
+    if isinstance(schema, list):
+        return [_bare(branch, seen) for branch in schema]
+    if isinstance(schema, str):
+        return schema
+    kind = schema["type"]
+    if kind == "array":
+        return {"type": kind, "items": _bare(schema["items"], seen)}
+    if kind == "map":
+        return {"type": kind, "values": _bare(schema["values"], seen)}
+    if kind not in ("record", "enum", "fixed"):
+        return kind
+    name = schema["name"]
+    if name in seen:
+        return name
+    seen.add(name)
+    if kind == "record":
+        return {"type": kind, "name": name, "fields": [{"name": f["name"], "type": _bare(f["type"], seen)} for f in schema["fields"]]}
+    return {key: schema[key] for key in ("type", "name", "symbols", "size") if key in schema}
+
+
+def _is_empty(schema: Any) -> bool:
+    if isinstance(schema, (str, list)):
+        return schema == "null"
+    kind = schema["type"]
+    if kind == "record":
+        return all(_is_empty(field["type"]) for field in schema["fields"])
+    return bool(kind == "null" or (kind == "fixed" and schema["size"] == 0))
+
+
+def _refuse_empty_items(schema: Any) -> None:
+    """Refuse arrays of items without bytes: a few bytes could declare an endless number of them."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _refuse_empty_items(branch)
+    elif isinstance(schema, dict):
+        if schema["type"] == "array" and _is_empty(schema["items"]):
+            raise FormatError("Avro arrays of items that take no bytes are not supported")
+        for part in (schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))):
+            _refuse_empty_items(part)
+
+
+def _reader(schema: Any) -> Convert | None:
+    if isinstance(schema, list):
+        branches, _ = branches_of(schema)
+        return _reader(branches[0]) if len(branches) == 1 else _union_reader(branches)
+    if isinstance(schema, str):
+        return _read_int if schema == "int" else None
+    match schema["type"]:
+        case "int":
+            return _read_int
+        case "array" if is_map_entry(schema["items"]):
+            return _entries_reader(_reader(schema["items"]["fields"][1]["type"]))
+        case "array":
+            return _items(_reader(schema["items"]))
+        case "map":
+            return _members(_reader(schema["values"]))
+        case "record":
+            return _record([(field["name"], _reader(field["type"])) for field in schema["fields"]])
+        case "bytes" | "fixed" if schema.get("logicalType") == "decimal":
+            return _decimal_reader(int(schema.get("scale", 0)))
+        case _:
+            return None
+
+
+def _writer(schema: Any) -> Convert | None:
+    if isinstance(schema, list):
+        branches, _ = branches_of(schema)
+        return _writer(branches[0]) if len(branches) == 1 else _union_writer(branches)
+    if isinstance(schema, str):
+        return None
+    match schema["type"]:
+        case "array" if is_map_entry(schema["items"]):
+            return _entries_writer(_writer(schema["items"]["fields"][1]["type"]))
+        case "array":
+            return _items(_writer(schema["items"]))
+        case "map":
+            return _members(_writer(schema["values"]))
+        case "record":
+            return _record([(field["name"], _writer(field["type"])) for field in schema["fields"]])
+        case "bytes" if schema.get("logicalType") == "decimal":
+            return _decimal_writer(int(schema.get("scale", 0)), None)
+        case "fixed" if schema.get("logicalType") == "decimal":
+            return _decimal_writer(int(schema.get("scale", 0)), int(schema["size"]))
+        case _:
+            return None
+
+
+def _items(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda items: [None if item is None else convert(item) for item in items]
+
+
+def _members(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda members: {key: None if item is None else convert(item) for key, item in members.items()}
+
+
+def _record(fields: list[tuple[str, Convert | None]]) -> Convert | None:
+    steps = [(name, convert) for name, convert in fields if convert is not None]
+    if not steps:
+        return None
+
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        changed = dict(record)
+        for name, convert in steps:
+            value = changed.get(name)
+            if value is not None:
+                changed[name] = convert(value)
+        return changed
+
+    return change
+
+
+def _entries_reader(convert: Convert | None) -> Convert:
+    def read(entries: list[dict[str, Any]]) -> dict[Any, Any]:
+        if convert is None:
+            return {entry["key"]: entry["value"] for entry in entries}
+        return {entry["key"]: None if entry["value"] is None else convert(entry["value"]) for entry in entries}
+
+    return read
+
+
+def _entries_writer(convert: Convert | None) -> Convert:
+    def write(members: dict[Any, Any]) -> list[dict[str, Any]]:
+        if convert is None:
+            return [{"key": key, "value": value} for key, value in members.items()]
+        return [{"key": key, "value": None if value is None else convert(value)} for key, value in members.items()]
+
+    return write
+
+
+def _read_int(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise ValueError("Invalid int encoding")
+
+
+def _decimal_reader(scale: int) -> Convert:
+    def read(data: bytes) -> Decimal:
+        if len(data) > _MAX_UNSCALED:
+            raise ValueError(f"Decimal of {len(data)} bytes")
+        return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, EXACT)
+
+    return read
+
+
+def _decimal_writer(scale: int, size: int | None) -> Convert:
+    def write(value: Decimal) -> bytes:
+        unscaled = int(value.scaleb(scale, EXACT).to_integral_exact(context=EXACT))
+        width = size if size is not None else (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+        return unscaled.to_bytes(width, "big", signed=True)
+
+    return write
+
+
+def _union_reader(branches: list[Any]) -> Convert:
+    names = [branch_name(branch) for branch in branches]
+    plan = [(_python_type(branch), name, _reader(branch)) for branch, name in zip(branches, names, strict=True)]
+
+    def read(value: Any) -> dict[str, Any]:
+        found: dict[str, Any] = dict.fromkeys(names)
+        for kind, name, convert in plan:
+            if type(value) is kind:
+                found[name] = value if convert is None else convert(value)
+                return found
+        raise ConversionError(f"No branch of the union fits {type(value).__name__}")
+
+    return read
+
+
+def _union_writer(branches: list[Any]) -> Convert:
+    plan = [(branch_name(branch), _writer(branch)) for branch in branches]
+
+    def write(value: dict[str, Any]) -> Any:
+        for name, convert in plan:
+            member = value.get(name)
+            if member is not None:
+                return member if convert is None else convert(member)
+        return None
+
+    return write
+
+
+def _python_type(branch: Any) -> type:
+    kind = branch if isinstance(branch, str) else branch["type"]
+    return _PYTHON_TYPES[kind]

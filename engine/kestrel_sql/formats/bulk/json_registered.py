@@ -1,0 +1,99 @@
+"""JSON_SR, whole batches at a time: objects of plain members, each of which may be null, in one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kestrel_sql.formats.bulk import varints as n
+from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder
+from kestrel_sql.formats.bulk.json_read import ObjectReader
+from kestrel_sql.formats.bulk.json_write import row_encoder
+from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
+from kestrel_sql.formats.connect.schema import ConnectField, Kind, Missing
+from kestrel_sql.formats.json import schema as json_sr_schema
+from kestrel_sql.formats.registered.framing import frame, written_schema
+from kestrel_sql.formats.registry.memory import RegisteredSchema
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
+
+_KINDS: dict[Kind, SqlType] = {
+    Kind.BOOLEAN: BOOLEAN,
+    Kind.INT32: INTEGER,
+    Kind.INT64: BIGINT,
+    Kind.FLOAT64: DOUBLE,
+    Kind.STRING: STRING,
+    Kind.DATE: DATE,
+    Kind.TIME: INTEGER,
+    Kind.TIMESTAMP: TIMESTAMP,
+}
+"""What a member is read as; a TIME is any number here, for Connect's converter does not look at its range."""
+
+_TYPES: dict[SqlType, pa.DataType] = {
+    BOOLEAN: pa.bool_(),
+    INTEGER: pa.int32(),
+    BIGINT: pa.int64(),
+    DOUBLE: pa.float64(),
+    STRING: pa.string(),
+    DATE: pa.int32(),
+    TIMESTAMP: pa.int64(),
+}
+
+
+def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
+    """Read framed objects that were all written with one schema."""
+    if spec.unwrapped:
+        return None
+    return framed_decoder(spec, "JSON_SR", lambda schema, _: _reader(spec, schema, types))
+
+
+def _fields(spec: SerdeSpec, schema: RegisteredSchema) -> Sequence[ConnectField] | None:
+    connect = json_sr_schema.parse_text(schema.text, spec.schemas.imports_of(schema))
+    plain = all(
+        field.schema.kind in _KINDS and field.schema.optional and field.schema.default is Missing.MISSING for field in connect.fields
+    )
+    return connect.fields if connect.kind is Kind.STRUCT and connect.fields and plain else None
+
+
+def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> _Reader | None:
+    fields = _fields(spec, schema)
+    if fields is None:
+        return None
+    names = [column.name for column in spec.columns]
+    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields])
+    return None if found is None else _Reader(fields, found, types)
+
+
+class _Reader:
+    def __init__(self, fields: Sequence[ConnectField], positions: dict[int, int], types: Sequence[pa.DataType]) -> None:
+        kinds = [_KINDS[field.schema.kind] for field in fields]
+        columns = [Column(field.name, kind) for field, kind in zip(fields, kinds, strict=True)]
+        self._objects = ObjectReader(columns, [_TYPES[kind] for kind in kinds], exact=True)
+        self._positions = positions
+        self._types = types
+
+    def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
+        """Read the objects after the header that all records must have."""
+        cursor = n.open_records(data)
+        n.skip_header(cursor, header)
+        members = self._objects.decode(n.read_content(cursor, cursor.end - cursor.at))
+        return as_columns(len(data), self._types, members, self._positions, pc.cast)
+
+
+def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
+    """Write framed objects of plain columns with a schema that has the same members."""
+    if spec.unwrapped:
+        return None
+    schema = written_schema(spec)
+    fields = _fields(spec, schema)
+    if fields is None or [field.name for field in fields] != [column.name for column in spec.columns]:
+        return None
+    if any(_WRITTEN.get(column.type) is not field.schema.kind for column, field in zip(spec.columns, fields, strict=True)):
+        return None
+    return row_encoder(spec.columns, frame(schema.id, b""))
+
+
+_WRITTEN = {**{sql_type: kind for kind, sql_type in _KINDS.items() if kind is not Kind.TIME}, TIME: Kind.TIME}

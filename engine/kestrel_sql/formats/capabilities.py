@@ -1,0 +1,205 @@
+"""What the planner may know of the wire formats: features, properties, and the columns each can hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.plan.step import FormatInfo, SerdeFeature
+from kestrel_sql.types.conversion import base_name
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Map, Primitive, SqlType, Struct
+
+DELIMITER = "delimiter"
+FULL_NAME = "fullSchemaName"
+SCHEMA_ID = "schemaId"
+SUBJECT_NAME = "subjectName"
+UNWRAP_PRIMITIVES = "unwrapPrimitives"
+NULLABLE = "nullableRepresentation"
+
+WRAP = SerdeFeature.WRAP_SINGLES
+UNWRAP = SerdeFeature.UNWRAP_SINGLES
+
+Columns = tuple[Column, ...]
+Check = Callable[[Columns], str | None]
+"""Gives the reason why columns cannot be held, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatFacts:
+    """One row of the format table of `spec/formats.md` 1.
+
+    `features` are the ways to write a single column that a statement may choose; `inheritable` the properties that a sink takes over
+    from a source of the same format; `check` says why columns cannot be held; `holds_key` whether a derived key column of a type can.
+    """
+
+    name: str
+    infers: bool = False
+    features: frozenset[SerdeFeature] = frozenset()
+    properties: frozenset[str] = frozenset()
+    inheritable: frozenset[str] = frozenset()
+    check: Check
+    holds_key: Callable[[SqlType], bool] = lambda _: True
+    holds_many: bool = True
+
+    @property
+    def chooses_wrapping(self) -> bool:
+        """Whether a single column may be written either way, so that a key of one column has to say which."""
+        return self.features == {WRAP, UNWRAP}
+
+
+def column_list(columns: Iterable[Column]) -> str:
+    """Columns in brackets, as messages have them."""
+    return f"[{', '.join(map(str, columns))}]"
+
+
+def _check_none(columns: Columns) -> str | None:
+    return f"The 'NONE' format can only be used when no columns are defined. Got: {column_list(columns)}" if columns else None
+
+
+_KAFKA_TYPES = frozenset({INTEGER, BIGINT, DOUBLE, STRING, BYTES})
+
+
+def _check_kafka(columns: Columns) -> str | None:
+    if len(columns) > 1:
+        return f"The 'KAFKA' format only supports a single field. Got: {column_list(columns)}"
+    unfit = next((c for c in columns if c.type not in _KAFKA_TYPES), None)
+    return f"The 'KAFKA' format does not support type '{base_name(unfit.type)}'" if unfit else None
+
+
+def _check_delimited(columns: Columns) -> str | None:
+    unfit = next((c for c in columns if not isinstance(c.type, Primitive | Decimal)), None)
+    if unfit is None:
+        return None
+    return f"The 'DELIMITED' format does not support type '{base_name(unfit.type)}', column: `{unfit.name}`"
+
+
+def _nested(sql_type: SqlType) -> Iterator[SqlType]:
+    yield sql_type
+    match sql_type:
+        case Array(item):
+            yield from _nested(item)
+        case Map(key, value):
+            yield from _nested(key)
+            yield from _nested(value)
+        case Struct(fields):
+            for field in fields:
+                yield from _nested(field.type)
+        case _:
+            pass
+
+
+def _has_odd_map(columns: Columns) -> bool:
+    types = (part for column in columns for part in _nested(column.type))
+    return any(isinstance(part, Map) and part.key != STRING for part in types)
+
+
+def _check_json(columns: Columns) -> str | None:
+    return "JSON only supports MAP types with STRING keys" if _has_odd_map(columns) else None
+
+
+def _check_protobuf(columns: Columns) -> str | None:
+    return "PROTOBUF format only supports MAP types with STRING keys" if _has_odd_map(columns) else None
+
+
+def _field_names(columns: Columns) -> Iterator[str]:
+    for column in columns:
+        yield column.name
+        for part in _nested(column.type):
+            if isinstance(part, Struct):
+                yield from (field.name for field in part.fields)
+
+
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _check_avro(columns: Columns) -> str | None:
+    if _has_odd_map(columns):
+        return "Avro only supports MAPs with STRING keys"
+    for name in _field_names(columns):
+        written = name.replace(".", "_")
+        if _AVRO_NAME.fullmatch(written):
+            continue
+        place = "character in" if _AVRO_NAME.match(written) else "initial character"
+        return f"Schema is not compatible with Avro: Illegal {place}: {written}"
+    return None
+
+
+def _is_flat(sql_type: SqlType) -> bool:
+    return isinstance(sql_type, Primitive)
+
+
+_BOTH = frozenset({WRAP, UNWRAP})
+_REGISTERED = frozenset({FULL_NAME, SCHEMA_ID})
+
+FORMATS: Mapping[str, FormatFacts] = MappingProxyType(
+    {
+        facts.name: facts
+        for facts in (
+            FormatFacts(
+                name="KAFKA",
+                features=frozenset({UNWRAP}),
+                check=_check_kafka,
+                holds_key=_KAFKA_TYPES.__contains__,
+                holds_many=False,
+            ),
+            FormatFacts(name="NONE", check=_check_none, holds_key=lambda _: False, holds_many=False),
+            FormatFacts(
+                name="DELIMITED",
+                features=frozenset({UNWRAP}),
+                properties=frozenset({DELIMITER}),
+                inheritable=frozenset({DELIMITER}),
+                check=_check_delimited,
+                holds_key=_is_flat,
+            ),
+            FormatFacts(name="JSON", features=_BOTH, check=_check_json),
+            FormatFacts(name="JSON_SR", infers=True, features=_BOTH, properties=_REGISTERED, check=_check_json),
+            FormatFacts(name="AVRO", infers=True, features=_BOTH, properties=_REGISTERED, check=_check_avro),
+            FormatFacts(
+                name="PROTOBUF",
+                infers=True,
+                features=frozenset({WRAP}),
+                properties=_REGISTERED | {UNWRAP_PRIMITIVES, NULLABLE, SUBJECT_NAME},
+                inheritable=frozenset({FULL_NAME}),
+                check=_check_protobuf,
+            ),
+            FormatFacts(
+                name="PROTOBUF_NOSR",
+                features=_BOTH,
+                properties=frozenset({UNWRAP_PRIMITIVES, NULLABLE}),
+                inheritable=frozenset({UNWRAP_PRIMITIVES, NULLABLE}),
+                check=_check_protobuf,
+            ),
+        )
+    }
+)
+
+
+def facts_of(name: str) -> FormatFacts:
+    """Look a format up by name, in any case.
+
+    Raises:
+        FormatError: there is no such format.
+    """
+    facts = FORMATS.get(name.upper())
+    if facts is None:
+        raise FormatError(f"Unknown format: {name}", hint=f"the formats are {', '.join(sorted(FORMATS))}")
+    return facts
+
+
+def check_properties(info: FormatInfo) -> None:
+    """Refuse properties that the format does not have.
+
+    Raises:
+        FormatError: an unknown property, a blank schema name, or an unknown format.
+    """
+    facts = facts_of(info.format)
+    unknown = [name for name, _ in info.properties if name not in facts.properties]
+    if unknown:
+        raise FormatError(f"{facts.name} does not support the following configs: [{', '.join(unknown)}]")
+    full_name = info.property(FULL_NAME)
+    if full_name is not None and not full_name.strip():
+        raise FormatError(f"{FULL_NAME} cannot be empty. Format configuration: {{{FULL_NAME}={full_name}}}")

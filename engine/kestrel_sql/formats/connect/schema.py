@@ -1,0 +1,140 @@
+"""The schema model between AVRO, JSON_SR and PROTOBUF and the SQL types; it is Kafka Connect's.
+
+Values: BOOLEAN bool; integers int; floats float; STRING str; BYTES bytes; DECIMAL `decimal.Decimal`; DATE days, TIME ms of the day and
+TIMESTAMP ms, each int; ARRAY list; MAP dict; STRUCT dict from field name to value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, assert_never
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+
+
+class Kind(Enum):
+    """The kinds of Connect schema, logical types included; the value is the name used in messages."""
+
+    BOOLEAN = "BOOLEAN"
+    INT8 = "INT8"
+    INT16 = "INT16"
+    INT32 = "INT32"
+    INT64 = "INT64"
+    FLOAT32 = "FLOAT32"
+    FLOAT64 = "FLOAT64"
+    STRING = "STRING"
+    BYTES = "BYTES"
+    DECIMAL = "DECIMAL"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    ARRAY = "ARRAY"
+    MAP = "MAP"
+    STRUCT = "STRUCT"
+
+
+INTEGERS = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64})
+FLOATS = frozenset({Kind.FLOAT32, Kind.FLOAT64})
+MAX_DEPTH = 64
+"""How deep schemas may nest; deeper ones, such as recursive ones, are refused."""
+
+MAX_PARTS = 20_000
+"""How many parts a schema may have once every reference is replaced by what it refers to: a few lines can stand for billions."""
+
+
+class Missing(Enum):
+    """The default of a field that has none (None is a default)."""
+
+    MISSING = "MISSING"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSchema:
+    """A schema; `item` is the item of an ARRAY or the value of a MAP, `key` the key of a MAP, `fields` belong to a STRUCT."""
+
+    kind: Kind
+    optional: bool = False
+    default: Any = Missing.MISSING
+    precision: int = 0
+    scale: int = 0
+    key: ConnectSchema | None = None
+    item: ConnectSchema | None = None
+    fields: tuple[ConnectField, ...] = ()
+
+    @property
+    def only_item(self) -> ConnectSchema:
+        """The item of an ARRAY, the value of a MAP."""
+        if self.item is None:
+            raise FormatError(f"{self.kind.value} without item schema")
+        return self.item
+
+    def as_optional(self) -> ConnectSchema:
+        """The same schema, null allowed."""
+        return self if self.optional else replace(self, optional=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectField:
+    """A field of a STRUCT."""
+
+    name: str
+    schema: ConnectSchema
+
+
+def simple(kind: Kind) -> ConnectSchema:
+    """A required schema without parameters."""
+    return ConnectSchema(kind)
+
+
+def struct_of(fields: Iterable[tuple[str, ConnectSchema]]) -> ConnectSchema:
+    """A required STRUCT."""
+    return ConnectSchema(Kind.STRUCT, fields=tuple(ConnectField(name, schema) for name, schema in fields))
+
+
+_OF_BASE = {
+    Base.BOOLEAN: Kind.BOOLEAN,
+    Base.INTEGER: Kind.INT32,
+    Base.BIGINT: Kind.INT64,
+    Base.DOUBLE: Kind.FLOAT64,
+    Base.STRING: Kind.STRING,
+    Base.BYTES: Kind.BYTES,
+    Base.TIME: Kind.TIME,
+    Base.DATE: Kind.DATE,
+    Base.TIMESTAMP: Kind.TIMESTAMP,
+}
+
+
+def of_type(sql_type: SqlType, format_name: str) -> ConnectSchema:
+    """The optional schema of a SQL type.
+
+    Raises:
+        FormatError: a MAP whose keys are not STRING.
+    """
+    match sql_type:
+        case Primitive(base):
+            return ConnectSchema(_OF_BASE[base], optional=True)
+        case Decimal(precision, scale):
+            return ConnectSchema(Kind.DECIMAL, optional=True, precision=precision, scale=scale)
+        case Array(item):
+            return ConnectSchema(Kind.ARRAY, optional=True, item=of_type(item, format_name))
+        case Map(key, value):
+            if key != STRING:
+                raise FormatError(f"{_MAP_MESSAGES.get(format_name, format_name)} MAP types with STRING keys")
+            return ConnectSchema(Kind.MAP, optional=True, key=of_type(key, format_name), item=of_type(value, format_name))
+        case Struct(fields):
+            return struct_of((field.name, of_type(field.type, format_name)) for field in fields).as_optional()
+        case NamedType(name):
+            raise FormatError(f"Cannot resolve unknown type: {name}")
+        case other:
+            assert_never(other)
+
+
+_MAP_MESSAGES = {
+    "AVRO": "Avro only supports",
+    "JSON_SR": "JSON only supports",
+    "PROTOBUF": "PROTOBUF format only supports",
+    "PROTOBUF_NOSR": "PROTOBUF format only supports",
+}

@@ -1,0 +1,100 @@
+"""Rows to Connect values of a target schema, which is our own or one from the registry (`spec/formats.md` 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
+from kestrel_sql.formats.serde import ConversionError, Row
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+
+Convert = Callable[[Any], Any]
+
+
+class _UnwritableError(Exception):
+    """A row that can never be written with the target schema."""
+
+
+def row_writer(columns: tuple[Column, ...], target: ConnectSchema, unwrapped: bool) -> Callable[[Row], Any]:
+    """Make the function from a row to a value of `target`, copied by field name; what does not fit fails for every row."""
+    try:
+        if unwrapped:
+            convert = _value(columns[0].type, target, columns[0].name)
+            return lambda row: convert(row[0])
+        names = tuple(column.name for column in columns)
+        return _struct(names, tuple(column.type for column in columns), target)
+    except _UnwritableError as error:
+        return _failing(str(error))
+
+
+def _failing(message: str) -> Callable[[Row], Any]:
+    def fail(_: Row) -> NoReturn:
+        raise ValueError(message)
+
+    return fail
+
+
+def _value(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert:
+    convert = _converter(sql_type, target, name)
+
+    def write(value: Any) -> Any:
+        if value is not None:
+            return value if convert is None else convert(value)
+        if target.default is not Missing.MISSING:
+            return target.default
+        if target.optional:
+            return None
+        raise ConversionError(f'Invalid value: null used for required field: "{name}", schema type: {target.kind.value}', f".{name}")
+
+    return write
+
+
+def _converter(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert | None:
+    match sql_type:
+        case Array(item) if target.kind is Kind.ARRAY:
+            convert = _value(item, target.only_item, name)
+            return lambda items: [convert(each) for each in items]
+        case Map(_, value) if target.kind is Kind.MAP:
+            convert_value = _value(value, target.only_item, name)
+            return lambda members: {key: convert_value(each) for key, each in members.items()}
+        case Struct(fields) if target.kind is Kind.STRUCT:
+            names = tuple(field.name for field in fields)
+            write = _struct(names, tuple(field.type for field in fields), target)
+            return lambda members: write(tuple(members.get(each) for each in names))
+        case Array() | Map() | Struct():
+            raise _UnwritableError(f"Cannot write {str(sql_type).partition('<')[0]} as {target.kind.value}, field: {name}")
+        case _:
+            return None
+
+
+def _struct(names: tuple[str, ...], types: tuple[SqlType, ...], target: ConnectSchema) -> Callable[[Row], dict[str, Any]]:
+    known = {field.name: field.schema for field in target.fields}
+    steps: list[tuple[str, Convert]] = []
+    for name, sql_type in zip(names, types, strict=True):
+        # Avro has no dots in names, so a field of a STRUCT that has some is written under another.
+        written = name if name in known else name.replace(".", "_")
+        if written not in known:
+            raise _UnwritableError(f"Schema from Schema Registry misses field with name: {name}")
+        steps.append((written, _value(sql_type, known[written], name)))
+    taken = {written for written, _ in steps}
+    extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in taken}
+
+    def write(row: Row) -> dict[str, Any]:
+        found = dict(extra)
+        for (name, convert), value in zip(steps, row, strict=True):
+            found[name] = convert(value)
+        return found
+
+    return write
+
+
+def _default(name: str, schema: ConnectSchema) -> Any:
+    if schema.default is not Missing.MISSING:
+        return schema.default
+    if schema.optional:
+        return None
+    raise _UnwritableError(
+        f"Missing default value for required Avro field: [{name}]. This field appears in Avro schema in Schema Registry but not in the row."
+    )

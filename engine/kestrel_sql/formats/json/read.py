@@ -1,0 +1,355 @@
+"""JSON to rows, with ksqlDB's coercions (`spec/formats.md` 4, `spec/qtt-format.md` 6.2)."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from decimal import Decimal as Number
+from typing import Any, assert_never
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.formats import none
+from kestrel_sql.formats.json import text as json_text
+from kestrel_sql.formats.serde import ConversionError, Decoder, Row, SerdeSpec, guard_decoder
+from kestrel_sql.java.hash_order import java_hash_order
+from kestrel_sql.java.numbers import (
+    INT_MAX,
+    INT_MIN,
+    LONG_MAX,
+    LONG_MIN,
+    fit_decimal,
+    parse_decimal,
+    parse_double,
+    parse_int,
+    parse_long,
+    truncate_decimal,
+    wrap_integer,
+)
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+
+Convert = Callable[[Any], Any]
+"""A parsed value that is not None to the value of a column."""
+
+_NODE_NAMES = {bool: "BooleanNode", int: "IntNode", Number: "DecimalNode", str: "TextNode", dict: "ObjectNode", list: "ArrayNode"}
+_DAY_MS = 86_400_000
+
+
+class _NeedsExactError(Exception):
+    """A number with a fraction was read as a float and its exact digits matter; the text is read again."""
+
+
+def _refuse(value: Any, required: str) -> ConversionError:
+    if type(value) is float:
+        raise _NeedsExactError
+    name = _NODE_NAMES.get(type(value), "NullNode")
+    if name == "IntNode" and not INT_MIN <= value <= INT_MAX:
+        name = "LongNode" if LONG_MIN <= value <= LONG_MAX else "BigIntegerNode"
+    return ConversionError(f"Can't convert type. sourceType: {name}, requiredType: {required}")
+
+
+def _from_text(parse: Callable[[str], Any], text: str, target: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConversionError(f"Can't coerce string to type. targetType: {target}") from error
+
+
+def _to_boolean(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise _refuse(value, "BOOLEAN")
+
+
+def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Convert:
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def convert(value: Any) -> int:
+        kind = type(value)
+        if kind is int:
+            number: int = value
+            return number if low <= number <= high else wrap_integer(number, bits)
+        if kind is str:
+            text_number: int = _from_text(parse, value, target)
+            return text_number
+        if kind is Number:
+            return truncate_decimal(value, bits)
+        raise _refuse(value, target)
+
+    return convert
+
+
+def _to_time(value: Any) -> int:
+    time: int = _AS_INTEGER[Base.INTEGER](value) if type(value) is not int else value
+    if not 0 <= time <= _DAY_MS:
+        raise ConversionError("Time values must use number of milliseconds greater than 0 and less than 86400000.")
+    return time
+
+
+def _to_double(value: Any) -> float:
+    kind = type(value)
+    if kind is float:
+        number: float = value
+        return number
+    if kind is int or kind is Number:
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    if kind is str:
+        text_number: float = _from_text(parse_double, value, "DOUBLE")
+        return text_number
+    raise _refuse(value, "DOUBLE")
+
+
+def _to_text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | Number():
+            return str(value)
+        case None:
+            return "null"
+        case list():
+            return "[" + ", ".join(map(_to_text, value)) + "]"
+        case dict():
+            _refuse_floats(value)
+            return json_text.write_compact(value)
+        case _:
+            raise _refuse(value, "STRING")
+
+
+def _refuse_floats(value: Any) -> None:
+    if type(value) is float:
+        raise _NeedsExactError
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in items:
+        _refuse_floats(item)
+
+
+def _to_bytes(value: Any) -> bytes:
+    if type(value) is str:
+        try:
+            return base64.b64decode("".join(value.split()), validate=True)
+        except ValueError as error:
+            raise ConversionError(f"Can't coerce string to type. targetType: BYTES. {error}") from error
+    raise _refuse(value, "BYTES")
+
+
+def _to_decimal(sql_type: Decimal) -> Convert:
+    precision, scale, target = sql_type.precision, sql_type.scale, str(sql_type)
+
+    def convert(value: Any) -> Number:
+        kind = type(value)
+        if kind is str:
+            number = _from_text(parse_decimal, value, target)
+        elif kind is int or kind is Number:
+            number = Number(value)
+        else:
+            raise _refuse(value, target)
+        try:
+            return fit_decimal(number, precision, scale)
+        except ValueError as error:
+            raise ConversionError(str(error)) from error
+
+    return convert
+
+
+def _to_array(item: SqlType, target: str) -> Convert:
+    convert_item = converter(item)
+
+    def convert(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise _refuse(value, target)
+        try:
+            return [None if member is None else convert_item(member) for member in value]
+        except ConversionError as error:
+            error.enter(_index_of(value, convert_item))
+            raise
+
+    return convert
+
+
+def _index_of(items: list[Any], convert_item: Convert) -> str:
+    for at, item in enumerate(items):
+        try:
+            if item is not None:
+                convert_item(item)
+        except ConversionError:
+            return f"[{at}]"
+    return ""
+
+
+def _to_map(sql_type: Map) -> Convert:
+    if sql_type.key != STRING:
+        raise FormatError("JSON only supports MAP types with STRING keys")
+    convert_item = converter(sql_type.value)
+    target = str(sql_type)
+
+    def convert(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise _refuse(value, target)
+        found: dict[str, Any] = {}
+        for key in java_hash_order(value, len(value)) if len(value) > 1 else value:
+            member = value[key]
+            try:
+                found[key] = None if member is None else convert_item(member)
+            except ConversionError as error:
+                error.enter(f".{key}")
+                raise
+        return found
+
+    return convert
+
+
+def _to_struct(sql_type: Struct) -> Convert:
+    names = tuple(field.name for field in sql_type.fields)
+    read = _fields(names, tuple(converter(field.type) for field in sql_type.fields))
+    target = str(sql_type)
+
+    def convert(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise _refuse(value, target)
+        return dict(zip(names, read(value), strict=True))
+
+    return convert
+
+
+def _fields(names: tuple[str, ...], converters: tuple[Convert, ...]) -> Callable[[dict[str, Any]], Row]:
+    """Look every name up: exactly first, else among the upper-cased names, of which the last duplicate counts."""
+    plan = tuple(zip(names, converters, strict=True))
+
+    def read(members: dict[str, Any]) -> Row:
+        upper: dict[str, Any] | None = None
+        row: list[Any] = []
+        for name, convert in plan:
+            value = members.get(name)
+            if value is None and name not in members:
+                if upper is None:
+                    upper = {key.upper(): member for key, member in members.items()}
+                value = upper.get(name)
+            if value is not None:
+                try:
+                    value = convert(value)
+                except ConversionError as error:
+                    error.enter(f".{name}")
+                    raise
+            row.append(value)
+        return tuple(row)
+
+    return read
+
+
+_AS_INTEGER = {
+    Base.INTEGER: _to_integer("INTEGER", 32, parse_int),
+    Base.BIGINT: _to_integer("BIGINT", 64, parse_long),
+    Base.DATE: _to_integer("DATE", 32, parse_int),
+    Base.TIMESTAMP: _to_integer("TIMESTAMP", 64, parse_long),
+}
+
+
+def converter(sql_type: SqlType) -> Convert:
+    """Make the function that coerces a parsed value to `sql_type`.
+
+    Raises:
+        FormatError: a MAP whose keys are not STRING.
+    """
+    match sql_type:
+        case Primitive(base):
+            return _primitive(base)
+        case Decimal():
+            return _to_decimal(sql_type)
+        case Array(item):
+            return _to_array(item, str(sql_type))
+        case Map():
+            return _to_map(sql_type)
+        case Struct():
+            return _to_struct(sql_type)
+        case NamedType(name):
+            raise FormatError(f"Cannot resolve unknown type: {name}")
+        case other:
+            assert_never(other)
+
+
+def _primitive(base: Base) -> Convert:
+    match base:
+        case Base.BOOLEAN:
+            return _to_boolean
+        case Base.INTEGER | Base.BIGINT | Base.DATE | Base.TIMESTAMP:
+            return _AS_INTEGER[base]
+        case Base.TIME:
+            return _to_time
+        case Base.DOUBLE:
+            return _to_double
+        case Base.STRING:
+            return _to_text
+        case Base.BYTES:
+            return _to_bytes
+        case other:
+            assert_never(other)
+
+
+def row_reader(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[bytes], Row]:
+    """Make the function that reads a row from JSON text.
+
+    Raises:
+        FormatError: a column of a type that JSON cannot hold.
+    """
+    convert = _bare(columns[0]) if unwrapped else _wrapped(columns)
+    parse = json_text.read_exact if any(_has_decimal(column.type) for column in columns) else json_text.read_fast
+
+    def read(data: bytes) -> Row:
+        if not data:
+            raise ValueError("No content to map due to end-of-input")
+        try:
+            return convert(parse(data))
+        except _NeedsExactError:
+            return convert(json_text.read_exact(data))
+
+    return read
+
+
+def _bare(column: Column) -> Callable[[Any], Row]:
+    convert = converter(column.type)
+    return lambda value: (None if value is None else convert(value),)
+
+
+def _wrapped(columns: tuple[Column, ...]) -> Callable[[Any], Row]:
+    read = _fields(tuple(column.name for column in columns), tuple(converter(column.type) for column in columns))
+    target = str(Struct(())) if not columns else "STRUCT"
+
+    def convert(value: Any) -> Row:
+        if type(value) is not dict:
+            raise _refuse(value, target)
+        return read(value)
+
+    return convert
+
+
+def _has_decimal(sql_type: SqlType) -> bool:
+    match sql_type:
+        case Decimal():
+            return True
+        case Array(item):
+            return _has_decimal(item)
+        case Map(_, value):
+            return _has_decimal(value)
+        case Struct(fields):
+            return any(_has_decimal(field.type) for field in fields)
+        case _:
+            return False
+
+
+def decoder(spec: SerdeSpec) -> Decoder:
+    """Read schemaless JSON.
+
+    Raises:
+        FormatError: a column of a type that JSON cannot hold.
+    """
+    if not spec.columns:
+        return none.decoder(spec)
+    message = f"Failed to deserialize {spec.side.value} from topic: {spec.topic}"
+    return guard_decoder(spec, message, row_reader(spec.columns, spec.unwrapped))

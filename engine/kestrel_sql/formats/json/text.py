@@ -1,0 +1,101 @@
+"""JSON text to Python values as Jackson reads it: exact decimals, the first value of the text, a limit on nesting."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+import orjson
+
+from kestrel_sql.java.numbers import java_double
+
+MAX_NUMBER_DIGITS = 1000
+"""Jackson refuses longer numbers."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def _exact_decimal(text: str) -> Decimal:
+    if len(text) > MAX_NUMBER_DIGITS:
+        raise ValueError(f"Number value length ({len(text)}) exceeds the maximum allowed ({MAX_NUMBER_DIGITS})")
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"Malformed numeric value ({text[:40]})") from None
+
+
+def _exact_integer(text: str) -> int:
+    if len(text) > MAX_NUMBER_DIGITS:
+        raise ValueError(f"Number value length ({len(text)}) exceeds the maximum allowed ({MAX_NUMBER_DIGITS})")
+    return int(text)
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"Non-standard token '{text}'")
+
+
+_DECODER = json.JSONDecoder(parse_float=_exact_decimal, parse_int=_exact_integer, parse_constant=_refuse_constant)
+
+
+def read_exact(data: bytes) -> Any:
+    """Read the first JSON value of `data`, numbers with a fraction or exponent as Decimal; what follows is ignored.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
+    text = data.decode("utf-8-sig")
+    start = _BLANKS.match(text)
+    try:
+        value, _ = _DECODER.raw_decode(text, start.end() if start else 0)
+    except RecursionError:
+        raise ValueError("Document nesting depth exceeds the maximum allowed") from None
+    return _without_surrogates(value) if _SURROGATE.search(text) else value
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Replace half surrogate pairs by question marks, as Java does when it writes UTF-8."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode("utf-8")
+        case list():
+            return [_without_surrogates(item) for item in value]
+        case dict():
+            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def read_fast(data: bytes) -> Any:
+    """Read JSON with numbers with a fraction as floats; text that only Jackson's leniency accepts goes the exact way.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return read_exact(data)
+
+
+def write_compact(value: Any, *, ordered: bool = True) -> str:
+    """Write a parsed value as compact JSON, members of objects sorted by name if `ordered`, as ksqlDB does for a STRING column."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            keys = sorted(value) if ordered else list(value)
+            members = (f"{json.dumps(key, ensure_ascii=False)}:{write_compact(value[key], ordered=ordered)}" for key in keys)
+            return "{" + ",".join(members) + "}"
+        case list():
+            return "[" + ",".join(write_compact(item, ordered=ordered) for item in value) + "]"
+        case float():
+            return java_double(value)
+        case _:
+            return str(value)

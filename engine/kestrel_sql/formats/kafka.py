@@ -1,0 +1,89 @@
+"""KAFKA: one column, written as Kafka's own primitive serializers do."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.formats import none
+from kestrel_sql.formats.serde import ConversionError, Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
+from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
+
+
+def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+    packer = struct.Struct(layout)
+
+    def read(data: bytes) -> Any:
+        if len(data) != packer.size:
+            raise ValueError(f"Size of data received by {name}Deserializer is not {packer.size}")
+        return packer.unpack(data)[0]
+
+    return read, packer.pack
+
+
+def _read_text(data: bytes) -> str:
+    # Java's decoder replaces malformed input, so a broken string is never an error.
+    return data.decode("utf-8", "replace")
+
+
+def _write_text(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+PRIMITIVES: Mapping[SqlType, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
+    INTEGER: _fixed(">i", "Integer"),
+    BIGINT: _fixed(">q", "Long"),
+    DOUBLE: _fixed(">d", "Double"),
+    STRING: (_read_text, _write_text),
+    BYTES: (bytes, bytes),
+}
+
+
+def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+    if len(spec.columns) != 1:
+        raise FormatError(f"The 'KAFKA' format only supports a single field. Got: [{', '.join(map(str, spec.columns))}]")
+    functions = PRIMITIVES.get(spec.columns[0].type)
+    if functions is None:
+        raise FormatError(f"The 'KAFKA' format does not support type '{spec.columns[0].type}'")
+    return functions
+
+
+def decoder(spec: SerdeSpec) -> Decoder:
+    """Read the bytes of the only column; without columns the bytes are ignored.
+
+    Raises:
+        FormatError: several columns, or a type that Kafka has no serializer for.
+    """
+    if not spec.columns:
+        return none.decoder(spec)
+    read, _ = _functions(spec)
+
+    def decode(data: bytes) -> Row:
+        return (read(data),)
+
+    return guard_decoder(spec, f"Error deserializing KAFKA message from topic: {spec.topic}", decode)
+
+
+def encoder(spec: SerdeSpec) -> Encoder:
+    """Write the only column; null gives null bytes.
+
+    Raises:
+        FormatError: several columns, or a type that Kafka has no serializer for.
+    """
+    if not spec.columns:
+        return none.encoder(spec)
+    _, write = _functions(spec)
+    path = f".{spec.columns[0].name}"
+
+    def encode(row: Row) -> bytes | None:
+        (value,) = row
+        if value is None:
+            return None
+        try:
+            return write(value)
+        except (struct.error, TypeError, AttributeError) as error:
+            raise ConversionError(str(error), path) from error
+
+    return guard_encoder(spec, encode)

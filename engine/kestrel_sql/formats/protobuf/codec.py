@@ -1,0 +1,312 @@
+"""Protobuf messages to Connect values and back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from google.protobuf.message_factory import GetMessageClass
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.formats.connect.codec import Wire
+from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
+from kestrel_sql.formats.protobuf.schema import DECIMAL, WELL_KNOWN, WRAPPERS, is_map, is_oneof, load, members, to_connect
+from kestrel_sql.java.numbers import EXACT, LONG_MAX, LONG_MIN
+
+Convert = Callable[[Any], Any]
+
+_MAX_UNSCALED = 512
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+
+
+def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
+    """Make reader and writer of one message of a protobuf schema.
+
+    Raises:
+        FormatError: not a protobuf schema, or no such message.
+    """
+    return _open(text, tuple(imports.items()), (load(text, imports).index_of(name),))
+
+
+def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...]) -> Wire:
+    """Like `open_wire`, for the message that the indexes of a frame name.
+
+    Raises:
+        FormatError: not a protobuf schema, or no such message.
+    """
+    return _open(text, tuple(imports.items()), indexes)
+
+
+@lru_cache(maxsize=256)
+def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, ...]) -> Wire:
+    schema = load(text, dict(imports))
+    message = schema.at(indexes)
+    factory = GetMessageClass(message)
+    connect: ConnectSchema = to_connect(message, schema)
+    from_message, to_message = _message_reader(message), _message_writer(message)
+
+    def read(body: bytes) -> Any:
+        return from_message(factory.FromString(body))
+
+    def write(value: Any) -> bytes:
+        target = factory()
+        to_message(value, target)
+        data: bytes = target.SerializeToString(deterministic=True)
+        return data
+
+    return Wire(connect, read, write)
+
+
+def _message_reader(message: Any) -> Convert:
+    name = message.full_name
+    if name in WRAPPERS:
+        return lambda value: value.value
+    if name == DECIMAL:
+        return _read_decimal
+    if name in WELL_KNOWN:
+        return _READERS[WELL_KNOWN[name]]
+    steps = [(each, _member_reader(parts)) for each, parts in members(message)]
+
+    def read(value: Any) -> dict[str, Any]:
+        return {each: step(value) for each, step in steps}
+
+    return read
+
+
+def _member_reader(parts: list[Any]) -> Convert:
+    if is_oneof(parts):
+        oneof = parts[0].containing_oneof.name
+        readers = {part.name: _field_reader(part) for part in parts}
+
+        def read_union(value: Any) -> dict[str, Any] | None:
+            chosen = value.WhichOneof(oneof)
+            if chosen is None:
+                return None
+            return {name: read(value) if name == chosen else None for name, read in readers.items()}
+
+        return read_union
+    return _field_reader(parts[0])
+
+
+def _field_reader(field: Any) -> Convert:
+    name = field.name
+    if is_map(field):
+        return _map_reader(field)
+    convert = _single_reader(field)
+    if field.is_repeated:
+        if convert is None:
+            return lambda value: list(getattr(value, name))
+        return lambda value: [convert(item) for item in getattr(value, name)]
+    if field.has_presence:
+        if convert is None:
+            return lambda value: getattr(value, name) if value.HasField(name) else None
+        return lambda value: convert(getattr(value, name)) if value.HasField(name) else None
+    if convert is None:
+        return lambda value: getattr(value, name)
+    return lambda value: convert(getattr(value, name))
+
+
+def _single_reader(field: Any) -> Convert | None:
+    if field.message_type is not None:
+        return _message_reader(field.message_type)
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return lambda number: names.get(number, str(number))
+    if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
+        # Java has no unsigned long: the upper half of the range is negative.
+        return lambda number: number - (1 << 64) if number > LONG_MAX else number
+    return None
+
+
+def _map_reader(field: Any) -> Convert:
+    name = field.name
+    key, value = field.message_type.fields
+    convert = _single_reader(value)
+    if field.message_type.GetOptions().map_entry:
+        return lambda owner: {k: v if convert is None else convert(v) for k, v in getattr(owner, name).items()}
+    read_key, read_value = _field_reader(key), _field_reader(value)
+    return lambda owner: {read_key(entry): read_value(entry) for entry in getattr(owner, name)}
+
+
+def _read_decimal(value: Any) -> Decimal:
+    if len(value.value) > _MAX_UNSCALED:
+        raise ValueError(f"Decimal of {len(value.value)} bytes")
+    return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale, EXACT)
+
+
+def _read_date(value: Any) -> int:
+    return dt.date(value.year, value.month, value.day).toordinal() - _EPOCH
+
+
+def _read_time(value: Any) -> int:
+    if not (0 <= value.hours < 24 and 0 <= value.minutes < 60 and 0 <= value.seconds < 60 and 0 <= value.nanos < 10**9):
+        raise ValueError("Invalid time of day")
+    millis: int = ((value.hours * 60 + value.minutes) * 60 + value.seconds) * 1000 + value.nanos // 1_000_000
+    return millis
+
+
+def _read_timestamp(value: Any) -> int:
+    millis: int = value.seconds * 1000 + value.nanos // 1_000_000
+    if not LONG_MIN <= millis <= LONG_MAX:
+        raise ValueError("Timestamp out of range")
+    return millis
+
+
+_READERS: dict[Kind, Convert] = {Kind.DATE: _read_date, Kind.TIME: _read_time, Kind.TIMESTAMP: _read_timestamp}
+
+Fill = Callable[[Any, Any], None]
+"""Copy a Connect value that is not None into a message."""
+
+
+def _message_writer(message: Any) -> Fill:
+    name = message.full_name
+    if name in WRAPPERS:
+        return _fill_wrapper
+    if name == DECIMAL:
+        return _fill_decimal
+    if name in WELL_KNOWN:
+        return _FILLS[WELL_KNOWN[name]]
+    steps = [(each, _member_writer(parts)) for each, parts in members(message)]
+
+    def fill(value: dict[str, Any], target: Any) -> None:
+        target.SetInParent()
+        for each, step in steps:
+            member = value.get(each)
+            if member is not None:
+                step(member, target)
+
+    return fill
+
+
+def _member_writer(parts: list[Any]) -> Fill:
+    if not is_oneof(parts):
+        return _field_writer(parts[0])
+    writers = [(part.name, _field_writer(part)) for part in parts]
+
+    def fill_union(value: dict[str, Any], target: Any) -> None:
+        for name, write in writers:
+            if value.get(name) is not None:
+                write(value[name], target)
+
+    return fill_union
+
+
+def _field_writer(field: Any) -> Fill:
+    name = field.name
+    if is_map(field):
+        return _map_writer(field)
+    if field.message_type is not None:
+        fill = _message_writer(field.message_type)
+        return _repeated_messages(name, fill) if field.is_repeated else lambda value, target: fill(value, getattr(target, name))
+    convert = _enum_number(field.enum_type) if field.enum_type is not None else _scalar(field)
+    if field.is_repeated:
+        return lambda value, target: getattr(target, name).extend([convert(item) for item in value])
+    return lambda value, target: setattr(target, name, convert(value))
+
+
+def _enum_number(enum: Any) -> Convert:
+    numbers = {name: value.number for name, value in enum.values_by_name.items()}
+
+    def number_of(name: str) -> Any:
+        if name not in numbers:
+            raise ValueError(f"{name} is not a value of {enum.name}")
+        return numbers[name]
+
+    return number_of
+
+
+def _scalar(field: Any) -> Convert:
+    if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
+        return lambda value: value & ((1 << 64) - 1)
+    default = field.default_value
+    # Null items of an array have no form on the wire; Connect writes the type's default.
+    return lambda value: default if value is None else value
+
+
+def _repeated_messages(name: str, fill: Fill) -> Fill:
+    def fill_all(value: list[Any], target: Any) -> None:
+        items = getattr(target, name)
+        for item in value:
+            added = items.add()
+            if item is not None:
+                fill(item, added)
+
+    return fill_all
+
+
+def _entries_writer(name: str, key: Any, value: Any) -> Fill:
+    write_key, write_value = _field_writer(key), _field_writer(value)
+
+    def fill_entries(members_: dict[Any, Any], target: Any) -> None:
+        entries = getattr(target, name)
+        for each, item in members_.items():
+            entry = entries.add()
+            if each is not None:
+                write_key(each, entry)
+            if item is not None:
+                write_value(item, entry)
+
+    return fill_entries
+
+
+def _map_writer(field: Any) -> Fill:
+    name = field.name
+    key, value = field.message_type.fields
+    if not field.message_type.GetOptions().map_entry:
+        return _entries_writer(name, key, value)
+    if value.message_type is not None:
+        fill = _message_writer(value.message_type)
+
+        def fill_messages(members_: dict[Any, Any], target: Any) -> None:
+            entries = getattr(target, name)
+            for each, item in members_.items():
+                if item is None:
+                    raise FormatError("A protobuf map cannot hold a null message")
+                fill(item, entries[each])
+
+        return fill_messages
+    convert = _enum_number(value.enum_type) if value.enum_type is not None else _scalar(value)
+
+    def fill_scalars(members_: dict[Any, Any], target: Any) -> None:
+        entries = getattr(target, name)
+        for each, item in members_.items():
+            entries[each] = convert(item)
+
+    return fill_scalars
+
+
+def _fill_wrapper(value: Any, target: Any) -> None:
+    target.SetInParent()
+    target.value = value
+
+
+def _fill_decimal(value: Decimal, target: Any) -> None:
+    _, digits, exponent = value.as_tuple()
+    scale = -int(exponent)
+    unscaled = int(value.scaleb(scale, EXACT))
+    target.value = unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+    target.precision = len(digits)
+    target.scale = scale
+
+
+def _fill_date(value: int, target: Any) -> None:
+    date = dt.date.fromordinal(value + _EPOCH)
+    target.year, target.month, target.day = date.year, date.month, date.day
+
+
+def _fill_time(value: int, target: Any) -> None:
+    target.SetInParent()
+    seconds, millis = divmod(value, 1000)
+    target.hours, target.minutes, target.seconds, target.nanos = seconds // 3600, seconds // 60 % 60, seconds % 60, millis * 1_000_000
+
+
+def _fill_timestamp(value: int, target: Any) -> None:
+    target.SetInParent()
+    target.seconds, millis = divmod(value, 1000)
+    target.nanos = millis * 1_000_000
+
+
+_FILLS: dict[Kind, Fill] = {Kind.DATE: _fill_date, Kind.TIME: _fill_time, Kind.TIMESTAMP: _fill_timestamp}

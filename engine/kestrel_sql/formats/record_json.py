@@ -1,0 +1,191 @@
+"""The JSON form of keys and values in test cases (`spec/qtt-format.md` 6): to bytes, and from bytes to what a comparator sees."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from decimal import Decimal
+from typing import Any
+
+from kestrel_sql.errors import EngineError, SerdeError
+from kestrel_sql.formats import kafka
+from kestrel_sql.formats import source_messages as messages
+from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
+from kestrel_sql.formats.json import text as json_text
+from kestrel_sql.formats.protobuf import unregistered as protobuf_nosr
+from kestrel_sql.formats.registered import framing as framed
+from kestrel_sql.formats.registered.languages import LANGUAGES
+from kestrel_sql.formats.serde import SerdeSpec, describe
+from kestrel_sql.java.numbers import fit_decimal, java_double, parse_double, parse_int, parse_long, wrap_integer
+from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, STRING, SqlType
+
+
+def from_json_form(spec: SerdeSpec, value: Any) -> bytes | None:
+    """Write the key or value of an input record; numbers are int or `decimal.Decimal`, None gives null bytes.
+
+    Raises:
+        SerdeError: the format has no form for the value.
+    """
+    if value is None:
+        return None
+    try:
+        return _write(spec, value)
+    except SerdeError:
+        raise
+    except (EngineError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, struct.error) as error:
+        raise SerdeError(f"Cannot write {spec.side.value} of topic {spec.topic} as {spec.format.format}: {describe(error)}") from error
+
+
+def to_json_form(spec: SerdeSpec, data: bytes | None) -> Any:
+    """Read the key or value of an output record: fractions as exact decimals where the format writes text, bytes as bytes.
+
+    Raises:
+        SerdeError: the format cannot read the bytes.
+    """
+    if data is None:
+        return None
+    try:
+        return _read(spec, data)
+    except SerdeError:
+        raise
+    except Exception as error:
+        raise SerdeError(f"Cannot read {spec.side.value} of topic {spec.topic} as {spec.format.format}: {describe(error)}") from error
+
+
+def _write(spec: SerdeSpec, value: Any) -> bytes | None:
+    match spec.format.format:
+        case "NONE":
+            return None
+        case "JSON":
+            return json_text.write_compact(value, ordered=False).encode()
+        case "DELIMITED" | "TEXT" | "CSV" | "REGEX":
+            return _text(value).encode()
+        case "BYTES":
+            return base64.b64decode(_text(value), validate=True)
+        case "JSON_DOCUMENT":
+            # A text is taken as it is, so that a case can hold a document that is none.
+            return (value if isinstance(value, str) else json_text.write_compact(value, ordered=False)).encode()
+        case "KAFKA":
+            return _text(value).encode() if not spec.columns else _write_kafka(spec.columns[0].type, value)
+        case "PROTOBUF_NOSR":
+            wire, schema = protobuf_nosr.open_spec(spec)
+            converted = to_connect(schema, value)
+            return wire.write({protobuf_nosr.BARE: converted} if protobuf_nosr.is_bare(spec) else converted)
+        case _:
+            return _write_framed(spec, value)
+
+
+def _read(spec: SerdeSpec, data: bytes) -> Any:
+    match spec.format.format:
+        case "NONE":
+            return None
+        case "JSON":
+            return json_text.read_exact(data)
+        case "DELIMITED" | "TEXT" | "CSV" | "REGEX":
+            return data.decode("utf-8", "replace")
+        case "BYTES":
+            return data
+        case "JSON_DOCUMENT":
+            return json_text.read_exact(data)
+        case "KAFKA":
+            return data.decode("utf-8", "replace") if not spec.columns else _read_kafka(spec.columns[0].type, data)
+        case "PROTOBUF_NOSR":
+            value = protobuf_nosr.open_spec(spec)[0].read(data)
+            return value[protobuf_nosr.BARE] if protobuf_nosr.is_bare(spec) else value
+        case _:
+            if spec.format.property(messages.SCHEMA) is not None:
+                return messages.own_wire(spec).read(messages.body_of(spec, data))
+            wire, body = framed.wires(spec)(data)
+            return wire.read(body)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"expected text, got {value!r}")
+
+
+def _write_kafka(sql_type: SqlType, value: Any) -> bytes:
+    write = kafka.PRIMITIVES[sql_type][1]
+    if sql_type == STRING:
+        return write(_text(value))
+    if sql_type == BYTES:
+        return _text(value).encode()
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        raise TypeError(f"expected a number, got {value!r}")
+    if sql_type == DOUBLE:
+        return write(float(value))
+    return write(wrap_integer(int(value), 64) if sql_type == BIGINT else value)
+
+
+def _read_kafka(sql_type: SqlType, data: bytes) -> Any:
+    value = kafka.PRIMITIVES[sql_type][0](data)
+    if sql_type == DOUBLE:
+        return Decimal(java_double(value))
+    return value.decode("utf-8", "replace") if sql_type == BYTES else value
+
+
+def _write_framed(spec: SerdeSpec, value: Any) -> bytes:
+    if spec.format.property(messages.SCHEMA) is not None:
+        own = messages.own_wire(spec)
+        return messages.framed_body(spec, own.write(to_connect(own.schema, value)))
+    language = LANGUAGES[spec.format.format]
+    latest = spec.schemas.latest_of(spec.subject)
+    schema = framed.written_schema(spec) if latest is None or latest.format is not language.format else latest
+    imports = spec.schemas.imports_of(schema)
+    name = language.definition(schema.text, imports, spec.format.property("fullSchemaName"))
+    wire = language.open_wire(schema.text, imports, name)
+    body = wire.write(to_connect(wire.schema, value))
+    return framed.frame(schema.id, language.header(schema.text, imports, name) + body)
+
+
+def to_connect(schema: ConnectSchema, value: Any) -> Any:
+    """Turn a JSON value into a value of `schema`: fields without regard to case, scalars through their text.
+
+    Raises:
+        ValueError, TypeError: the value has no form in the schema.
+    """
+    if value is None:
+        return None if schema.default is Missing.MISSING else schema.default
+    match schema.kind:
+        case Kind.ARRAY:
+            return [to_connect(schema.only_item, item) for item in value]
+        case Kind.MAP:
+            return _map(schema, value)
+        case Kind.STRUCT:
+            members = {key.upper(): member for key, member in value.items()}
+            return {field.name: to_connect(field.schema, members.get(field.name.upper())) for field in schema.fields}
+        case Kind.DECIMAL:
+            return _decimal(schema, value)
+        case Kind.BYTES:
+            return base64.b64decode(_text(value), validate=True)
+        case kind:
+            return _scalar(kind, value)
+
+
+def _map(schema: ConnectSchema, value: Any) -> dict[Any, Any]:
+    key = schema.key
+    return {member if key is None else _scalar(key.kind, member): to_connect(schema.only_item, item) for member, item in value.items()}
+
+
+def _decimal(schema: ConnectSchema, value: Any) -> Decimal:
+    if isinstance(value, str):
+        value = Decimal(value)
+    if not isinstance(value, Decimal):
+        raise TypeError(f"expected a number with a fraction for a DECIMAL, got {value!r}")
+    return fit_decimal(value, schema.precision, schema.scale)
+
+
+def _scalar(kind: Kind, value: Any) -> Any:
+    text = value if isinstance(value, str) else json_text.write_compact(value, ordered=False)
+    match kind:
+        case Kind.STRING:
+            return text
+        case Kind.BOOLEAN:
+            return text.lower() == "true"
+        case Kind.FLOAT32 | Kind.FLOAT64:
+            return parse_double(text)
+        case Kind.INT64 | Kind.TIMESTAMP:
+            return parse_long(text)
+        case _:
+            return parse_int(text)

@@ -1,0 +1,1 @@
+"""The schema registry: in memory and by URL."""

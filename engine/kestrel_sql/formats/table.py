@@ -1,0 +1,49 @@
+"""The table of formats, and the two functions the rest of the engine calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kestrel_sql.errors import FormatError
+from kestrel_sql.formats import delimited, kafka, none
+from kestrel_sql.formats.json import read as json_read
+from kestrel_sql.formats.json import write as json_write
+from kestrel_sql.formats.protobuf import unregistered as protobuf_nosr
+from kestrel_sql.formats.registered import framing as framed
+from kestrel_sql.formats.serde import Codec, Decoder, Encoder, SerdeSpec
+
+FORMATS: Mapping[str, Codec] = MappingProxyType(
+    {
+        "DELIMITED": Codec(delimited.decoder, delimited.encoder),
+        "AVRO": Codec(framed.decoder, framed.encoder),
+        "JSON": Codec(json_read.decoder, json_write.encoder),
+        "KAFKA": Codec(kafka.decoder, kafka.encoder),
+        "JSON_SR": Codec(framed.decoder, framed.encoder),
+        "NONE": Codec(none.decoder, none.encoder),
+        "PROTOBUF": Codec(framed.decoder, framed.encoder),
+        "PROTOBUF_NOSR": Codec(protobuf_nosr.decoder, protobuf_nosr.encoder),
+    }
+)
+
+
+def codec_of(spec: SerdeSpec) -> Codec:
+    """The codec of the spec's format.
+
+    Raises:
+        FormatError: no such format.
+    """
+    codec = FORMATS.get(spec.format.format.upper())
+    if codec is None:
+        raise FormatError(f"Unknown format: {spec.format.format}")
+    return codec
+
+
+def decoder(spec: SerdeSpec) -> Decoder:
+    """Make the function that turns bytes into a row; it raises SerdeError for bytes it cannot read."""
+    return codec_of(spec).decoder(spec)
+
+
+def encoder(spec: SerdeSpec) -> Encoder:
+    """Make the function that turns a row into bytes; it raises SerdeError for rows it cannot write."""
+    return codec_of(spec).encoder(spec)

@@ -1,0 +1,98 @@
+"""Keys of windowed topics: the key's bytes, then the bounds of the window (`spec/formats.md` 5)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.bulk.codec import binary_of, require
+from kestrel_sql.formats.serde import Decoder, Encoder, Row
+from kestrel_sql.plan.step import WindowInfo, WindowType
+
+Window = tuple[int, int]
+"""Start and end in ms."""
+
+WindowedDecoder = Callable[[bytes | None], tuple[Row | None, Window] | None]
+WindowedEncoder = Callable[[Row | None, Window], bytes | None]
+
+_TIME = struct.Struct(">q")
+_SESSION = struct.Struct(">qq")
+_LONG_MAX = 2**63 - 1
+
+
+def window_bytes(window: WindowInfo | None) -> int:
+    """How many bytes at the end of a key tell its window; 0 without a window."""
+    if window is None:
+        return 0
+    return (_SESSION if window.type is WindowType.SESSION else _TIME).size
+
+
+def split(data: bytes, window: WindowInfo) -> tuple[bytes, Window]:
+    """Take the window off the end of a key; the end of a time window follows from its size.
+
+    Raises:
+        SerdeError: the key is too short to hold a window.
+    """
+    session = window.type is WindowType.SESSION
+    bounds = _SESSION if session else _TIME
+    if len(data) < bounds.size:
+        raise SerdeError(f"Error deserializing windowed key: {len(data)} bytes cannot hold a window of {bounds.size} bytes")
+    inner, tail = data[: -bounds.size], data[-bounds.size :]
+    if session:
+        end, start = _SESSION.unpack(tail)
+        return inner, (start, end)
+    (start,) = _TIME.unpack(tail)
+    # A start close to the largest long would overflow; Kafka Streams then takes the largest long as the end.
+    return inner, (start, min(start + (window.size_ms or 0), _LONG_MAX))
+
+
+def join(data: bytes, bounds: Window, window: WindowInfo) -> bytes:
+    """Put the window at the end of a key.
+
+    Raises:
+        SerdeError: a bound that is not a 64-bit number.
+    """
+    start, end = bounds
+    try:
+        return data + (_SESSION.pack(end, start) if window.type is WindowType.SESSION else _TIME.pack(start))
+    except struct.error as error:
+        raise SerdeError(f"Error serializing windowed key: {error}") from error
+
+
+def join_all(keys: pa.BinaryArray, starts: pa.Int64Array, ends: pa.Int64Array, window: WindowInfo) -> pa.BinaryArray:
+    """`join` for whole columns; a null key stays null.
+
+    Raises:
+        NotPlainError: a window without a bound.
+    """
+    require(not starts.null_count and not ends.null_count)
+    bounds = [ends, starts] if window.type is WindowType.SESSION else [starts]
+    tails = np.column_stack([bound.to_numpy() for bound in bounds]).astype(">i8").view(np.uint8)
+    return pc.binary_join_element_wise(keys, binary_of(tails.ravel(), np.full(len(keys), window_bytes(window))), b"")
+
+
+def decoder(decode: Decoder, window: WindowInfo) -> WindowedDecoder:
+    """Read a windowed key with the decoder of the bare key; null bytes give None."""
+
+    def decode_windowed(data: bytes | None) -> tuple[Row | None, Window] | None:
+        if data is None:
+            return None
+        inner, bounds = split(data, window)
+        return decode(inner), bounds
+
+    return decode_windowed
+
+
+def encoder(encode: Encoder, window: WindowInfo) -> WindowedEncoder:
+    """Write a windowed key with the encoder of the bare key; a null key gives null bytes."""
+
+    def encode_windowed(row: Row | None, bounds: Window) -> bytes | None:
+        data = encode(row)
+        return None if data is None else join(data, bounds, window)
+
+    return encode_windowed

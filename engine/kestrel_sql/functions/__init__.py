@@ -1,0 +1,1 @@
+"""Functions: how they are declared, chosen, typed and interpreted."""

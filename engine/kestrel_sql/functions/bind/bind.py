@@ -1,0 +1,244 @@
+"""Give every node of an expression its type, choose overloads, make implicit conversions explicit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, did_you_mean
+from kestrel_sql.functions.bind import containers as typing_containers
+from kestrel_sql.functions.bind import operators as typing_operators
+from kestrel_sql.functions.bind.calls import bind_call
+from kestrel_sql.functions.bind.common_type import decimal_literal_type
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.sql.nodes.expressions import (
+    Arithmetic,
+    ArrayConstructor,
+    AtTimeZone,
+    Between,
+    BooleanLiteral,
+    Case,
+    Cast,
+    ColumnRef,
+    Comparison,
+    DecimalLiteral,
+    Dereference,
+    DoubleLiteral,
+    Expression,
+    FunctionCall,
+    InList,
+    IntegerLiteral,
+    IntervalUnit,
+    IsNotNull,
+    IsNull,
+    Lambda,
+    LambdaVariable,
+    Like,
+    Logical,
+    LongLiteral,
+    MapConstructor,
+    Negate,
+    Node,
+    Not,
+    NullLiteral,
+    SimpleCase,
+    StringLiteral,
+    StructConstructor,
+    Subscript,
+    UnaryPlus,
+)
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    columns: Mapping[str, SqlType]
+    variables: Mapping[str, SqlType | None]
+    functions: Registry
+
+
+def bind(
+    expression: Expression,
+    scope: Mapping[str, SqlType],
+    functions: Registry = FUNCTIONS,
+) -> Bound:
+    """Type `expression`; `scope` gives the types of columns by name, qualifiers are not looked at.
+
+    Implicit conversions become children whose node is a `Cast` that the expression does not have. Types of DECIMAL
+    results may exceed 38 digits, as ksqlDB's do.
+
+    Raises:
+        UnknownColumnError: a column or field that does not exist.
+        FunctionError: a function that does not exist, or not for its arguments.
+        TypeMismatchError: operands whose types do not fit (`spec/language.md` 4).
+        UnsupportedError: `CASE x WHEN`, `AT TIME ZONE`, or a lambda or interval unit outside a call.
+    """
+    return _bind(expression, _Scope(scope, {}, functions))
+
+
+@singledispatch
+def _bind(node: Node, scope: _Scope) -> Bound:
+    raise TypeError(f"no typing rule for {type(node).__name__}")
+
+
+@_bind.register
+def _(node: NullLiteral, scope: _Scope) -> Bound:
+    return Bound(node, None)
+
+
+@_bind.register
+def _(node: BooleanLiteral, scope: _Scope) -> Bound:
+    return Bound(node, BOOLEAN)
+
+
+@_bind.register
+def _(node: IntegerLiteral, scope: _Scope) -> Bound:
+    return Bound(node, INTEGER if -(2**31) <= node.value < 2**31 else BIGINT)
+
+
+@_bind.register
+def _(node: LongLiteral, scope: _Scope) -> Bound:
+    return Bound(node, BIGINT)
+
+
+@_bind.register
+def _(node: DecimalLiteral, scope: _Scope) -> Bound:
+    return Bound(node, decimal_literal_type(node.value))
+
+
+@_bind.register
+def _(node: DoubleLiteral, scope: _Scope) -> Bound:
+    return Bound(node, DOUBLE)
+
+
+@_bind.register
+def _(node: StringLiteral, scope: _Scope) -> Bound:
+    return Bound(node, STRING)
+
+
+@_bind.register
+def _(node: ColumnRef, scope: _Scope) -> Bound:
+    found = scope.columns.get(node.name)
+    if found is None:
+        raise UnknownColumnError(f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns))
+    return Bound(node, found)
+
+
+@_bind.register
+def _(node: LambdaVariable, scope: _Scope) -> Bound:
+    if node.name not in scope.variables:
+        raise UnknownColumnError(f"Unknown lambda variable {node.name}.", span=node.span)
+    return Bound(node, scope.variables[node.name])
+
+
+@_bind.register
+def _(node: Not, scope: _Scope) -> Bound:
+    return typing_operators.logical(node, [_bind(node.operand, scope)])
+
+
+@_bind.register
+def _(node: Logical, scope: _Scope) -> Bound:
+    return typing_operators.logical(node, [_bind(node.left, scope), _bind(node.right, scope)])
+
+
+@_bind.register
+def _(node: Comparison, scope: _Scope) -> Bound:
+    return typing_operators.comparison(node, _bind(node.left, scope), _bind(node.right, scope))
+
+
+@_bind.register
+def _(node: Arithmetic, scope: _Scope) -> Bound:
+    return typing_operators.arithmetic(node, _bind(node.left, scope), _bind(node.right, scope))
+
+
+@_bind.register(Negate)
+@_bind.register(UnaryPlus)
+def _(node: Negate | UnaryPlus, scope: _Scope) -> Bound:
+    return typing_operators.signed(node, _bind(node.operand, scope))
+
+
+@_bind.register(IsNull)
+@_bind.register(IsNotNull)
+def _(node: IsNull | IsNotNull, scope: _Scope) -> Bound:
+    return Bound(node, BOOLEAN, (_bind(node.operand, scope),))
+
+
+@_bind.register
+def _(node: Between, scope: _Scope) -> Bound:
+    return typing_operators.between(node, _bind(node.operand, scope), _bind(node.lower, scope), _bind(node.upper, scope))
+
+
+@_bind.register
+def _(node: InList, scope: _Scope) -> Bound:
+    return typing_containers.in_list(node, tuple(_bind(item, scope) for item in (node.operand, *node.items)))
+
+
+@_bind.register
+def _(node: Like, scope: _Scope) -> Bound:
+    return typing_operators.like(node, _bind(node.operand, scope), _bind(node.pattern, scope))
+
+
+@_bind.register
+def _(node: Case, scope: _Scope) -> Bound:
+    parts = [part for branch in node.branches for part in (branch.condition, branch.result)]
+    if node.default is not None:
+        parts.append(node.default)
+    return typing_operators.case(node, tuple(_bind(part, scope) for part in parts))
+
+
+@_bind.register
+def _(node: Cast, scope: _Scope) -> Bound:
+    return typing_operators.explicit_cast(node, _bind(node.operand, scope))
+
+
+@_bind.register
+def _(node: ArrayConstructor, scope: _Scope) -> Bound:
+    return typing_containers.array(node, tuple(_bind(item, scope) for item in node.items))
+
+
+@_bind.register
+def _(node: MapConstructor, scope: _Scope) -> Bound:
+    return typing_containers.map_(node, tuple(_bind(part, scope) for entry in node.entries for part in entry))
+
+
+@_bind.register
+def _(node: StructConstructor, scope: _Scope) -> Bound:
+    return typing_containers.struct(node, tuple(_bind(value, scope) for _, value in node.fields))
+
+
+@_bind.register
+def _(node: Subscript, scope: _Scope) -> Bound:
+    return typing_containers.subscript(node, _bind(node.base, scope), _bind(node.index, scope))
+
+
+@_bind.register
+def _(node: Dereference, scope: _Scope) -> Bound:
+    return typing_containers.dereference(node, _bind(node.base, scope))
+
+
+@_bind.register
+def _(node: FunctionCall, scope: _Scope) -> Bound:
+    def bind_inside(expression: Expression, variables: Mapping[str, SqlType | None]) -> Bound:
+        return _bind(expression, replace(scope, variables={**scope.variables, **variables}))
+
+    return bind_call(node, scope.functions, bind_inside)
+
+
+@_bind.register
+def _(node: SimpleCase, scope: _Scope) -> Bound:
+    raise UnsupportedError("CASE with an operand is not supported.", span=node.span, hint="write CASE WHEN x = … THEN … END")
+
+
+@_bind.register
+def _(node: AtTimeZone, scope: _Scope) -> Bound:
+    raise UnsupportedError("AT TIME ZONE is not supported.", span=node.span, hint="use CONVERT_TZ")
+
+
+@_bind.register(Lambda)
+@_bind.register(IntervalUnit)
+def _(node: Lambda | IntervalUnit, scope: _Scope) -> Bound:
+    what = "lambda" if isinstance(node, Lambda) else "unit of time"
+    raise TypeMismatchError(f"A {what} may only be an argument of a function.", span=node.span)

@@ -1,0 +1,102 @@
+"""Calls: an overload is chosen, arguments are converted, lambdas get their types from the signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kestrel_sql.errors import FunctionError, Span
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.bind.operators import converted
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.functions.resolve import (
+    Argument,
+    Choice,
+    IntervalArgument,
+    LambdaArgument,
+    implicit_target,
+    result_type,
+    substitute,
+    unify,
+)
+from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import Expression, FunctionCall, IntervalUnit, Lambda, Literal, Negate, NullLiteral
+from kestrel_sql.types.sql_types import SqlType
+
+Bind = Callable[[Expression, Mapping[str, SqlType | None]], Bound]
+"""Binds an expression; the mapping gives the types of additional lambda variables."""
+
+
+def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
+    """Type a call of any kind of function.
+
+    Raises:
+        FunctionError: no such function, no or no single overload for the arguments, or an aggregate's constant that is none.
+    """
+    arguments = tuple(_not_yet(argument) or bind(argument, {}) for argument in node.arguments)
+    choice = functions.choose(node.name, [_argument(argument) for argument in arguments], node.span)
+    _check_literals(node, choice)
+    children = tuple(
+        _bind_lambda(argument.node, parameter, choice, bind) if isinstance(argument.node, Lambda) else _fitted(argument, parameter)
+        for argument, parameter in zip(arguments, choice.parameters, strict=True)
+    )
+    required = tuple(parameter.not_null for parameter in choice.parameters)
+    return Bound(node, result_type(choice, tuple(child.type for child in children)), children, choice.function, required)
+
+
+def _not_yet(argument: Expression) -> Bound | None:
+    return Bound(argument, None) if isinstance(argument, Lambda | IntervalUnit) else None
+
+
+def _argument(bound: Bound) -> Argument:
+    match bound.node:
+        case Lambda(parameters):
+            return LambdaArgument(len(parameters))
+        case IntervalUnit():
+            return IntervalArgument()
+        case _:
+            return bound.type
+
+
+def _fitted(argument: Bound, parameter: Parameter) -> Bound:
+    return argument if argument.type is None else converted(argument, implicit_target(parameter.pattern, argument.type))
+
+
+def _bind_lambda(node: Lambda, parameter: Parameter, choice: Choice, bind: Bind) -> Bound:
+    pattern = parameter.pattern
+    if not isinstance(pattern, LambdaOf):
+        raise TypeError(f"{pattern} accepted a lambda")
+    unbound = {name for p in pattern.parameters for name in generics_of(p)} - set(choice.binding.types)
+    if unbound:
+        raise FunctionError(
+            f"Cannot infer the types of the lambda's parameters from the arguments of '{choice.function.printed}'.",
+            span=node.span,
+            hint="cast an argument that is NULL",
+        )
+    types = [substitute(p, choice.binding) for p in pattern.parameters]
+    body = bind(node.body, dict(zip(node.parameters, types, strict=True)))
+    if not unify(pattern.result, body.type, choice.binding):
+        raise _bad_lambda(node.span, pattern, body, choice)
+    return Bound(node, None, (body,))
+
+
+def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: Choice) -> FunctionError:
+    if generics_of(pattern.result) <= set(choice.binding.types):
+        expected = str(substitute(pattern.result, choice.binding))
+    else:
+        expected = str(pattern.result)
+    return FunctionError(
+        f"Function '{choice.function.printed}' does not accept a lambda that returns {body.type}, it should return {expected}.", span=span
+    )
+
+
+def _check_literals(node: FunctionCall, choice: Choice) -> None:
+    for at in choice.literals:
+        argument = node.arguments[at]
+        inner = argument.operand if isinstance(argument, Negate) else argument
+        if not isinstance(inner, Literal) or isinstance(inner, NullLiteral):
+            raise FunctionError(
+                f"Parameter {at + 1} passed to function {node.name} must be a literal constant,"
+                f" but was expression: '{format_expression(argument)}'",
+                span=argument.span or node.span,
+            )

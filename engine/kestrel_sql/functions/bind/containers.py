@@ -1,0 +1,118 @@
+"""Types of constructors and of access to what they build (`spec/language.md` 4.7)."""
+
+from __future__ import annotations
+
+from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, did_you_mean
+from kestrel_sql.functions.bind.common_type import common_type
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.bind.operators import converted
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import ArrayConstructor, Dereference, InList, MapConstructor, StructConstructor, Subscript
+from kestrel_sql.types.conversion import base_name
+from kestrel_sql.types.sql_types import BOOLEAN, INTEGER, Array, Field, Map, SqlType, Struct, is_numeric
+
+_SEE = "(see https://github.com/confluentinc/ksql/issues/4239)"
+_ALL_NULL = f"{_SEE}. As a workaround, you may cast a NULL value to the desired type."
+
+
+def in_list(node: InList, children: tuple[Bound, ...]) -> Bound:
+    """Type an IN; operand and items are converted to their common type.
+
+    Raises:
+        TypeMismatchError: they have none.
+    """
+    target = common_type(children)
+    return Bound(node, BOOLEAN, tuple(converted(child, target) for child in children))
+
+
+def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
+    """Type ARRAY[…].
+
+    Raises:
+        TypeMismatchError: it has no items, only NULLs, or items of types that do not go together.
+    """
+    if not items:
+        raise TypeMismatchError(f"Array constructor cannot be empty. Please supply at least one element {_SEE}.", span=node.span)
+    item = common_type(items)
+    if item is None:
+        raise TypeMismatchError(f"Cannot construct an array with all NULL elements {_ALL_NULL}", span=node.span)
+    return Bound(node, Array(item), tuple(converted(child, item) for child in items))
+
+
+def map_(node: MapConstructor, children: tuple[Bound, ...]) -> Bound:
+    """Type MAP(…); children are key, value, key, value, ….
+
+    Raises:
+        TypeMismatchError: it has no entries, only NULL keys or values, or types that do not go together.
+    """
+    if not children:
+        raise TypeMismatchError(f"Map constructor cannot be empty. Please supply at least one key value pair {_SEE}.", span=node.span)
+    key = _entry_type(node, "keys", children[::2])
+    value = _entry_type(node, "values", children[1::2])
+    return Bound(node, Map(key, value), tuple(converted(child, (key, value)[i % 2]) for i, child in enumerate(children)))
+
+
+def _entry_type(node: MapConstructor, part: str, items: tuple[Bound, ...]) -> SqlType:
+    found = common_type(items)
+    if found is None:
+        raise TypeMismatchError(f"Cannot construct a map with all NULL {part} {_ALL_NULL}", span=node.span)
+    return found
+
+
+def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
+    """Type STRUCT(…).
+
+    Raises:
+        TypeMismatchError: it has no fields, one name twice, or an untyped NULL.
+    """
+    names = [name for name, _ in node.fields]
+    if not names:
+        raise TypeMismatchError("Struct constructor cannot be empty. Please supply at least one field.", span=node.span)
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise TypeMismatchError(f"Duplicate field names found in STRUCT: '{twice[0]}'.", span=node.span)
+    fields = []
+    for name, value in zip(names, values, strict=True):
+        if value.type is None:
+            raise TypeMismatchError(
+                f"Can't infer a type of null for field '{name}'. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).",
+                span=value.node.span or node.span,
+            )
+        fields.append(Field(name, value.type))
+    return Bound(node, Struct(tuple(fields)), values)
+
+
+def subscript(node: Subscript, base: Bound, index: Bound) -> Bound:
+    """Type `base[index]`; the index of an array is made an INTEGER.
+
+    Raises:
+        TypeMismatchError: `base` is neither array nor map, or the index of an array is no number.
+    """
+    match base.type:
+        case Array(item):
+            if index.type is not None and not is_numeric(index.type):
+                raise TypeMismatchError(f"Array index must be INTEGER, but {format_expression(index.node)} is {index.type}", span=node.span)
+            return Bound(node, item, (base, converted(index, INTEGER)))
+        case Map(_, value):
+            return Bound(node, value, (base, index))
+        case other:
+            hint = "Use the dereference operator for STRUCTS: '->'" if isinstance(other, Struct) else None
+            raise TypeMismatchError(
+                f"Subscript expression ({format_expression(node)}) do not apply to {base_name(other)}.", span=node.span, hint=hint
+            )
+
+
+def dereference(node: Dereference, base: Bound) -> Bound:
+    """Type `base->field`.
+
+    Raises:
+        TypeMismatchError: `base` is no struct.
+        UnknownColumnError: the struct has no such field.
+    """
+    if not isinstance(base.type, Struct):
+        raise TypeMismatchError(f"Expected STRUCT type, got: {base_name(base.type)}", span=node.span)
+    field = base.type.field(node.field)
+    if field is None:
+        hint = did_you_mean(node.field, (known.name for known in base.type.fields))
+        raise UnknownColumnError(f"Could not find field '{node.field}' in '{format_expression(base.node)}'.", span=node.span, hint=hint)
+    return Bound(node, field.type, (base,))

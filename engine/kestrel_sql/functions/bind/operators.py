@@ -1,0 +1,248 @@
+"""Types of operators whose operands are bound (`spec/language.md` 4.3 to 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kestrel_sql.errors import TypeMismatchError
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import Arithmetic, ArithmeticOp, Between, Case, Cast, Comparison, ComparisonOp, Expression, Like
+from kestrel_sql.types.conversion import base_name, can_cast, decimal_of, wider_number
+from kestrel_sql.types.sql_types import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+    is_numeric,
+)
+
+_TEMPORAL = (DATE, TIME, TIMESTAMP)
+_EQUALITY = (
+    ComparisonOp.EQUAL,
+    ComparisonOp.NOT_EQUAL,
+    ComparisonOp.IS_DISTINCT_FROM,
+    ComparisonOp.IS_NOT_DISTINCT_FROM,
+)
+
+
+def converted(bound: Bound, target: SqlType | None) -> Bound:
+    """Wrap `bound` in a CAST to `target` unless it has that type, or none at all."""
+    if target is None or bound.type is None or bound.type == target:
+        return bound
+    return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
+
+
+def explicit_cast(node: Cast, operand: Bound) -> Bound:
+    """Type a CAST.
+
+    Raises:
+        TypeMismatchError: the pair of types has no cast.
+    """
+    if operand.type is not None and not can_cast(operand.type, node.type):
+        raise TypeMismatchError(f"Cast of {operand.type} to {node.type} is not supported", span=node.span)
+    return Bound(node, node.type, (operand,))
+
+
+def comparison(node: Comparison, left: Bound, right: Bound) -> Bound:
+    """Type a comparison; the STRING beside a date or time is parsed, a DATE beside a TIMESTAMP is its midnight.
+
+    Raises:
+        TypeMismatchError: the types do not compare with this operator, or one is NULL.
+    """
+    return Bound(node, BOOLEAN, _comparable(node, node.op, left, right))
+
+
+def between(node: Between, operand: Bound, lower: Bound, upper: Bound) -> Bound:
+    """Type `x BETWEEN a AND b` as the two comparisons that it stands for.
+
+    Raises:
+        TypeMismatchError: a bound does not compare with the operand.
+    """
+    least, most = ComparisonOp.GREATER_THAN_OR_EQUAL, ComparisonOp.LESS_THAN_OR_EQUAL
+    for op, bound in ((least, lower), (most, upper)):
+        operand, _ = _comparable(node, op, operand, bound)
+    _, low = _comparable(node, least, operand, lower)
+    _, high = _comparable(node, most, operand, upper)
+    return Bound(node, BOOLEAN, (operand, low, high))
+
+
+def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -> tuple[Bound, Bound]:
+    if left.type is None or right.type is None:
+        raise TypeMismatchError(
+            f"Comparison with NULL not supported: {base_name(left.type)} {op.value} {base_name(right.type)}\n"
+            f"Use 'IS NULL' or 'IS NOT NULL' instead.\nStatement: {format_expression(node)}",
+            span=node.span,
+        )
+    target = _compared_as(left.type, right.type)
+    if target is not None:
+        return converted(left, target), converted(right, target)
+    if not _compares(op, left.type, right.type):
+        raise TypeMismatchError(
+            f"Cannot compare {format_expression(left.node)} ({left.type}) to {format_expression(right.node)} ({right.type})"
+            f" with {op.name}.\nStatement: {format_expression(node)}",
+            span=node.span,
+            hint=_cast_hint(right, left.type) or _cast_hint(left, right.type),
+        )
+    return left, right
+
+
+def _cast_hint(operand: Bound, target: SqlType | None) -> str | None:
+    """How to make an operand one of type `target`, if that is possible."""
+    if operand.type is None or target is None or operand.type == target or not can_cast(operand.type, target):
+        return None
+    return f"write CAST({format_expression(operand.node)} AS {target})"
+
+
+def _compared_as(left: SqlType, right: SqlType) -> SqlType | None:
+    if left == STRING and right in _TEMPORAL:
+        return right
+    if right == STRING and left in _TEMPORAL:
+        return left
+    return TIMESTAMP if {left, right} == {DATE, TIMESTAMP} else None
+
+
+def _compares(op: ComparisonOp, left: SqlType, right: SqlType) -> bool:
+    if is_numeric(left) and is_numeric(right):
+        return True
+    if left == right and left in (STRING, BYTES, *_TEMPORAL):
+        return True
+    if op not in _EQUALITY:
+        return False
+    return left == right == BOOLEAN or any(isinstance(left, kind) and isinstance(right, kind) for kind in (Array, Map, Struct))
+
+
+def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
+    """Type an arithmetic operation (or `+` of two strings).
+
+    Raises:
+        TypeMismatchError: the operator is not defined for the types.
+    """
+    if left.type == right.type == STRING and node.op is ArithmeticOp.ADD:
+        return Bound(node, STRING, (left, right))
+    if left.type is None or right.type is None:
+        types = " and ".join("null" if side.type is None else str(side.type) for side in (left, right))
+        raise TypeMismatchError(
+            f"Error processing expression: {format_expression(node)}. Arithmetic on types {types} are not supported.", span=node.span
+        )
+    if not (is_numeric(left.type) and is_numeric(right.type)):
+        raise TypeMismatchError(
+            f"Error processing expression: {format_expression(node)}. "
+            f"Unsupported arithmetic types. {base_name(left.type)} {base_name(right.type)}",
+            span=node.span,
+            hint=next((hint for side in (left, right) if side.type == STRING and (hint := _cast_hint(side, DOUBLE))), None),
+        )
+    return Bound(node, _arithmetic_type(node.op, left.type, right.type), (left, right))
+
+
+def _arithmetic_type(op: ArithmeticOp, left: SqlType, right: SqlType) -> SqlType:
+    if DOUBLE in (left, right) or not (isinstance(left, Decimal) or isinstance(right, Decimal)):
+        return wider_number(left, right)
+    return decimal_result(op, decimal_of(left), decimal_of(right))
+
+
+def decimal_result(op: ArithmeticOp, left: Decimal, right: Decimal) -> Decimal:
+    """The DECIMAL type of an operation; not limited to 38 digits."""
+    whole_left, whole_right = left.precision - left.scale, right.precision - right.scale
+    match op:
+        case ArithmeticOp.ADD | ArithmeticOp.SUBTRACT:
+            scale = max(left.scale, right.scale)
+            return Decimal(scale + max(whole_left, whole_right) + 1, scale)
+        case ArithmeticOp.MULTIPLY:
+            return Decimal(left.precision + right.precision + 1, left.scale + right.scale)
+        case ArithmeticOp.DIVIDE:
+            scale = max(6, left.scale + right.precision + 1)
+            return Decimal(whole_left + right.scale + scale, scale)
+        case ArithmeticOp.MODULUS:
+            scale = max(left.scale, right.scale)
+            return Decimal(min(whole_left, whole_right) + scale, scale)
+
+
+def signed(node: Expression, operand: Bound) -> Bound:
+    """Type a unary plus or minus.
+
+    Raises:
+        TypeMismatchError: the operand is no number.
+    """
+    if not is_numeric(operand.type):
+        raise TypeMismatchError(
+            f"Error processing expression: {format_expression(node)}. Unsupported arithmetic types. {base_name(operand.type)}",
+            span=node.span,
+        )
+    return Bound(node, operand.type, (operand,))
+
+
+def logical(node: Expression, operands: Sequence[Bound]) -> Bound:
+    """Type AND, OR and NOT.
+
+    Raises:
+        TypeMismatchError: an operand is not BOOLEAN.
+    """
+    for operand in operands:
+        if operand.type not in (None, BOOLEAN):
+            raise TypeMismatchError(
+                f"Expected a BOOLEAN, but {format_expression(operand.node)} is {operand.type}", span=operand.node.span or node.span
+            )
+    return Bound(node, BOOLEAN, tuple(operands))
+
+
+def like(node: Like, operand: Bound, pattern: Bound) -> Bound:
+    """Type a LIKE.
+
+    Raises:
+        TypeMismatchError: a side is not STRING, or ESCAPE is not one character.
+    """
+    for side in (operand, pattern):
+        if side.type not in (None, STRING):
+            raise TypeMismatchError(
+                f"LIKE needs STRING on both sides, but {format_expression(side.node)} is {side.type}",
+                span=side.node.span or node.span,
+                hint=_cast_hint(side, STRING),
+            )
+    if node.escape is not None and len(node.escape) != 1:
+        raise TypeMismatchError(f"ESCAPE must be one character, but was: '{node.escape}'", span=node.span)
+    return Bound(node, BOOLEAN, (operand, pattern))
+
+
+def case(node: Case, children: tuple[Bound, ...]) -> Bound:
+    """Type a CASE; results are never converted, so their types must be the same.
+
+    Raises:
+        TypeMismatchError: a condition is not BOOLEAN, or the results differ or are all NULL.
+    """
+    branches = 2 * len(node.branches)
+    for condition in children[:branches:2]:
+        if condition.type not in (None, BOOLEAN):
+            raise TypeMismatchError(
+                f"WHEN operand type should be boolean.\nType for '{format_expression(condition.node)}' is {condition.type}",
+                span=condition.node.span or node.span,
+            )
+    found: SqlType | None = None
+    for result in children[1:branches:2]:
+        if found is not None and result.type not in (None, found):
+            raise _different(node, "Type for all 'THEN' clauses should be the same.", "THEN", result, found)
+        found = found or result.type
+    default = children[branches] if len(children) > branches else None
+    if default is not None and found is not None and default.type not in (None, found):
+        raise _different(node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, found)
+    result_type = found or (default.type if default is not None else None)
+    if result_type is None:
+        raise TypeMismatchError("Invalid Case expression. All case branches have NULL type", span=node.span)
+    return Bound(node, result_type, children)
+
+
+def _different(node: Case, rule: str, clause: str, offender: Bound, expected: SqlType) -> TypeMismatchError:
+    return TypeMismatchError(
+        f"Invalid Case expression. {rule}\n{clause} expression '{format_expression(offender.node)}' has type {offender.type},"
+        f" the ones before have {expected}.",
+        span=offender.node.span or node.span,
+        hint=_cast_hint(offender, expected),
+    )

@@ -1,0 +1,218 @@
+"""The native functions of arrays, maps and lambdas over Python values (`kestrel_sql.functions.interpreter.evaluate`).
+
+A lambda argument is a Python function of its parameters; what it raises is the failure of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kestrel_sql.functions.declaration import CallTypes
+from kestrel_sql.functions.interpreter.casts import java_text
+from kestrel_sql.functions.interpreter.equality import distinct, identity, java_ordered, rank
+from kestrel_sql.functions.interpreter.scalars import Twin
+from kestrel_sql.functions.library.spark_sql.size_limits import MOST_ITEMS, check_size
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Array, Decimal, Primitive, SqlType
+
+Items = list[Any] | None
+Entries = dict[Any, Any] | None
+_NO_TEXT = (t.BYTES, t.DATE, t.TIME, t.TIMESTAMP)
+
+
+def _item(types: CallTypes) -> SqlType | None:
+    return next((given.item for given in types.arguments if isinstance(given, Array)), None)
+
+
+def _ordered(types: CallTypes) -> bool:
+    return isinstance(_item(types), Primitive | Decimal)
+
+
+def _array_concat(types: CallTypes, first: Items, second: Items) -> Items:
+    if first is None or second is None:
+        return second if first is None else first
+    return [*first, *second]
+
+
+def _array_contains(types: CallTypes, items: Items, wanted: Any) -> bool:
+    return identity(wanted) in map(identity, items or ())
+
+
+def _array_remove(types: CallTypes, items: Items, victim: Any) -> Items:
+    return None if items is None else [item for item in items if identity(item) != identity(victim)]
+
+
+def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Twin:
+    def twin(types: CallTypes, left: Items, right: Items) -> Items:
+        return None if left is None or right is None else distinct(keep(left, right))
+
+    return twin
+
+
+def _within(items: Sequence[Any], others: Sequence[Any], *, wanted: bool) -> list[Any]:
+    known = set(map(identity, others))
+    return [item for item in items if (identity(item) in known) is wanted]
+
+
+def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> str | None:
+    item = _item(types)
+    if items is None:
+        return None
+    if not _ordered(types) or item in _NO_TEXT:
+        raise ValueError("ARRAY_JOIN has no text for these items")
+    return (delimiter or "").join(str(x) if isinstance(item, Decimal) and x is not None else java_text(x, item) for x in items)  # type: ignore[arg-type]
+
+
+def _extreme(choose: Callable[..., Any]) -> Twin:
+    def twin(types: CallTypes, items: Items) -> Any:
+        given = [item for item in items or () if item is not None]
+        if given and not _ordered(types):
+            raise ValueError("the items have no order")
+        return choose(given, key=rank) if given else None
+
+    return twin
+
+
+def _array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") -> Items:
+    if not _ordered(types):
+        if items is not None and len(items) > 1:
+            raise ValueError("the items have no order")
+        return items
+    word = (direction or "").upper()
+    if items is None or word not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
+        return None
+    given = sorted((item for item in items if item is not None), key=rank, reverse=word.startswith("DESC"))
+    return given + [None] * (len(items) - len(given))
+
+
+def _slice(types: CallTypes, items: Items, start: int | None, end: int | None) -> Items:
+    if items is None:
+        return None
+    first = 1 if start is None else start
+    last = len(items) if end is None else end
+    if first < 1 or last > len(items):
+        return None
+    if first - 1 > last:
+        raise ValueError("SLICE ends before it starts")
+    return items[first - 1 : last]
+
+
+def _series(types: CallTypes, start: int, end: int, step: int | None = None) -> list[int]:
+    by = step if step is not None else 1 if end > start else -1
+    if by == 0 or (end > start and by < 0) or (end < start and by > 0):
+        raise ValueError("the step of GENERATE_SERIES leads away from the end")
+    check_size(abs(end - start) // abs(by), MOST_ITEMS - 1)
+    return list(range(start, end + (1 if by > 0 else -1), by))
+
+
+def _as_map(types: CallTypes, keys: Items, values: Items) -> Entries:
+    if keys is None or values is None:
+        return None
+    return {"null" if key is None else key: values[i] if i < len(values) else None for i, key in enumerate(keys)}
+
+
+def _map_union(types: CallTypes, first: Entries, second: Entries) -> Entries:
+    return None if first is None and second is None else {**(first or {}), **(second or {})}
+
+
+def _entries(types: CallTypes, given: Entries, ordered: bool) -> Items:
+    if given is None:
+        return None
+    listed = sorted(given.items(), key=lambda entry: rank(entry[0])) if ordered else java_ordered(given)
+    return [{"K": key, "V": value} for key, value in listed]
+
+
+def _transform_map(types: CallTypes, given: Entries, key: Callable[..., Any], value: Callable[..., Any]) -> Entries:
+    if given is None:
+        return None
+    made: dict[Any, Any] = {}
+    for entry in given.items():
+        name, item = key(*entry), value(*entry)
+        if name is None and isinstance(types.returns, t.Map) and types.returns.key == t.STRING:
+            name = "null"
+        if name is None or name in made or item is None:
+            raise ValueError("TRANSFORM made a key twice, or a NULL")
+        made[name] = item
+    return made
+
+
+def _kept(keep: Callable[..., Any], *item: Any) -> bool:
+    kept = keep(*item)
+    if kept is None:
+        raise ValueError("the lambda of FILTER gives NULL")
+    return bool(kept)
+
+
+def _filter_map(types: CallTypes, given: Entries, keep: Callable[..., Any]) -> Entries:
+    if given is None:
+        return None
+    kept = {key: value for key, value in given.items() if _kept(keep, key, value)}
+    if None in kept.values():
+        raise ValueError("FILTER keeps a NULL")
+    return kept
+
+
+def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Callable[..., Any]) -> Any:
+    state = initial
+    if initial is None or items is None:
+        return state
+    for item in items:
+        if isinstance(state, list):
+            check_size(len(state), MOST_ITEMS)
+        elif isinstance(state, str | bytes):
+            check_size(len(state))
+        state = step(state, *item)
+    return state
+
+
+def _map_build(types: CallTypes, entries: list[Any]) -> dict[str, Any]:
+    return {entry["KEY"]: entry["VALUE"] for entry in entries if entry is not None and entry["KEY"] is not None}
+
+
+def _header_values(types: CallTypes, entries: list[Any], key: str) -> list[Any]:
+    return [entry["VALUE"] for entry in entries if entry is not None and entry["KEY"] == key]
+
+
+def _header_value(types: CallTypes, entries: list[Any], key: str) -> Any:
+    return next(reversed(_header_values(types, entries, key)), None)
+
+
+def _convert_from(types: CallTypes, data: bytes, encoding: str) -> str:
+    if encoding.lower() not in ("utf8", "utf-8"):
+        raise ValueError(f"unknown encoding {encoding}")
+    return data.decode("utf-8")
+
+
+TWINS: Mapping[str, Twin] = {
+    "array_concat": _array_concat,
+    "array_contains": _array_contains,
+    "array_distinct": lambda types, items: None if items is None else distinct(items),
+    "array_except": _sets(lambda left, right: _within(left, right, wanted=False)),
+    "array_intersect": _sets(lambda left, right: _within(left, right, wanted=True)),
+    "array_join": _array_join,
+    "array_length": lambda types, items: None if items is None else len(items),
+    "array_max": _extreme(max),
+    "array_min": _extreme(min),
+    "array_remove": _array_remove,
+    "array_sort": _array_sort,
+    "array_union": _sets(lambda left, right: [*left, *right]),
+    "as_map": _as_map,
+    "convert_from": _convert_from,
+    "entries": _entries,
+    "filter_array": lambda types, items, keep: None if items is None else [x for x in items if _kept(keep, x)],
+    "filter_map": _filter_map,
+    "generate_series": _series,
+    "header_value": _header_value,
+    "header_values": _header_values,
+    "map_build": _map_build,
+    "map_keys": lambda types, given: None if given is None else [key for key, _ in java_ordered(given)],
+    "map_union": _map_union,
+    "map_values": lambda types, given: None if given is None else [value for _, value in java_ordered(given)],
+    "reduce_array": lambda types, items, initial, step: _reduce(None if items is None else [(x,) for x in items], initial, step),
+    "reduce_map": lambda types, given, initial, step: _reduce(None if given is None else java_ordered(given), initial, step),
+    "slice_": _slice,
+    "transform_array": lambda types, items, mapping: None if items is None else [mapping(x) for x in items],
+    "transform_map": _transform_map,
+}
+"""By the Python name of the declared body."""

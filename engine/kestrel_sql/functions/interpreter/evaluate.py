@@ -1,0 +1,359 @@
+"""Bound expressions over Python values, one function per node; `kestrel_sql.spark.compile.expressions` says the same in Spark.
+
+Spark runs no Python inside of a lambda, so a call whose lambda needs a Python function is evaluated here as a whole. What ksqlDB's
+generated Java would throw is an exception; whoever closes an error scope decides what it means (`spec/language.md` 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from typing import Any
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar
+from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal, wrap
+from kestrel_sql.functions.interpreter.collections import TWINS as COLLECTION_TWINS
+from kestrel_sql.functions.interpreter.operators import combine, compare
+from kestrel_sql.functions.interpreter.scalars import TWINS as VALUE_TWINS
+from kestrel_sql.functions.interpreter.scalars import Twin
+from kestrel_sql.functions.library.text.like import like_pattern
+from kestrel_sql.java.regex.time_limit import BudgetExceededError
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes.expressions import ComparisonOp
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Map, SqlType
+
+TWINS: Mapping[str, Twin] = {**VALUE_TWINS, **COLLECTION_TWINS}
+"""What stands for the body of a native function, by the body's Python name."""
+
+
+class NullOperandError(ValueError):
+    """NULL where an operator needs a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What an expression is evaluated over: columns, lambda parameters, and the switches of the compiler's `Context`."""
+
+    columns: Mapping[str, Any]
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    nested: bool = False
+    preserve_nulls: bool = True
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinBody:
+    """A body that finds its twin where it is called: a native body has nothing to do in Spark's workers."""
+
+    name: str
+
+    def __call__(self, types: CallTypes, *arguments: Any) -> Any:
+        """Call the twin."""
+        return TWINS[self.name](types, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class CallInPython:
+    """A function of a call's arguments that are no lambdas, and of the columns that its lambdas use, in this order."""
+
+    call: Bound
+    given: int
+    columns: tuple[str, ...]
+    values: Values
+
+    @classmethod
+    def of(cls, call: Bound, columns: tuple[str, ...], *, nested: bool, preserve_nulls: bool, settings: Mapping[str, str]) -> CallInPython:
+        """Prepare a call; `columns` are those that its lambdas use.
+
+        Raises:
+            UnsupportedError: a function in it cannot run in Python.
+        """
+        children = tuple(portable(child) if stays(child) else Bound(e.NullLiteral(), child.type) for child in call.children)
+        whole = portable(replace(call, children=children))
+        given = sum(not stays(child) for child in children)
+        return cls(whole, given, columns, Values({}, {}, nested, preserve_nulls, dict(settings)))
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Evaluate the call."""
+        captured = dict(zip(self.columns, arguments[self.given :], strict=True))
+        values = replace(self.values, columns=captured)
+        given = iter(arguments[: self.given])
+        return _called(self.call, [evaluate(child, values) if stays(child) else next(given) for child in self.call.children], values)
+
+
+def stays(argument: Bound) -> bool:
+    """Whether an argument of a call is no value that could be computed before."""
+    return isinstance(argument.node, e.Lambda | e.IntervalUnit)
+
+
+def needs_python(bound: Bound) -> bool:
+    """Whether the expression is a call whose lambda calls a Python function."""
+    return isinstance(bound.node, e.FunctionCall) and any(_has_python(c) for c in bound.children if isinstance(c.node, e.Lambda))
+
+
+def _has_python(bound: Bound) -> bool:
+    return (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON) or any(map(_has_python, bound.children))
+
+
+def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
+    """Give the columns that an expression refers to, with their types."""
+    if isinstance(bound.node, e.ColumnRef):
+        yield bound.node.name, bound.type
+    for child in bound.children:
+        yield from columns_of(child)
+
+
+def portable(bound: Bound) -> Bound:
+    """Give the expression with a twin for the body of every native function.
+
+    Raises:
+        UnsupportedError: a native function has none, because a user declared it.
+    """
+    children = tuple(map(portable, bound.children))
+    function = bound.function
+    if not isinstance(function, Scalar) or function.runs is Runs.PYTHON:
+        return replace(bound, children=children)
+    name = function.body.__name__
+    if name not in TWINS:
+        raise UnsupportedError(
+            f"{function.name} runs as a Spark expression and cannot stand beside Python functions in a lambda",
+            span=bound.node.span,
+            hint="declare it with python_scalar",
+        )
+    return replace(bound, children=children, function=replace(function, body=TwinBody(name), with_types=True, runs=Runs.PYTHON))
+
+
+def evaluate(bound: Bound, values: Values) -> Any:
+    """Evaluate a `portable` expression; any exception is its failure."""
+    return _evaluate(bound.node, bound, values)
+
+
+def _operands(bound: Bound, values: Values) -> list[Any]:
+    return [evaluate(child, values) for child in bound.children]
+
+
+def _scoped(bound: Bound, values: Values) -> Any:
+    """Evaluate what catches its own failures where scopes are nested."""
+    if not values.nested:
+        return evaluate(bound, values)
+    try:
+        return evaluate(bound, values)
+    except BudgetExceededError:
+        # As many items as a lambda has would each take all the time there is.
+        raise
+    except Exception:  # noqa: BLE001 - whatever a function throws is the failure of this scope
+        return None
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise NullOperandError("an operand is NULL")
+    return value
+
+
+@singledispatch
+def _evaluate(node: object, bound: Bound, values: Values) -> Any:
+    raise UnsupportedError(f"{type(node).__name__} is not supported here")
+
+
+@_evaluate.register
+def _(node: e.NullLiteral, bound: Bound, values: Values) -> Any:
+    return None
+
+
+@_evaluate.register(e.BooleanLiteral)
+@_evaluate.register(e.IntegerLiteral)
+@_evaluate.register(e.LongLiteral)
+@_evaluate.register(e.DoubleLiteral)
+@_evaluate.register(e.StringLiteral)
+def _(node: e.StringLiteral, bound: Bound, values: Values) -> Any:
+    return node.value
+
+
+@_evaluate.register
+def _(node: e.DecimalLiteral, bound: Bound, values: Values) -> Any:
+    return fit_decimal(node.value, bound.type) if bound.type is not None else None
+
+
+@_evaluate.register
+def _(node: e.IntervalUnit, bound: Bound, values: Values) -> Any:
+    return node.unit
+
+
+@_evaluate.register
+def _(node: e.ColumnRef, bound: Bound, values: Values) -> Any:
+    return values.columns[node.name]
+
+
+@_evaluate.register
+def _(node: e.LambdaVariable, bound: Bound, values: Values) -> Any:
+    return values.variables[node.name]
+
+
+@_evaluate.register
+def _(node: e.Lambda, bound: Bound, values: Values) -> Any:
+    body = bound.children[0]
+
+    def call(*arguments: Any) -> Any:
+        inner = dict(zip(node.parameters, arguments, strict=True))
+        return evaluate(body, replace(values, variables={**values.variables, **inner}))
+
+    return call
+
+
+@_evaluate.register
+def _(node: e.Not, bound: Bound, values: Values) -> Any:
+    return not _given(evaluate(bound.children[0], values))
+
+
+@_evaluate.register
+def _(node: e.Logical, bound: Bound, values: Values) -> Any:
+    left = _given(evaluate(bound.children[0], values))
+    if left is (node.op is e.LogicalOp.OR):
+        return left
+    return _given(evaluate(bound.children[1], values))
+
+
+@_evaluate.register
+def _(node: e.Comparison, bound: Bound, values: Values) -> Any:
+    left, right = _operands(bound, values)
+    return compare(node.op, left, right, bound.children[0].type, bound.children[1].type)
+
+
+@_evaluate.register
+def _(node: e.Between, bound: Bound, values: Values) -> Any:
+    value, lower, upper = _operands(bound, values)
+    a, b, c = (child.type for child in bound.children)
+    above = compare(ComparisonOp.GREATER_THAN_OR_EQUAL, value, lower, a, b)
+    return above and compare(ComparisonOp.LESS_THAN_OR_EQUAL, value, upper, a, c)
+
+
+@_evaluate.register
+def _(node: e.InList, bound: Bound, values: Values) -> Any:
+    value, *items = _operands(bound, values)
+    types = [child.type for child in bound.children]
+    return any(compare(ComparisonOp.EQUAL, value, item, types[0], of) for item, of in zip(items, types[1:], strict=True))
+
+
+@_evaluate.register
+def _(node: e.Like, bound: Bound, values: Values) -> Any:
+    value, pattern = map(_given, _operands(bound, values))
+    return like_pattern(pattern, node.escape).fullmatch(value) is not None
+
+
+@_evaluate.register
+def _(node: e.IsNull, bound: Bound, values: Values) -> Any:
+    return evaluate(bound.children[0], values) is None
+
+
+@_evaluate.register
+def _(node: e.IsNotNull, bound: Bound, values: Values) -> Any:
+    return evaluate(bound.children[0], values) is not None
+
+
+@_evaluate.register
+def _(node: e.Arithmetic, bound: Bound, values: Values) -> Any:
+    left, right = _operands(bound, values)
+    if bound.type == t.STRING:
+        return f"{'null' if left is None else left}{'null' if right is None else right}"
+    return combine(node.op, _given(left), _given(right), bound.type)
+
+
+@_evaluate.register
+def _(node: e.Negate, bound: Bound, values: Values) -> Any:
+    value = -_given(evaluate(bound.children[0], values))
+    return wrap(value, 32 if bound.type == t.INTEGER else 64) if isinstance(value, int) else value
+
+
+@_evaluate.register
+def _(node: e.UnaryPlus, bound: Bound, values: Values) -> Any:
+    return evaluate(bound.children[0], values)
+
+
+@_evaluate.register
+def _(node: e.Case, bound: Bound, values: Values) -> Any:
+    for at in range(len(node.branches)):
+        if _given(evaluate(bound.children[2 * at], values)):
+            return evaluate(bound.children[2 * at + 1], values)
+    return evaluate(bound.children[-1], values) if node.default is not None else None
+
+
+@_evaluate.register
+def _(node: e.Cast, bound: Bound, values: Values) -> Any:
+    if bound.implicit or bound.type is None:
+        return _cast(bound, values)
+    try:
+        value = _cast(bound, values)
+    except Exception as error:
+        if values.nested and not isinstance(error, BudgetExceededError):
+            return None
+        raise
+    return "null" if value is None and bound.type == t.STRING and not values.preserve_nulls else value
+
+
+def _cast(bound: Bound, values: Values) -> Any:
+    (operand,) = bound.children
+    value = evaluate(operand, values)
+    return value if bound.type is None else cast_value(value, operand.type, bound.type)
+
+
+@_evaluate.register
+def _(node: e.ArrayConstructor, bound: Bound, values: Values) -> Any:
+    return [_scoped(child, values) for child in bound.children]
+
+
+@_evaluate.register
+def _(node: e.MapConstructor, bound: Bound, values: Values) -> Any:
+    parts = [_scoped(child, values) for child in bound.children]
+    return {key: value for key, value in zip(parts[::2], parts[1::2], strict=True) if key is not None}
+
+
+@_evaluate.register
+def _(node: e.StructConstructor, bound: Bound, values: Values) -> Any:
+    return {name: _scoped(child, values) for (name, _), child in zip(node.fields, bound.children, strict=True)}
+
+
+@_evaluate.register
+def _(node: e.Subscript, bound: Bound, values: Values) -> Any:
+    base, index = _operands(bound, values)
+    if base is None:
+        return None
+    if isinstance(bound.children[0].type, Map):
+        return base.get(index)
+    position = _given(index)
+    if position == 0 or abs(position) > len(base):
+        return None
+    return base[position - 1 if position > 0 else position]
+
+
+@_evaluate.register
+def _(node: e.Dereference, bound: Bound, values: Values) -> Any:
+    base = evaluate(bound.children[0], values)
+    return None if base is None else base[node.field]
+
+
+@_evaluate.register
+def _(node: e.FunctionCall, bound: Bound, values: Values) -> Any:
+    arguments = [
+        _scoped(child, values) if isinstance(child.node, e.FunctionCall | e.Dereference) else evaluate(child, values)
+        for child in bound.children
+    ]
+    return _called(bound, arguments, values)
+
+
+def _called(bound: Bound, arguments: list[Any], values: Values) -> Any:
+    function = bound.function
+    if not isinstance(function, Scalar) or bound.type is None:
+        raise UnsupportedError("only a scalar function can be called here")
+    if any(required and argument is None for required, argument in zip(bound.required, arguments, strict=False)):
+        raise NullOperandError(f"an argument of {function.name} is NULL")
+    if function.nulls is Nulls.PROPAGATE and None in arguments:
+        return None
+    if not function.with_types:
+        return function.body(*arguments)
+    settings = {key: value for key, value in values.settings.items() if key.startswith("ksql.functions.")}
+    return function.body(CallTypes(tuple(child.type for child in bound.children), bound.type, settings), *arguments)

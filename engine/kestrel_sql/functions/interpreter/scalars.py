@@ -1,0 +1,271 @@
+"""The native scalar functions over Python values: numbers, texts, NULLs and times (`kestrel_sql.functions.interpreter.evaluate`).
+
+A twin gets the types of the call and the arguments, and gives what the Spark expression of the same name gives. An argument is
+NULL only where the declaration lets the body decide. Whatever a twin raises is the failure of the call.
+"""
+
+from __future__ import annotations
+
+import decimal
+import hashlib
+import math
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kestrel_sql.functions.declaration import CallTypes
+from kestrel_sql.functions.interpreter.casts import DAY_MS, EXACT, cast_value, fit_decimal, saturated, wrap
+from kestrel_sql.functions.interpreter.equality import identity, rank
+from kestrel_sql.functions.library.spark_sql.size_limits import check_size
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import SqlType
+
+Twin = Callable[..., Any]
+
+_CONTROL = "".join(map(chr, range(33)))
+_MILLIS = {"DAYS": DAY_MS, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
+_MILES = ("mi", "mile", "miles")
+_UNITS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres", *_MILES)
+
+
+def _wrapped(value: Any, sql_type: SqlType | None) -> Any:
+    return wrap(value, 32 if sql_type == t.INTEGER else 64) if sql_type in (t.INTEGER, t.BIGINT) else value
+
+
+def _real(function: Callable[..., float]) -> Twin:
+    def twin(types: CallTypes, *values: Any) -> float:
+        try:
+            return function(*map(float, values))
+        except OverflowError:
+            return math.copysign(math.inf, float(values[0]))
+        except (ValueError, ZeroDivisionError):
+            return math.nan
+
+    return twin
+
+
+def _cot(value: float) -> float:
+    return math.copysign(math.inf, value) if value == 0 else 1 / math.tan(value)
+
+
+def _cosh(value: float) -> float:
+    return math.inf if abs(value) > 711 else math.cosh(value)
+
+
+def _atan2(y: float, x: float) -> float:
+    return math.atan2(y + 0.0, x + 0.0)
+
+
+def _has_fraction(value: float) -> bool:
+    return math.isfinite(value) and value != 0 and abs(value) < 2.0**52
+
+
+def _round_double(types: CallTypes, value: float) -> int:
+    if not _has_fraction(value):
+        return saturated(value, 64)
+    down = math.floor(value)
+    return down + (value - down >= 0.5)
+
+
+def _towards(rounding: str) -> Twin:
+    def twin(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal | None:
+        try:
+            return fit_decimal(value.to_integral_value(rounding=rounding, context=EXACT), types.returns)
+        except ArithmeticError:
+            return None
+
+    return twin
+
+
+def _round_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
+    return _towards(decimal.ROUND_FLOOR)(types, EXACT.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
+
+
+def _sign(types: CallTypes, value: float) -> int:
+    return (value > 0) - (value < 0)
+
+
+def _extreme(choose: Callable[..., Any]) -> Twin:
+    def twin(types: CallTypes, *values: Any) -> Any:
+        given = [value for value in values if value is not None]
+        if not given:
+            return None
+        key = (lambda text: text.encode("utf-16-be", "surrogatepass")) if types.returns == t.STRING else rank
+        chosen = choose(given, key=key)
+        return fit_decimal(chosen, types.returns) if isinstance(types.returns, t.Decimal) else chosen
+
+    return twin
+
+
+def _geo_distance(types: CallTypes, lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
+    word = (unit or "").strip(" ").lower()
+    if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 180 or word not in _UNITS:
+        raise ValueError("there is no such place or unit")
+
+    def half_square(difference: float) -> float:
+        return math.pow(math.sin(_radians(difference) / 2.0), 2.0)
+
+    a = half_square(lat2 - lat1) + half_square(lon2 - lon1) * math.cos(_radians(lat1)) * math.cos(_radians(lat2))
+    return 2.0 * math.asin(math.sqrt(a)) * (3959.0 if word in _MILES else 6371.0)
+
+
+def _radians(degrees: float) -> float:
+    return degrees / 180.0 * math.pi
+
+
+def _concat(types: CallTypes, *parts: Any) -> Any:
+    return (b"" if types.returns == t.BYTES else "").join(part for part in parts if part is not None)
+
+
+def _concat_ws(types: CallTypes, separator: str | None, *parts: str | None) -> str | None:
+    if not parts:
+        raise ValueError("CONCAT_WS expects at least two input arguments.")
+    return None if separator is None else separator.join(part for part in parts if part is not None)
+
+
+def _elt(types: CallTypes, n: int, *texts: str | None) -> str | None:
+    return texts[n - 1] if 1 <= n <= len(texts) else None
+
+
+def _field(types: CallTypes, wanted: str | None, *texts: str | None) -> int:
+    return 0 if wanted is None or wanted not in texts else texts.index(wanted) + 1
+
+
+def _instr(types: CallTypes, value: str | None, part: str | None) -> int:
+    return 0 if not value or part is None else value.find(part) + 1
+
+
+def _pad(left: bool) -> Twin:
+    def twin(types: CallTypes, value: Any, length: int, padding: Any) -> Any:
+        if length < 0 or not padding:
+            return None
+        check_size(length)
+        fill = (padding * max(0, -(-(length - len(value)) // len(padding))))[: max(0, length - len(value))]
+        return (fill + value if left and fill else value + fill)[:length]
+
+    return twin
+
+
+def _replace(types: CallTypes, value: str, old: str, new: str) -> str:
+    check_size(len(value) + (value.count(old) if old else len(value) + 1) * len(new))
+    return value.replace(old, new)
+
+
+def _split(types: CallTypes, value: str, delimiter: str) -> list[str]:
+    return value.split(delimiter) if delimiter else list(value) or [""]
+
+
+def _substring(types: CallTypes, value: Any, position: int, length: int | None = None) -> Any:
+    start = max(len(value) + position, 0) if position < 0 else max(position - 1, 0)
+    return value[start:] if length is None else value[start : start + max(length, 0)]
+
+
+def _shift_instant(sign: int) -> Twin:
+    def twin(types: CallTypes, unit: str, count: int, instant: int) -> int:
+        return wrap(instant + sign * count * _MILLIS[unit], 64)
+
+    return twin
+
+
+def _shift_date(sign: int) -> Twin:
+    def twin(types: CallTypes, unit: str, count: int, date: int) -> int:
+        millis = wrap(date * DAY_MS + sign * count * _MILLIS[unit], 64)
+        return wrap(abs(millis) // DAY_MS * (1 if millis >= 0 else -1), 32)
+
+    return twin
+
+
+def _shift_time(sign: int) -> Twin:
+    def twin(types: CallTypes, unit: str, count: int, clock: int) -> int:
+        return (clock + sign * count * _MILLIS[unit]) % DAY_MS
+
+    return twin
+
+
+def _first(types: CallTypes, *values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _same(types: CallTypes, value: Any) -> Any:
+    return value
+
+
+def _ceil_double(types: CallTypes, value: float) -> float:
+    return math.copysign(float(math.ceil(value)), value) if _has_fraction(value) else value
+
+
+TWINS: Mapping[str, Twin] = {
+    "abs_": lambda types, value: _wrapped(abs(value), types.returns),
+    "acos": _real(math.acos),
+    "as_value": _same,
+    "asin": _real(math.asin),
+    "atan": _real(math.atan),
+    "atan2": _real(_atan2),
+    "cbrt": _real(math.cbrt),
+    "ceil_decimal": _towards(decimal.ROUND_CEILING),
+    "ceil_double": _ceil_double,
+    "ceil_whole": _same,
+    "coalesce": _first,
+    "concat": _concat,
+    "concat_bytes": _concat,
+    "concat_ws": _concat_ws,
+    "cos": _real(math.cos),
+    "cosh": _real(_cosh),
+    "cot": _real(_cot),
+    "dateadd": _shift_date(1),
+    "datesub": _shift_date(-1),
+    "degrees": _real(math.degrees),
+    "elt": _elt,
+    "field": _field,
+    "floor_decimal": _towards(decimal.ROUND_FLOOR),
+    "floor_double": lambda types, value: float(math.floor(value)) if _has_fraction(value) else value,
+    "floor_whole": _same,
+    "from_days": _same,
+    "from_unixtime": _same,
+    "geo_distance": _geo_distance,
+    "greatest": _extreme(max),
+    "greatest_decimal": _extreme(max),
+    "ifnull": _first,
+    "instr": _instr,
+    "lcase": lambda types, value: value.lower(),
+    "least": _extreme(min),
+    "least_decimal": _extreme(min),
+    "len_bytes": lambda types, value: len(value),
+    "len_text": lambda types, value: len(value.encode("utf-16-be", "surrogatepass")) // 2,
+    "lpad": _pad(left=True),
+    "md5": lambda types, value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest(),
+    "nullif": lambda types, value, unwanted: None if value is not None and identity(value) == identity(unwanted) else value,
+    "pi": lambda types: math.pi,
+    "radians": _real(math.radians),
+    "random": lambda types: random.random(),
+    "replace": _replace,
+    "round_decimal": _round_decimal,
+    "round_double": _round_double,
+    "round_whole": _same,
+    "rpad": _pad(left=False),
+    "sign": _sign,
+    "sin": _real(math.sin),
+    "sinh": _real(math.sinh),
+    "split": _split,
+    "sqrt": _real(math.sqrt),
+    "substring": _substring,
+    "tan": _real(math.tan),
+    "tanh": _real(math.tanh),
+    "timeadd": _shift_time(1),
+    "timestampadd": _shift_instant(1),
+    "timestampsub": _shift_instant(-1),
+    "timesub": _shift_time(-1),
+    "trim": lambda types, value: value.strip(_CONTROL),
+    "trunc_decimal": _towards(decimal.ROUND_DOWN),
+    "trunc_whole": lambda types, value: cast_value(value, types.arguments[0], t.BIGINT),
+    "ucase": lambda types, value: value.upper(),
+    "unix_date": _same,
+    "unix_date_today": lambda types: int(time.time()) // 86_400,
+    "unix_timestamp": _same,
+    "unix_timestamp_now": lambda types: int(time.time() * 1000),
+    "uuid_of": lambda types, value: str(uuid.UUID(bytes=value)) if len(value) == 16 else None,
+    "uuid_random": lambda types: str(uuid.uuid4()),
+}
+"""By the Python name of the declared body."""

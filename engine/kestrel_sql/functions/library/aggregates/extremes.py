@@ -1,0 +1,141 @@
+"""Aggregates that compare: MIN, MAX, TOPK and TOPKDISTINCT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import copysign, isnan
+from typing import Any
+
+from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
+from kestrel_sql.types.sql_types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, SqlType, Struct
+
+_ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
+_NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
+"""Types whose order is that of numbers."""
+
+_SORT_TYPES = ("INT", "BIGINT", "DOUBLE", "STRING")
+
+Order = Callable[[Any], Any]
+
+
+def java_order(sql_type: SqlType | None) -> Order:
+    """Give the sort key of Java's compareTo: UTF-16 units of strings, signed bytes, NaN last and -0.0 before 0.0."""
+    if sql_type == STRING:
+        return _utf16
+    if sql_type == BYTES:
+        return _signed_bytes
+    return _double if sql_type == DOUBLE else _itself
+
+
+def _utf16(value: str) -> Any:
+    return value if value.isascii() else value.encode("utf-16-be", "surrogatepass").decode("latin-1")
+
+
+def _signed_bytes(value: bytes) -> bytes:
+    return bytes(byte ^ 0x80 for byte in value)
+
+
+def _double(value: float) -> tuple[bool, float, float]:
+    return (True, 0.0, 0.0) if isnan(value) else (False, value, copysign(1.0, value))
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[[Any, Any], bool]) -> Aggregator:
+    order = java_order(call.arguments[0])
+
+    def better(state: Any, value: Any) -> Any:
+        if value is None or state is None:
+            return state if value is None else value
+        return value if is_better(order(value), order(state)) else state
+
+    known = fold if call.arguments[0] in _NUMBERS else None
+    return Aggregator(initialize=lambda: None, aggregate=better, merge=better, result=lambda state: state, fold=known)
+
+
+@aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MIN")
+def min_(call: AggregateCall) -> Aggregator:
+    """Give the smallest value that is not NULL; NULL before there is one.
+
+    Example: MIN(X) over 2, 1, NULL -> 1
+    """
+    return _extreme(call, Fold.MIN, lambda value, best: value <= best)
+
+
+@aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MAX")
+def max_(call: AggregateCall) -> Aggregator:
+    """Give the largest value that is not NULL; NULL before there is one.
+
+    Example: MAX(X) over 2, 3, NULL -> 3
+    """
+    return _extreme(call, Fold.MAX, lambda value, best: value >= best)
+
+
+def _ranking(call: AggregateCall, entry: Callable[..., Any], sort_column: Order, distinct: bool = False) -> Aggregator:
+    """Make the aggregator that keeps the largest entries in descending order; equal ones stay in order of arrival."""
+    order = java_order(call.arguments[0])
+    size = call.literals[-1]
+
+    def insert(entries: list[Any], new: Any) -> list[Any]:
+        rank = order(sort_column(new))
+        ranks = [order(sort_column(known)) for known in entries]
+        if len(entries) >= size and not (ranks and rank > ranks[-1]):
+            return entries
+        if not (distinct and rank in ranks):
+            at = next((position for position, known in enumerate(ranks) if known < rank), len(entries))
+            entries.insert(at, new)
+            del entries[size:]
+        return entries
+
+    def include(state: list[Any], *arguments: Any) -> list[Any]:
+        return state if arguments[0] is None else insert(state, entry(*arguments))
+
+    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+        for known in other:
+            insert(state, known)
+        return state
+
+    return Aggregator(initialize=list, aggregate=include, merge=merge, result=list, mutates=True)
+
+
+def _ranked_structs(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    others = (Field(f"col{position}", sql_type or STRING) for position, sql_type in enumerate(arguments[1:-1]))
+    return Array(Struct((Field("sort_col", arguments[0] or BIGINT), *others)))
+
+
+@aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _SORT_TYPES), undoable=False, name="TOPK")
+def topk(call: AggregateCall) -> Aggregator:
+    """Give the k largest values that are not NULL, descending, duplicates kept.
+
+    Example: TOPK(X, 2) over 1, 3, 3 -> ARRAY[3, 3]
+    """
+    return _ranking(call, _itself, _itself)
+
+
+@aggregate(
+    *(f"(sort {name}, ANY, ANY..., literal k INT) -> ARRAY<{name}>" for name in _SORT_TYPES),
+    undoable=False,
+    name="TOPK",
+    returns=_ranked_structs,
+)
+def topk_structs(call: AggregateCall) -> Aggregator:
+    """Give the rows with the k largest sort values as structs of sort_col, col0, col1, …, descending; of equal ones the earlier first.
+
+    Example: TOPK(X, Y, 1) over (1, 'a'), (2, 'b') -> ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]
+    """
+
+    def entry(sort: Any, *others: Any) -> dict[str, Any]:
+        return {"sort_col": sort, **{f"col{position}": value for position, value in enumerate(others)}}
+
+    return _ranking(call, entry, lambda known: known["sort_col"])
+
+
+@aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _ORDERED), undoable=False)
+def topkdistinct(call: AggregateCall) -> Aggregator:
+    """Give the k largest different values that are not NULL, descending.
+
+    Example: TOPKDISTINCT(X, 2) over 1, 3, 3 -> ARRAY[3, 1]
+    """
+    return _ranking(call, _itself, _itself, distinct=True)

@@ -1,0 +1,136 @@
+"""Aggregates of statistics: variance, standard deviation and correlation, step by step as ksqlDB evaluates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import copysign, inf, isnan, nan, sqrt
+from typing import Any
+
+from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate
+from kestrel_sql.functions.library.aggregates.sums import Add, adder, subtractor, zero
+from kestrel_sql.types.sql_types import BIGINT, DOUBLE, Field, SqlType, Struct
+
+_ONE_NUMBER = ("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE")
+
+
+def _moments(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    return Struct((Field("SUM", arguments[0] or DOUBLE), Field("COUNT", BIGINT), Field("M2", DOUBLE)))
+
+
+@aggregate(*_ONE_NUMBER, undoable=True, intermediate=_moments)
+def stddev_samp(call: AggregateCall) -> Aggregator:
+    """Give the sample variance (ksqlDB never takes the root here); 0.0 for fewer than two values. NULLs are skipped.
+
+    Example: STDDEV_SAMP(X) over 1, 3 -> 2.0
+    """
+    mean = _java_integer_mean if call.arguments[0] != DOUBLE else _mean
+    return _deviation(call, mean, lambda variance: variance)
+
+
+@aggregate(*_ONE_NUMBER, undoable=True, intermediate=_moments)
+def stddev_sample(call: AggregateCall) -> Aggregator:
+    """Give the sample standard deviation; 0.0 for fewer than two values. NULLs are skipped.
+
+    Example: STDDEV_SAMPLE(X) over 1, 2, 3 -> 1.0
+    """
+    return _deviation(call, _mean, lambda variance: sqrt(variance) if variance >= 0 else nan)
+
+
+def _mean(total: Any, count: int) -> float:
+    return float(total) / count
+
+
+def _java_integer_mean(total: Any, count: int) -> float:
+    quotient = abs(total) // count
+    return float(quotient if total >= 0 else -quotient)
+
+
+def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: Callable[[float], float]) -> Aggregator:
+    """Make the aggregator over `[sum, count, M2]`; `mean` is that of the merge, `finish` turns the variance into the result."""
+    sql_type = call.arguments[0]
+    add, subtract = adder(sql_type), subtractor(sql_type)
+
+    def spread(value: Any, total: Any, count: int) -> float:
+        """Give what the last of `count` values, part of `total`, adds to M2."""
+        delta = float(value * count - total)
+        return delta * delta / (count * (count - 1)) if count > 1 else 0.0
+
+    def include(state: list[Any], value: Any) -> list[Any]:
+        if value is None:
+            return state
+        total, count = add(state[0], value), state[1] + 1
+        return [total, count, state[2] + spread(value, total, count)]
+
+    def undo(state: list[Any], value: Any) -> list[Any]:
+        if value is None:
+            return state
+        total, count, squares = state
+        return [subtract(total, value), count - 1, squares - spread(value, total, count)]
+
+    return Aggregator(
+        initialize=lambda: [zero(sql_type), 0, 0.0],
+        aggregate=include,
+        undo=undo,
+        merge=lambda state, other: _merged(state, other, add, mean),
+        result=lambda state: finish(state[2] / (state[1] - 1)) if state[1] > 1 else 0.0,
+    )
+
+
+def _merged(state: list[Any], other: list[Any], add: Add, mean: Callable[[Any, int], float]) -> list[Any]:
+    if not state[1] or not other[1]:
+        return state if state[1] else other
+    count = state[1] + other[1]
+    delta = mean(state[0], state[1]) - mean(other[0], other[1])
+    return [add(state[0], other[0]), count, state[2] + other[2] + delta * delta * state[1] * other[1] / count]
+
+
+def _correlation_sums(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    names = ("X_SUM", "Y_SUM", "X_SQUARED_SUM", "Y_SQUARED_SUM", "XY_SUM")
+    return Struct((*(Field(name, DOUBLE) for name in names), Field("COUNT", BIGINT)))
+
+
+@aggregate(
+    "(x INT, y INT) -> DOUBLE",
+    "(x BIGINT, y BIGINT) -> DOUBLE",
+    "(x DOUBLE, y DOUBLE) -> DOUBLE",
+    printed="correlation",
+    undoable=True,
+    intermediate=_correlation_sums,
+)
+def correlation(call: AggregateCall) -> Aggregator:
+    """Give Pearson's correlation of the pairs without NULL; NaN for fewer than two pairs or where a column does not vary.
+
+    Example: CORRELATION(X, Y) over (1, 2), (2, 4) -> 1.0
+    """
+
+    def moved(state: list[float], x: Any, y: Any, sign: int) -> list[float]:
+        if x is None or y is None:
+            return state
+        first, second = float(x), float(y)
+        terms = (1, first, second, first * first, second * second, first * second)
+        return [total + sign * term for total, term in zip(state, terms, strict=True)]
+
+    return Aggregator(
+        initialize=lambda: [0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        aggregate=lambda state, x, y: moved(state, x, y, 1),
+        undo=lambda state, x, y: moved(state, x, y, -1),
+        merge=lambda state, other: [mine + theirs for mine, theirs in zip(state, other, strict=True)],
+        result=_pearson,
+    )
+
+
+def _pearson(state: list[float]) -> float:
+    n, x, y, xx, yy, xy = state
+    if n < 2:
+        return nan
+    product = (n * xx - x * x) * (n * yy - y * y)
+    return _divided(n * xy - x * y, sqrt(product) if product >= 0 else nan)
+
+
+def _divided(numerator: float, denominator: float) -> float:
+    """Divide as IEEE does, where Python would raise."""
+    if denominator:
+        return numerator / denominator
+    if not numerator or isnan(numerator):
+        return nan
+    return copysign(inf, numerator) * copysign(1.0, denominator)

@@ -1,0 +1,1 @@
+"""Functions of arrays, maps, headers and lambdas, and table functions."""

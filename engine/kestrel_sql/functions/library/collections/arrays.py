@@ -1,0 +1,274 @@
+"""Arrays: joined, searched, compared as sets, sorted and cut. Two items are equal where Java's `equals` says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, scalar
+from kestrel_sql.functions.library.spark_sql.arrays import (
+    ITEM,
+    alike,
+    any_item,
+    comparable,
+    contains,
+    has_map,
+    keep,
+    lambda_,
+    name,
+    part,
+    same,
+)
+from kestrel_sql.functions.library.spark_sql.expressions import (
+    Tree,
+    all_of,
+    any_of,
+    call,
+    case,
+    cast,
+    if_,
+    is_in,
+    is_null,
+    let,
+    not_,
+    null,
+    number,
+    op,
+    signed_order,
+    text,
+)
+from kestrel_sql.functions.library.spark_sql.size_limits import MOST_ITEMS
+from kestrel_sql.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
+
+
+def _item(types: CallTypes) -> SqlType | None:
+    return next((given.item for given in types.arguments if isinstance(given, Array)), None)
+
+
+@scalar("(first ARRAY<T>, second ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, printed="array_concat")
+def array_concat(first: Tree, second: Tree) -> Tree:
+    """Put two arrays behind each other; one that is NULL counts as empty.
+
+    Example: ARRAY_CONCAT(ARRAY[1, 2], ARRAY[2, 3]) -> ARRAY[1, 2, 2, 3]
+    """
+    return let([alike(first, second), alike(second, first)], lambda a, b: call("coalesce", call("concat", a, b), a, b))
+
+
+@scalar("(array ARRAY<T>, item T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
+def array_contains(types: CallTypes, items: Tree, wanted: Tree) -> Tree:
+    """Return whether an array has an item that equals `item`, which may be NULL; false for an array that is NULL.
+
+    Example: ARRAY_CONTAINS(ARRAY['a', 'b'], 'b') -> TRUE
+    """
+    if isinstance(items, exp.Null):
+        return exp.false()
+    if isinstance(wanted, exp.Literal):
+        return call("coalesce", call("array_contains", items, wanted), exp.false())
+    return let([items, wanted], lambda a, w: contains(a, w, _item(types)))
+
+
+@scalar("(array ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_distinct")
+def array_distinct(types: CallTypes, items: Tree) -> Tree:
+    """Return the first of all items that are equal.
+
+    Example: ARRAY_DISTINCT(ARRAY[1, 2, 1]) -> ARRAY[1, 2]
+    """
+    if not has_map(_item(types)):
+        return call("array_distinct", items)
+    return let([items], lambda a: keep(a, _item(types), lambda _: exp.true()))
+
+
+@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_except")
+def array_except(types: CallTypes, left: Tree, right: Tree) -> Tree:
+    """Return the distinct items of `left` that `right` does not have.
+
+    Example: ARRAY_EXCEPT(ARRAY[1, 2, 3, 2], ARRAY[3]) -> ARRAY[1, 2]
+    """
+    item = _item(types)
+    return _sets("array_except", left, right, item, lambda a, b: keep(a, item, lambda x: not_(contains(b, x, item))))
+
+
+@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_intersect")
+def array_intersect(types: CallTypes, left: Tree, right: Tree) -> Tree:
+    """Return the distinct items of `left` that `right` has, too.
+
+    Example: ARRAY_INTERSECT(ARRAY[1, 2, 3, 2], ARRAY[2, 1]) -> ARRAY[1, 2]
+    """
+    item = _item(types)
+    return _sets("array_intersect", left, right, item, lambda a, b: keep(a, item, lambda x: contains(b, x, item)))
+
+
+@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_union")
+def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
+    """Return the distinct items of both arrays.
+
+    Example: ARRAY_UNION(ARRAY[1, 2, 1], ARRAY[2, 3]) -> ARRAY[1, 2, 3]
+    """
+    item = _item(types)
+    return _sets("array_union", left, right, item, lambda a, b: let([call("concat", a, b)], lambda c: keep(c, item, lambda _: exp.true())))
+
+
+def _sets(native: str, left: Tree, right: Tree, item: SqlType | None, body: Callable[[Tree, Tree], Tree]) -> Tree:
+    """Apply Spark's function of two sets, or `body` where it cannot tell whether items are equal."""
+    given = [alike(left, right), alike(right, left)]
+    return let(given, lambda a, b: if_(is_null(b), null(), body(a, b))) if has_map(item) else call(native, *given)
+
+
+@scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_remove")
+def array_remove(types: CallTypes, items: Tree, victim: Tree) -> Tree:
+    """Return an array without the items that equal `victim`, which may be NULL.
+
+    Example: ARRAY_REMOVE(ARRAY[1, 2, 1], 1) -> ARRAY[2]
+    """
+
+    def without(a: Tree, unwanted: Tree) -> Tree:
+        found = same(comparable(name(ITEM), _item(types)), comparable(unwanted, _item(types)))
+        return call("filter", a, lambda_([ITEM], not_(found)))
+
+    # Not inside of a lambda: the victim may be the result of a Python function.
+    return let([alike(items, call("array", victim)), victim], without)
+
+
+@scalar("(array ARRAY<T>) -> STRING", "(array ARRAY<T>, delimiter STRING) -> STRING", nulls=Nulls.BODY, with_types=True)
+def array_join(types: CallTypes, items: Tree, delimiter: Tree | None = None) -> Checked:
+    """Join the items as texts, with a delimiter (a comma by default) between them; NULL is written `null`.
+
+    Items are BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL or STRING; of others it is an error.
+
+    Example: ARRAY_JOIN(ARRAY[1, NULL, 3], '-') -> '1-null-3'
+    """
+    item = _item(types)
+    if not isinstance(item, Primitive | Decimal) or item in (BYTES, DATE, TIME, TIMESTAMP):
+        return Checked(null(), not_(is_null(items)))
+    between = text(",") if delimiter is None else call("coalesce", delimiter, text(""))
+    return Checked(call("array_join", cast(items, "ARRAY<STRING>"), between, text("null")))
+
+
+@scalar("(array ARRAY<T>) -> INT", nulls=Nulls.BODY)
+def array_length(items: Tree) -> Tree:
+    """Return the number of items.
+
+    Example: ARRAY_LENGTH(ARRAY['a', NULL]) -> 2
+    """
+    return call("array_size", items)
+
+
+@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, printed="array_max")
+def array_max(types: CallTypes, items: Tree) -> Checked:
+    """Return the greatest item; NULLs do not count, and items that have no order are an error.
+
+    Example: ARRAY_MAX(ARRAY[1, 3, 2]) -> 3
+    """
+    return _extreme(types, "array_max", items)
+
+
+@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, printed="array_min")
+def array_min(types: CallTypes, items: Tree) -> Checked:
+    """Return the least item; NULLs do not count, and items that have no order are an error.
+
+    Example: ARRAY_MIN(ARRAY[3, 1, 2]) -> 1
+    """
+    return _extreme(types, "array_min", items)
+
+
+def _extreme(types: CallTypes, function: str, items: Tree) -> Checked:
+    if _item(types) == BYTES:
+        return Checked(part(call(function, _keyed(items)), "v"))
+    if isinstance(_item(types), Primitive | Decimal):
+        return Checked(call(function, items))
+    return Checked(null(), any_item(items, [ITEM], not_(is_null(name(ITEM)))))
+
+
+def _keyed(items: Tree) -> Tree:
+    """BYTES with what orders them."""
+    pair = call("named_struct", text("k"), signed_order(name(ITEM)), text("v"), name(ITEM))
+    return call("transform", items, lambda_([ITEM], if_(is_null(name(ITEM)), null(), pair)))
+
+
+@scalar(
+    "(array ARRAY<T>) -> ARRAY<T>",
+    "(array ARRAY<T>, direction STRING) -> ARRAY<T>",
+    nulls=Nulls.BODY,
+    with_types=True,
+    printed="array_sort",
+)
+def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> Checked:
+    """Sort an array, `ASC` or `ASCENDING` by default, or `DESC` or `DESCENDING`; NULLs are last. Another direction gives NULL.
+
+    Example: ARRAY_SORT(ARRAY[3, 1, NULL, 2], 'DESC') -> ARRAY[3, 2, 1, NULL]
+    """
+    if not isinstance(_item(types), Primitive | Decimal):
+        return Checked(items, call("coalesce", op(exp.GT, call("array_size", items), number(1)), exp.false()))
+    of_bytes = _item(types) == BYTES
+
+    def sorted_by(function: str, a: Tree, *options: Tree) -> Tree:
+        return part(call(function, _keyed(a), *options), "v") if of_bytes else call(function, a, *options)
+
+    if direction is None:
+        return Checked(sorted_by("array_sort", items))
+
+    def sort(a: Tree, word: Tree) -> Tree:
+        rising = (is_in(word, "ASC", "ASCENDING"), sorted_by("array_sort", a))
+        return case([rising, (is_in(word, "DESC", "DESCENDING"), sorted_by("sort_array", a, exp.false()))], null())
+
+    return Checked(let([items, call("upper", direction)], sort))
+
+
+@scalar("(array ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, printed="slice")
+def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
+    """Return the items from one position to another, counting from 1; NULL if a position is not in the array.
+
+    A `from` that is NULL means the first item, a `to` that is NULL the last. A `from` after `to` and its next is an error.
+
+    Example: SLICE(ARRAY['a', 'b', 'c', 'd'], 2, 3) -> ARRAY['b', 'c']
+    """
+    first = call("coalesce", start, number(1))
+
+    def within(a: Tree, first: Tree, last: Tree) -> Tree:
+        return all_of(op(exp.GTE, first, number(1)), op(exp.LTE, last, call("array_size", a)))
+
+    def crossed(first: Tree, last: Tree) -> Tree:
+        return op(exp.GT, op(exp.Sub, first, number(1)), last)
+
+    def cut(a: Tree, first: Tree, end: Tree) -> Tree:
+        last = call("coalesce", end, call("array_size", a))
+        length = op(exp.Add, op(exp.Sub, last, first), number(1))
+        return if_(all_of(within(a, first, last), not_(crossed(first, last))), call("slice", a, first, length), null())
+
+    def broken(a: Tree, first: Tree, end: Tree) -> Tree:
+        last = call("coalesce", end, call("array_size", a))
+        return call("coalesce", all_of(within(a, first, last), crossed(first, last)), exp.false())
+
+    given = [items, first, end]
+    return Checked(let(given, cut), let(given, broken))
+
+
+@scalar(
+    "(start INT NOT NULL, end INT NOT NULL) -> ARRAY<INT>",
+    "(start INT NOT NULL, end INT NOT NULL, step INT NOT NULL) -> ARRAY<INT>",
+    "(start BIGINT NOT NULL, end BIGINT NOT NULL) -> ARRAY<BIGINT>",
+    "(start BIGINT NOT NULL, end BIGINT NOT NULL, step INT NOT NULL) -> ARRAY<BIGINT>",
+    nulls=Nulls.BODY,
+)
+def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked:
+    """Return the numbers from `start` to `end`, both included, `step` apart; by default 1, or -1 if `end` is not greater.
+
+    A step of 0 or of the wrong sign is an error, as are more than 1048576 numbers.
+
+    Example: GENERATE_SERIES(1, 7, 3) -> ARRAY[1, 4, 7]
+    """
+    given = [start, end, step if step is not None else if_(op(exp.GT, end, start), number(1), number(-1))]
+
+    def broken(first: Tree, last: Tree, by: Tree) -> Tree:
+        zero = number(0)
+        span = call("try_subtract", cast(last, "BIGINT"), first)
+        steps = op(exp.IntDiv, span, call("nullif", cast(by, "BIGINT"), zero))
+        rising = all_of(op(exp.LT, first, last), op(exp.LT, by, zero))
+        falling = all_of(op(exp.GT, first, last), op(exp.GT, by, zero))
+        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(MOST_ITEMS)), exp.true()))
+
+    def listed(first: Tree, last: Tree, by: Tree) -> Tree:
+        return if_(call("coalesce", broken(first, last, by), exp.true()), null(), call("sequence", first, last, by))
+
+    return Checked(let(given, listed), call("coalesce", let(given, broken), exp.true()))

@@ -1,0 +1,38 @@
+"""Table functions: one row in, a list of rows out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from kestrel_sql.errors import QueryError
+from kestrel_sql.functions.declaration import Runs, tabular
+
+_CUBE_COLUMNS = 20
+
+
+@tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", printed="explode")
+def explode(items: exp.Expression) -> exp.Expression:
+    """Give one row for each element, NULL elements included; a NULL array gives no rows.
+
+    Example: EXPLODE(ARRAY[1, NULL]) -> 1, NULL
+    """
+    return items
+
+
+@tabular("(columns ARRAY<T>) -> ARRAY<T>", runs=Runs.PYTHON, printed="cube_explode")
+def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
+    """Give all combinations of the columns with NULLs, from all NULL to all present, each combination once; at most 20 columns.
+
+    Example: CUBE_EXPLODE(ARRAY[1, 2]) -> ARRAY[NULL, NULL], ARRAY[NULL, 2], ARRAY[1, NULL], ARRAY[1, 2]
+    """
+    if columns is None:
+        return []
+    if len(columns) > _CUBE_COLUMNS:
+        raise QueryError(f"CUBE_EXPLODE takes at most {_CUBE_COLUMNS} columns, not {len(columns)}")
+    rows: list[list[Any]] = [[]]
+    for column in columns:
+        choices = (None,) if column is None else (None, column)
+        rows = [[*row, choice] for row in rows for choice in choices]
+    return rows

@@ -1,0 +1,52 @@
+"""Null handling, and AS_VALUE."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, op
+from kestrel_sql.types.sql_types import Map, SqlType, contains_map
+
+
+@scalar("(first T, other T...) -> T", nulls=Nulls.BODY)
+def coalesce(first: Tree, *others: Tree) -> Tree:
+    """Return the first argument that is not NULL; all arguments have one type.
+
+    Example: COALESCE(CAST(NULL AS STRING), 'b', 'c') -> 'b'
+    """
+    return call("coalesce", first, *others)
+
+
+@scalar("(value T, fallback T) -> T", nulls=Nulls.BODY)
+def ifnull(value: Tree, fallback: Tree) -> Tree:
+    """Return `value`, or `fallback` where it is NULL.
+
+    Example: IFNULL(CAST(NULL AS INT), 3) -> 3
+    """
+    return call("coalesce", value, fallback)
+
+
+@scalar("(value T, unwanted T) -> T", nulls=Nulls.BODY, with_types=True)
+def nullif(types: CallTypes, value: Tree, unwanted: Tree) -> Tree:
+    """Return NULL where both arguments are equal, else `value`.
+
+    Example: NULLIF('n/a', 'n/a') -> NULL
+    """
+    return if_(op(exp.EQ, _comparable(value, types.returns), _comparable(unwanted, types.returns)), null(), value)
+
+
+def _comparable(value: Tree, sql_type: SqlType) -> Tree:
+    # Spark refuses to compare anything with a map in it.
+    if isinstance(sql_type, Map) and not contains_map(sql_type.value):
+        return call("array_sort", call("map_entries", value))
+    return call("to_json", call("array", value)) if contains_map(sql_type) else value
+
+
+@scalar("(column T) -> T", nulls=Nulls.BODY)
+def as_value(column: Tree) -> Tree:
+    """Return `column` itself: in a projection it copies a key column into the value.
+
+    Example: AS_VALUE(7) -> 7
+    """
+    return column

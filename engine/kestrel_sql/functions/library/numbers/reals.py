@@ -1,0 +1,303 @@
+"""Functions of real numbers: logarithms, powers, angles, and the distance between two places.
+
+Logarithms and powers run in Python: Spark takes them from Java's StrictMath, ksqlDB from Math, which rounds better; one
+result in ten would differ in its last digit. All others are the same function of the same JVM.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import Checked, Nulls, python_scalar, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, any_of, call, double, if_, is_in, let, not_, op, text
+
+
+def _reals(values: Any) -> Any:
+    """A column of numbers, or a constant, as DOUBLE."""
+    return pc.cast(values, pa.float64(), safe=False) if isinstance(values, pa.Array) else pa.scalar(float(values), pa.float64())
+
+
+# Arrow takes these from the same library as Python does, so that both give the same digits.
+def _exps(values: Any) -> Any:
+    return pc.exp(_reals(values))
+
+
+def _logs(values: Any) -> Any:
+    return pc.ln(_reals(values))
+
+
+def _logs_to_base(base: Any, values: Any) -> Any:
+    base = _reals(base)
+    quotient = pc.divide(pc.ln(_reals(values)), pc.ln(base))
+    return pc.if_else(pc.or_(pc.less_equal(base, 0.0), pc.equal(base, 1.0)), math.nan, quotient)
+
+
+def _powers(base: Any, exponent: Any) -> Any:
+    base, exponent = _reals(base), _reals(exponent)
+    endless = pc.and_(pc.is_inf(exponent), pc.equal(pc.abs(base), 1.0))
+    return pc.if_else(pc.or_(pc.is_nan(exponent), endless), math.nan, pc.power(base, exponent))
+
+
+_REAL = ("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE")
+
+
+def _pairs(first: str, second: str) -> tuple[str, ...]:
+    return tuple(f"({first} {name}, {second} {name}) -> DOUBLE" for name in ("INT", "BIGINT", "DOUBLE"))
+
+
+@scalar(*_REAL, printed="acos")
+def acos(value: Tree) -> Tree:
+    """Return the angle in radians whose cosine is `value`.
+
+    Example: ACOS(1) -> 0E0
+    """
+    return call("acos", value)
+
+
+@scalar(*_REAL, printed="asin")
+def asin(value: Tree) -> Tree:
+    """Return the angle in radians whose sine is `value`.
+
+    Example: ASIN(0) -> 0E0
+    """
+    return call("asin", value)
+
+
+@scalar(*_REAL, printed="atan")
+def atan(value: Tree) -> Tree:
+    """Return the angle in radians whose tangent is `value`.
+
+    Example: ATAN(0) -> 0E0
+    """
+    return call("atan", value)
+
+
+@scalar(*_REAL, printed="cbrt")
+def cbrt(value: Tree) -> Tree:
+    """Return the cube root.
+
+    Example: CBRT(27) -> 3E0
+    """
+    return call("cbrt", value)
+
+
+@scalar(*_REAL, printed="cos")
+def cos(value: Tree) -> Tree:
+    """Return the cosine of an angle in radians.
+
+    Example: COS(0) -> 1E0
+    """
+    return call("cos", value)
+
+
+@scalar(*_REAL, printed="cosh")
+def cosh(value: Tree) -> Tree:
+    """Return the hyperbolic cosine.
+
+    Example: COSH(0) -> 1E0
+    """
+    return call("cosh", value)
+
+
+@scalar(*_REAL, printed="cot")
+def cot(value: Tree) -> Tree:
+    """Return the cotangent of an angle in radians; Infinity for 0.
+
+    Example: COT(1.0E0) -> 0.6420926159343306E0
+    """
+    return call("cot", value)
+
+
+@scalar(*_REAL, printed="degrees")
+def degrees(value: Tree) -> Tree:
+    """Return an angle given in radians in degrees.
+
+    Example: DEGREES(0) -> 0E0
+    """
+    return call("degrees", value)
+
+
+@python_scalar(*_REAL, printed="exp", vector=_exps)
+def exp_(value: float) -> float:
+    """Return e to the power of `value`.
+
+    Example: EXP(1) -> 2.718281828459045E0
+    """
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+@scalar(*_REAL, printed="radians")
+def radians(value: Tree) -> Tree:
+    """Return an angle given in degrees in radians.
+
+    Example: RADIANS(180) -> 3.141592653589793E0
+    """
+    return call("radians", value)
+
+
+@scalar(*_REAL, printed="sin")
+def sin(value: Tree) -> Tree:
+    """Return the sine of an angle in radians.
+
+    Example: SIN(0) -> 0E0
+    """
+    return call("sin", value)
+
+
+@scalar(*_REAL, printed="sinh")
+def sinh(value: Tree) -> Tree:
+    """Return the hyperbolic sine.
+
+    Example: SINH(0) -> 0E0
+    """
+    return call("sinh", value)
+
+
+@scalar(*_REAL, printed="sqrt")
+def sqrt(value: Tree) -> Tree:
+    """Return the square root; NaN for negative values.
+
+    Example: SQRT(16) -> 4E0
+    """
+    return call("sqrt", value)
+
+
+@scalar(*_REAL, printed="tan")
+def tan(value: Tree) -> Tree:
+    """Return the tangent of an angle in radians.
+
+    Example: TAN(0) -> 0E0
+    """
+    return call("tan", value)
+
+
+@scalar(*_REAL, printed="tanh")
+def tanh(value: Tree) -> Tree:
+    """Return the hyperbolic tangent.
+
+    Example: TANH(0) -> 0E0
+    """
+    return call("tanh", value)
+
+
+def _natural_log(value: float) -> float:
+    if value > 0:
+        return math.log(float(value))
+    return -math.inf if value == 0 else math.nan
+
+
+@python_scalar(*_REAL, printed="ln", vector=_logs)
+def ln(value: float) -> float:
+    """Return the natural logarithm; -Infinity for 0, NaN for negative values.
+
+    Example: LN(1) -> 0E0
+    """
+    return _natural_log(value)
+
+
+@python_scalar(*_REAL, printed="log", vector=_logs)
+def log(value: float) -> float:
+    """Return the natural logarithm (although ksqlDB's manual says base 10).
+
+    Example: LOG(1) -> 0E0
+    """
+    return _natural_log(value)
+
+
+@python_scalar(*_pairs("base", "value"), name="LOG", printed="log", vector=_logs_to_base)
+def log_to_base(base: float, value: float) -> float:
+    """Return the logarithm of `value` to `base`; NaN where the base is 1 or not positive.
+
+    Example: LOG(2, 8) -> 3E0
+    """
+    return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
+
+
+@python_scalar(*_pairs("base", "exponent"), printed="power", vector=_powers)
+def power(base: float, exponent: float) -> float:
+    """Return `base` to the power of `exponent`.
+
+    Example: POWER(2, 10) -> 1024E0
+    """
+    x, y = float(base), float(exponent)
+    if math.isnan(y) or (math.isinf(y) and abs(x) == 1):
+        return math.nan
+    odd = y.is_integer() and y % 2 == 1
+    try:
+        return math.pow(x, y)
+    except (OverflowError, ValueError):
+        if x < 0 and not y.is_integer():
+            return math.nan
+        return -math.inf if odd and math.copysign(1, x) < 0 else math.inf
+
+
+@scalar(*_pairs("y", "x"), printed="atan2")
+def atan2(y: Tree, x: Tree) -> Tree:
+    """Return the angle in radians of the point (x, y).
+
+    Example: ATAN2(0, 1) -> 0E0
+    """
+    return call("atan2", y, x)
+
+
+@scalar("() -> DOUBLE", printed="pi")
+def pi() -> Tree:
+    """Return the constant pi.
+
+    Example: PI() -> 3.141592653589793E0
+    """
+    return call("pi")
+
+
+@scalar("() -> DOUBLE", printed="random", deterministic=False)
+def random() -> Tree:
+    """Return a random number from 0 (inclusive) to 1 (exclusive), another for each row.
+
+    Example: FLOOR(RANDOM()) -> 0E0
+    """
+    return call("rand")
+
+
+_PLACES = "lat1 DOUBLE NOT NULL, lon1 DOUBLE NOT NULL, lat2 DOUBLE NOT NULL, lon2 DOUBLE NOT NULL"
+_KILOMETERS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres")
+_MILES = ("mi", "mile", "miles")
+
+
+@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, printed="geo_distance")
+def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | None = None) -> Checked:
+    """Return the great-circle distance of two places given in degrees, in kilometres, or in miles where `unit` says so.
+
+    Places that do not exist and unknown units are errors.
+
+    Example: ROUND(GEO_DISTANCE(37.4E0, -122.1E0, 51.5E0, -0.1E0, 'miles')) -> 5368
+    """
+    word = text("") if unit is None else call("coalesce", call("lower", call("trim", unit)), text(""))
+    value = let([lat1, lon1, lat2, lon2], _haversine)
+    radius = if_(is_in(word, *_MILES), double(3959.0), double(6371.0))
+    bad = [op(exp.GT, call("abs", x), double(limit)) for x, limit in ((lat1, 90.0), (lon1, 180.0), (lat2, 90.0), (lon2, 180.0))]
+    fails = call("coalesce", any_of(*bad), exp.false())
+    if unit is not None:
+        fails = any_of(fails, not_(is_in(word, *_KILOMETERS, *_MILES)))
+    return Checked(op(exp.Mul, value, radius), fails)
+
+
+def _radians(degrees: Tree) -> Tree:
+    # ksqlDB's published results come from Java 8, which divides first; the last digit differs from Spark's RADIANS.
+    return op(exp.Mul, op(exp.Div, degrees, double(180.0)), double(math.pi))
+
+
+def _haversine(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree) -> Tree:
+    def half_square(difference: Tree) -> Tree:
+        return call("power", call("sin", op(exp.Div, _radians(difference), double(2.0))), double(2.0))
+
+    cosines = op(exp.Mul, half_square(op(exp.Sub, lon2, lon1)), call("cos", _radians(lat1)))
+    a = op(exp.Add, half_square(op(exp.Sub, lat2, lat1)), op(exp.Mul, cosines, call("cos", _radians(lat2))))
+    return op(exp.Mul, double(2.0), call("asin", call("sqrt", a)))

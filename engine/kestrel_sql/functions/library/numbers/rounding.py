@@ -1,0 +1,329 @@
+"""Numbers: rounding, sizes, the smallest and the largest."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import CallTypes, Nulls, python_scalar, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import (
+    Tree,
+    absolute,
+    any_of,
+    call,
+    case,
+    cast,
+    cast_decimal,
+    double,
+    if_,
+    is_null,
+    let,
+    null,
+    number,
+    op,
+    text,
+)
+from kestrel_sql.types.conversion import decimal_of, wider_decimal
+from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
+
+_EXACT = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
+_NO_FRACTION = float(2**52)
+"""From here on every DOUBLE is a whole number."""
+
+
+def _whole(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    given = arguments[0]
+    size = given if isinstance(given, Decimal) else Decimal(1, 0)
+    return Decimal(max(1, size.precision - size.scale), 0)
+
+
+def _widest(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    sizes = [decimal_of(argument) for argument in arguments if argument is not None]
+    widest = sizes[0]
+    for size in sizes[1:]:
+        widest = wider_decimal(widest, size)
+    return widest
+
+
+def _is_whole(x: Tree) -> Tree:
+    # NaN and the infinities compare as large in Spark.
+    return any_of(op(exp.EQ, x, number(0)), op(exp.GTE, call("abs", x), double(_NO_FRACTION)))
+
+
+_WHOLE = ("(value INT) -> INT", "(value BIGINT) -> BIGINT")
+
+
+@scalar(*_WHOLE, "(value DOUBLE) -> DOUBLE", "(value DECIMAL(p,s)) -> DECIMAL(p,s)", printed="Abs", with_types=True)
+def abs_(types: CallTypes, value: Tree) -> Tree:
+    """Return the absolute value; the smallest INT and BIGINT stay negative, as in Java.
+
+    Example: ABS(-3) -> 3
+    """
+    return absolute(value, types.returns)
+
+
+@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="CEIL", printed="Ceil")
+def ceil_whole(value: Tree) -> Tree:
+    """Return a whole number as it is.
+
+    Example: CEIL(5) -> 5
+    """
+    return value
+
+
+@scalar("(value DOUBLE) -> DOUBLE", name="CEIL", printed="Ceil")
+def ceil_double(value: Tree) -> Tree:
+    """Round up to a whole number; NaN and the infinities stay.
+
+    Example: CEIL(1.2E0) -> 2E0
+    """
+
+    def body(x: Tree) -> Tree:
+        # Minus the floor of minus x keeps the sign of zero: Math.ceil(-0.5) is -0.0.
+        negative = exp.Neg(this=cast(call("floor", exp.Neg(this=exp.Paren(this=x))), "DOUBLE"))
+        return case([(_is_whole(x), x), (op(exp.LT, x, number(0)), exp.Paren(this=negative))], cast(call("ceil", x), "DOUBLE"))
+
+    return let([value], body)
+
+
+@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="CEIL", printed="Ceil", with_types=True)
+def ceil_decimal(types: CallTypes, value: Tree) -> Tree:
+    """Round up to a whole number and keep the type.
+
+    Example: CEIL(1.2) -> 2.0
+    """
+    return cast_decimal(call("ceil", value), decimal_of(types.returns))
+
+
+@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="FLOOR", printed="Floor")
+def floor_whole(value: Tree) -> Tree:
+    """Return a whole number as it is.
+
+    Example: FLOOR(5) -> 5
+    """
+    return value
+
+
+@scalar("(value DOUBLE) -> DOUBLE", name="FLOOR", printed="Floor")
+def floor_double(value: Tree) -> Tree:
+    """Round down to a whole number; NaN and the infinities stay.
+
+    Example: FLOOR(-1.2E0) -> -2E0
+    """
+    return let([value], lambda x: if_(_is_whole(x), x, cast(call("floor", x), "DOUBLE")))
+
+
+@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="FLOOR", printed="Floor", with_types=True)
+def floor_decimal(types: CallTypes, value: Tree) -> Tree:
+    """Round down to a whole number and keep the type.
+
+    Example: FLOOR(1.2) -> 1.0
+    """
+    return cast_decimal(call("floor", value), decimal_of(types.returns))
+
+
+@scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", printed="sign")
+def sign(value: Tree) -> Tree:
+    """Return -1, 0 or 1; 0 for NaN.
+
+    Example: SIGN(-7) -> -1
+    """
+    return cast(call("signum", value), "INT")
+
+
+@scalar("(value INT NOT NULL) -> BIGINT", "(value BIGINT NOT NULL) -> BIGINT", name="ROUND", printed="Round")
+def round_whole(value: Tree) -> Tree:
+    """Return a whole number as a BIGINT; a NULL is an error.
+
+    Example: ROUND(5) -> 5
+    """
+    return cast(value, "BIGINT")
+
+
+@scalar("(value DOUBLE) -> BIGINT", name="ROUND", printed="Round")
+def round_double(value: Tree) -> Tree:
+    """Round to the nearest BIGINT, ties up; values out of range give the nearest BIGINT, NaN gives 0.
+
+    Example: ROUND(-2.5E0) -> -2
+    """
+
+    def body(x: Tree) -> Tree:
+        # `rint` is exact where adding 0.5 would round (Math.round(0.49999999999999994) is 0); it takes ties to the even number.
+        near = call("rint", x)
+        tie_down = op(exp.EQ, op(exp.Sub, x, near), double(0.5))
+        return cast(if_(tie_down, op(exp.Add, near, double(1.0)), near), "BIGINT")
+
+    return let([value], body)
+
+
+@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", printed="Round", returns=_whole, with_types=True)
+def round_decimal(types: CallTypes, value: Tree) -> Tree:
+    """Round to a whole number, ties up.
+
+    Example: ROUND(-2.5) -> CAST(-2 AS DECIMAL(1, 0))
+    """
+    half = cast(text("0.5"), "DECIMAL(2, 1)")
+    return cast_decimal(call("floor", op(exp.Add, value, half)), decimal_of(types.returns))
+
+
+def _scaled(value: decimal.Decimal, places: int, rounding: str) -> decimal.Decimal:
+    if places >= -value.as_tuple().exponent:  # type: ignore[operator]
+        return value
+    return value.quantize(decimal.Decimal(1).scaleb(-places), rounding=rounding, context=_EXACT)
+
+
+def _half(value: decimal.Decimal) -> str:
+    return decimal.ROUND_HALF_UP if value > 0 else decimal.ROUND_HALF_DOWN
+
+
+def _sized(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
+    size = decimal_of(sql_type)
+    result = value.quantize(decimal.Decimal(1).scaleb(-size.scale), context=_EXACT)
+    if result.adjusted() >= size.precision - size.scale and result != 0:
+        raise ArithmeticError("Numeric field overflow")
+    return result
+
+
+@python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", printed="Round")
+def round_places(value: float, places: int) -> float:
+    """Round to `places` digits after the point, or before it where `places` is negative; ties of negative values go up.
+
+    Example: ROUND(1.2345E0, 2) -> 1.23E0
+    """
+    exact = decimal.Decimal(repr(value))
+    if not exact.is_finite():
+        raise ArithmeticError("Infinite or NaN")
+    return float(_scaled(exact, places, _half(exact)))
+
+
+@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="ROUND", printed="Round", with_types=True)
+def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
+    """Round to `places` digits after the point and keep the type; ties of negative values go up.
+
+    Example: ROUND(12.345, 1) -> 12.300
+    """
+    return _sized(_scaled(value, places, _half(value)), types.returns)
+
+
+@scalar("(value INT) -> BIGINT", "(value BIGINT) -> BIGINT", "(value DOUBLE) -> BIGINT", name="TRUNC", printed="trunc")
+def trunc_whole(value: Tree) -> Tree:
+    """Cut off the fraction; values out of range give the nearest BIGINT, NaN gives 0.
+
+    Example: TRUNC(-2.7E0) -> -2
+    """
+    return cast(value, "BIGINT")
+
+
+@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", printed="trunc", returns=_whole, with_types=True)
+def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
+    """Cut off the fraction.
+
+    Example: TRUNC(-2.7) -> CAST(-2 AS DECIMAL(1, 0))
+    """
+    whole = if_(op(exp.LT, value, number(0)), call("ceil", value), call("floor", value))
+    return cast_decimal(whole, decimal_of(types.returns))
+
+
+@python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="TRUNC", printed="trunc")
+def trunc_places(value: float, places: int) -> float:
+    """Cut off after `places` digits after the point, or before it where `places` is negative.
+
+    Example: TRUNC(1.239E0, 2) -> 1.23E0
+    """
+    exact = decimal.Decimal(repr(value))
+    if not exact.is_finite():
+        raise ArithmeticError("Infinite or NaN")
+    return float(_scaled(exact, places, decimal.ROUND_DOWN))
+
+
+@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="TRUNC", printed="trunc", with_types=True)
+def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
+    """Cut off after `places` digits after the point and keep the type.
+
+    Example: TRUNC(12.345, 1) -> 12.300
+    """
+    return _sized(_scaled(value, places, decimal.ROUND_DOWN), types.returns)
+
+
+def _extreme(types: CallTypes, function: str, values: Sequence[Tree]) -> Tree:
+    if len(values) == 1:
+        return values[0]
+    if isinstance(types.returns, Decimal):
+        return call(function, *(cast_decimal(value, decimal_of(types.returns)) for value in values))
+    if types.returns == STRING:
+        # Java orders strings by UTF-16 units, Spark by UTF-8 bytes.
+        keyed = [
+            if_(is_null(v), null(), call("named_struct", text("k"), call("encode", v, text("UTF-16BE")), text("v"), v)) for v in values
+        ]
+        return exp.Dot(this=call(function, *keyed), expression=exp.to_identifier("v"))
+    return call(function, *values)
+
+
+def _signed_bytes(value: bytes) -> bytes:
+    return bytes(byte ^ 0x80 for byte in value)
+
+
+def _extreme_bytes(choose: Callable[..., bytes], values: Sequence[bytes | None]) -> bytes | None:
+    given = [value for value in values if value is not None]
+    return choose(given, key=_signed_bytes) if given else None
+
+
+_COMPARED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP")
+_COMPARABLE = tuple(f"(first {name}, other {name}...) -> {name}" for name in _COMPARED)
+_DECIMALS = "(first DECIMAL(p,s), other DECIMAL(p,s)...) -> DECIMAL"
+
+
+@scalar(*_COMPARABLE, nulls=Nulls.BODY, with_types=True, printed="greatest")
+def greatest(types: CallTypes, *values: Tree) -> Tree:
+    """Return the largest argument that is not NULL.
+
+    Example: GREATEST(1, NULL, 3) -> 3
+    """
+    return _extreme(types, "greatest", values)
+
+
+@scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, with_types=True, returns=_widest, printed="greatest")
+def greatest_decimal(types: CallTypes, *values: Tree) -> Tree:
+    """Return the largest argument that is not NULL, in the DECIMAL type that holds all of them.
+
+    Example: GREATEST(1.5, 12.25) -> 12.25
+    """
+    return _extreme(types, "greatest", values)
+
+
+@python_scalar("(first BYTES, other BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, printed="greatest")
+def greatest_bytes(*values: bytes | None) -> bytes | None:
+    """Return the largest argument that is not NULL, comparing signed bytes.
+
+    Example: FROM_BYTES(GREATEST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '01'
+    """
+    return _extreme_bytes(max, values)
+
+
+@scalar(*_COMPARABLE, nulls=Nulls.BODY, with_types=True, printed="least")
+def least(types: CallTypes, *values: Tree) -> Tree:
+    """Return the smallest argument that is not NULL.
+
+    Example: LEAST('b', NULL, 'a') -> 'a'
+    """
+    return _extreme(types, "least", values)
+
+
+@scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, with_types=True, returns=_widest, printed="least")
+def least_decimal(types: CallTypes, *values: Tree) -> Tree:
+    """Return the smallest argument that is not NULL, in the DECIMAL type that holds all of them.
+
+    Example: LEAST(1.5, 12.25) -> 1.50
+    """
+    return _extreme(types, "least", values)
+
+
+@python_scalar("(first BYTES, other BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, printed="least")
+def least_bytes(*values: bytes | None) -> bytes | None:
+    """Return the smallest argument that is not NULL, comparing signed bytes.
+
+    Example: FROM_BYTES(LEAST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '80'
+    """
+    return _extreme_bytes(min, values)

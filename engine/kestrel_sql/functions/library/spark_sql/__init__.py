@@ -1,0 +1,1 @@
+"""Building blocks for function bodies in Spark SQL."""

@@ -1,0 +1,37 @@
+"""Interval units, and limits of the Java integers that functions of time return."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, cast, number, op
+
+_MILLIS = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
+
+
+def span_millis(unit: Tree, count: Tree) -> Tree:
+    """`count` units in milliseconds, a BIGINT; the unit is a literal such as `'DAYS'`, or NULL, which makes the whole call NULL."""
+    millis = cast(exp.null(), "BIGINT") if isinstance(unit, exp.Null) else number(_MILLIS[unit.name])
+    return op(exp.Mul, cast(count, "BIGINT"), millis)
+
+
+def to_int(value: int) -> int:
+    """Return `value` if it is an INT.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not -(2**31) <= value < 2**31:
+        raise ValueError("integer overflow")
+    return value
+
+
+def to_bigint(value: int) -> int:
+    """Return `value` if it is a BIGINT.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("long overflow")
+    return value

@@ -1,0 +1,1 @@
+"""Functions of text, JSON, regular expressions and URLs."""

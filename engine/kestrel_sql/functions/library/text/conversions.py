@@ -1,0 +1,145 @@
+"""Text from and to bytes, characters and identifiers."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import python_scalar, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, number, op, text
+
+
+def _from_hex(value: str) -> bytes:
+    """Read `0x…` (an odd digit is the low half of the first byte), `X'…'` or plain digits."""
+    quoted = re.fullmatch(r"[Xx]'(.*)'", value, re.DOTALL)
+    digits = quoted.group(1) if quoted else value[2:] if value[:2] == "0x" else value
+    if value[:2] == "0x" and len(digits) % 2:
+        digits = "0" + digits
+    if len(digits) % 2 or re.fullmatch("[0-9A-Fa-f]*", digits) is None:
+        raise ValueError(f"not hexadecimal: {value}")
+    return bytes.fromhex(digits)
+
+
+def _plain_hex(value: str) -> bytes:
+    if len(value) % 2 or re.fullmatch("[0-9A-Fa-f]*", value) is None:
+        raise ValueError(f"not hexadecimal: {value}")
+    return bytes.fromhex(value)
+
+
+def _from_base64(value: str) -> bytes:
+    return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+
+
+def _to_base64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+_DECODERS: dict[str, Callable[[bytes], str]] = {
+    "hex": lambda value: value.hex().upper(),
+    "utf8": lambda value: value.decode("utf-8", "replace"),
+    "ascii": lambda value: value.decode("ascii", "replace"),
+    "base64": _to_base64,
+}
+_ENCODERS: dict[str, Callable[[str], bytes]] = {
+    "hex": _plain_hex,
+    "utf8": lambda value: value.encode("utf-8"),
+    "ascii": lambda value: value.encode("ascii", "replace"),
+    "base64": _from_base64,
+}
+
+
+def _coding(name: str) -> str:
+    if name.lower() not in _DECODERS:
+        raise ValueError(f"Unknown encoding type '{name}'. Supported formats are 'hex', 'utf8', 'ascii', and 'base64'.")
+    return name.lower()
+
+
+@python_scalar("(input STRING, from STRING, to STRING) -> STRING", printed="encode")
+def encode(value: str, source: str, target: str) -> str:
+    """Write a text that is in the coding `from` in the coding `to`: hex, utf8, ascii or base64, two different ones.
+
+    Example: ENCODE('0x61', 'hex', 'utf8') -> 'a'
+    """
+    before, after = _coding(source), _coding(target)
+    if before == after:
+        raise ValueError(f"Supported input and output encodings are different ones, but both are '{source}'")
+    data = _from_hex(value) if before == "hex" else _ENCODERS[before](value)
+    return data.hex() if after == "hex" else _DECODERS[after](data)
+
+
+@python_scalar("(bytes BYTES, encoding STRING) -> STRING", printed="from_bytes")
+def from_bytes(value: bytes, coding: str) -> str:
+    """Write bytes as text: hex (upper case), utf8, ascii or base64.
+
+    Example: FROM_BYTES(TO_BYTES('abc', 'utf8'), 'hex') -> '616263'
+    """
+    return _DECODERS[_coding(coding)](value)
+
+
+@python_scalar("(text STRING, encoding STRING) -> BYTES", printed="to_bytes")
+def to_bytes(value: str, coding: str) -> bytes:
+    """Read bytes from a text: hex, utf8, ascii or base64.
+
+    Example: FROM_BYTES(TO_BYTES('YWJj', 'base64'), 'utf8') -> 'abc'
+    """
+    return _ENCODERS[_coding(coding)](value)
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_ESCAPE = re.compile(r"\\(?:u+\+?([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.DOTALL)
+
+
+def _whole_text(units: str) -> str:
+    """Join surrogate pairs; half a pair becomes `?`, as Java writes it in UTF-8."""
+    joined = units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+    return joined.encode("utf-8", "replace").decode("utf-8")
+
+
+@python_scalar("(code INT) -> STRING", name="CHR", printed="Chr")
+def chr_code(code: int) -> str | None:
+    """Return the character with a Unicode code point; NULL if there is none.
+
+    Example: CHR(75) -> 'K'
+    """
+    return _whole_text(chr(code)) if 0 <= code <= 0x10FFFF else None
+
+
+@python_scalar("(escaped STRING) -> STRING", name="CHR", printed="Chr")
+def chr_escaped(escaped: str) -> str | None:
+    r"""Return the text that Java's escapes such as `\u004b` stand for; NULL unless it starts with one.
+
+    Example: CHR('\u004b') -> 'K'
+    """
+    if len(escaped) < 6 or not escaped.startswith("\\u"):
+        return None
+
+    def character(found: re.Match[str]) -> str:
+        unit, octal, other = found.groups()
+        if unit is not None:
+            return chr(int(unit, 16))
+        return chr(int(octal, 8)) if octal is not None else _ESCAPES.get(other, other)
+
+    return _whole_text(_ESCAPE.sub(character, escaped))
+
+
+@scalar("() -> STRING", name="UUID", deterministic=False)
+def uuid_random() -> Tree:
+    """Return a random UUID, another for each row.
+
+    Example: LEN(UUID()) -> 36
+    """
+    return call("uuid")
+
+
+@scalar("(bytes BYTES) -> STRING", name="UUID")
+def uuid_of(value: Tree) -> Tree:
+    """Return the UUID that 16 bytes are; NULL for another number of bytes.
+
+    Example: UUID(TO_BYTES('00112233445566778899aabbccddeeff', 'hex')) -> '00112233-4455-6677-8899-aabbccddeeff'
+    """
+    digits = call("lower", call("hex", value))
+    pattern = text("^(.{8})(.{4})(.{4})(.{4})(.{12})$")
+    return if_(op(exp.EQ, call("octet_length", value), number(16)), call("regexp_replace", digits, pattern, text("$1-$2-$3-$4-$5")), null())

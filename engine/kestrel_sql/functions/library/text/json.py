@@ -1,0 +1,170 @@
+"""Functions of JSON in a STRING; a text that is not JSON is an error unless the function says otherwise."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from kestrel_sql.functions.declaration import CallTypes, Nulls, python_scalar
+from kestrel_sql.functions.library.text.json_path import path_tokens
+from kestrel_sql.java.hash_order import java_hash_order
+from kestrel_sql.java.jackson import (
+    MISSING,
+    parse_json,
+    read_items,
+    skip_white,
+    sound,
+    write_json,
+    write_value,
+)
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
+
+_INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
+
+
+@python_scalar("(json STRING, path STRING) -> STRING", printed="extractjsonfield")
+def extractjsonfield(json: str, path: str) -> str | None:
+    """Return what is at a path such as `$.orders[0].id`: a text as it is, anything else as JSON; NULL if there is nothing.
+
+    Example: EXTRACTJSONFIELD('{"a": {"b": [10, 2.50]}}', '$.a.b[1]') -> '2.50'
+    """
+    node = parse_json(json)
+    for token in path_tokens(path):
+        node = _step(node, token)
+        if node is MISSING:
+            return None
+    return None if node is MISSING else _shown(node)
+
+
+def _step(node: Any, token: str) -> Any:
+    if isinstance(node, dict):
+        return node.get(token, MISSING)
+    if isinstance(node, list):
+        index = int(token) if token.isdecimal() and len(token) <= 10 else -1
+        return node[index] if 0 <= index < len(node) else MISSING
+    return MISSING
+
+
+def _shown(node: Any) -> str:
+    return sound(node) if isinstance(node, str) else write_json(node)
+
+
+@python_scalar("(json STRING) -> BOOLEAN", nulls=Nulls.BODY)
+def is_json_string(json: str | None) -> bool:
+    """Whether the text is JSON, scalars included; false for NULL.
+
+    Example: IS_JSON_STRING('[1, 2]') -> TRUE
+    """
+    if json is None:
+        return False
+    try:
+        return parse_json(json) is not MISSING
+    except (ValueError, RecursionError):
+        return False
+
+
+@python_scalar("(json STRING, wanted T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
+def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool:
+    """Whether a JSON array contains a value of the same kind; false if it is not an array.
+
+    Integers are found by INT and BIGINT, numbers with a point or an exponent by DOUBLE.
+
+    Example: JSON_ARRAY_CONTAINS('["a", 1]', 'a') -> TRUE
+    """
+    if json is None:
+        raise ValueError("json must not be NULL")
+    start = skip_white(json, 0)
+    if json[start : start + 1] != "[":
+        return False
+    try:
+        return any(_equals(node, wanted, types.arguments[1]) for node in read_items(json, start))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _equals(node: Any, wanted: Any, sql_type: SqlType | None) -> bool:
+    if wanted is None or node is None:
+        return node is None and wanted is None
+    if isinstance(node, bool) or sql_type == BOOLEAN:
+        return isinstance(node, bool) and sql_type == BOOLEAN and node == wanted
+    if isinstance(node, int) and sql_type in _INT_LIMITS:
+        if not -_INT_LIMITS[sql_type] <= node < _INT_LIMITS[sql_type]:
+            raise ValueError("Numeric value out of range")
+        return bool(node == wanted)
+    if isinstance(node, Decimal):
+        return sql_type == DOUBLE and float(node) == wanted
+    return isinstance(node, str) and sql_type == STRING and node == wanted
+
+
+@python_scalar("(json STRING) -> INT")
+def json_array_length(json: str) -> int | None:
+    """Return the number of elements of a JSON array; NULL if it is not an array.
+
+    Example: JSON_ARRAY_LENGTH('[1, 2, 3]') -> 3
+    """
+    node = parse_json(json)
+    return len(node) if isinstance(node, list) else None
+
+
+@python_scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY)
+def json_concat(*parts: str | None) -> str | None:
+    """Merge JSON objects, later members winning, or else join arrays, other values counting as arrays of one element.
+
+    Example: JSON_CONCAT('{"a": 1}', '{"b": 2, "a": 3}') -> '{"a":3,"b":2}'
+    """
+    nodes: list[Any] = []
+    for part in parts:
+        node = MISSING if part is None else parse_json(part)
+        if node is MISSING:
+            return None
+        nodes.append(node)
+    if len(nodes) == 1:
+        return write_json(nodes[0])
+    if not nodes:
+        raise ValueError("JSON_CONCAT needs an argument")
+    if all(isinstance(node, dict) for node in nodes):
+        return write_json({key: value for node in nodes for key, value in node.items()})
+    return write_json([item for node in nodes for item in (node if isinstance(node, list) else [node])])
+
+
+@python_scalar("(json STRING) -> ARRAY<STRING>")
+def json_items(json: str) -> list[str]:
+    """Return the elements of a JSON array as JSON texts; strings keep their quotes. An error if it is not an array.
+
+    Example: JSON_ITEMS('[{"a": 1}, "b"]') -> ARRAY['{"a":1}', '"b"']
+    """
+    node = parse_json(json)
+    if not isinstance(node, list):
+        raise ValueError("not a JSON array")
+    return [write_json(item) for item in node]
+
+
+@python_scalar("(json STRING) -> ARRAY<STRING>")
+def json_keys(json: str) -> list[str] | None:
+    """Return the names of the members of a JSON object in their order; NULL if it is not an object.
+
+    Example: JSON_KEYS('{"b": 1, "a": {"c": 2}}') -> ARRAY['b', 'a']
+    """
+    node = parse_json(json)
+    return [sound(key) for key in node] if isinstance(node, dict) else None
+
+
+@python_scalar("(json STRING) -> MAP<STRING, STRING>")
+def json_records(json: str) -> dict[str, str] | None:
+    """Return the members of a JSON object: texts as they are, anything else as JSON; NULL if it is not an object.
+
+    Example: JSON_RECORDS('{"a": "x", "b": [1]}') -> MAP('a':='x', 'b':='[1]')
+    """
+    node = parse_json(json)
+    if not isinstance(node, dict):
+        return None
+    return {sound(key): _shown(node[key]) for key in java_hash_order(node, len(node))}
+
+
+@python_scalar("(value T) -> STRING", nulls=Nulls.BODY, with_types=True)
+def to_json_string(types: CallTypes, value: Any) -> str:
+    """Write any value as JSON: members in ascending order, dates and times as texts, bytes in base64, NULL as `null`.
+
+    Example: TO_JSON_STRING(STRUCT(b := 1, a := ARRAY['x'])) -> '{"A":["x"],"B":1}'
+    """
+    return write_value(value, types.arguments[0])

@@ -1,0 +1,88 @@
+"""Masking of letters and digits."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from kestrel_sql.functions.declaration import Nulls, python_scalar
+
+_CLASSES = {"Lu": 0, "Ll": 1, "Nd": 2}
+_DEFAULTS = ("X", "x", "n", "-")
+_MASKS = "upper STRING, lower STRING, digit STRING, other STRING"
+_COUNTED = ("(input STRING, count INT NOT NULL) -> STRING", f"(input STRING, count INT NOT NULL, {_MASKS}) -> STRING")
+
+
+def _masked(value: str, masks: tuple[str | None, ...]) -> str:
+    return "".join(_mask_of(character, masks) for character in value)
+
+
+def _mask_of(character: str, masks: tuple[str | None, ...]) -> str:
+    mask = masks[_CLASSES.get(unicodedata.category(character), 3)]
+    return character if mask is None else mask
+
+
+def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tuple[str | None, ...]]:
+    if count is None or count < 0:
+        raise ValueError(f"the number of characters must not be negative: {count}")
+    for mask in masks:
+        if mask is not None and len(mask) != 1:
+            raise ValueError(f"a mask must be one character: '{mask}'")
+    return count, masks or _DEFAULTS
+
+
+@python_scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, printed="mask")
+def mask(value: str | None, *masks: str | None) -> str | None:
+    """Replace upper-case letters, lower-case letters, digits and all others by X, x, n and -, or by masks given.
+
+    A mask is one character, or NULL to leave the class as it is.
+
+    Example: MASK('My Test $123') -> 'Xx-Xxxx--nnn'
+    """
+    _, chosen = _checked(0, masks)
+    return None if value is None else _masked(value, chosen)
+
+
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_left")
+def mask_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
+    """Mask the first `count` characters as MASK does.
+
+    Example: MASK_LEFT('My Test $123', 4) -> 'Xx-Xest $123'
+    """
+    size, chosen = _checked(count, masks)
+    return None if value is None else _masked(value[:size], chosen) + value[size:]
+
+
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_right")
+def mask_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
+    """Mask the last `count` characters as MASK does.
+
+    Example: MASK_RIGHT('My Test $123', 4) -> 'My Test -nnn'
+    """
+    size, chosen = _checked(count, masks)
+    if value is None:
+        return None
+    at = max(0, len(value) - size)
+    return value[:at] + _masked(value[at:], chosen)
+
+
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_keep_left")
+def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
+    """Keep the first `count` characters and mask the others as MASK does.
+
+    Example: MASK_KEEP_LEFT('My Test $123', 4) -> 'My Txxx--nnn'
+    """
+    size, chosen = _checked(count, masks)
+    return None if value is None else value[:size] + _masked(value[size:], chosen)
+
+
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_keep_right")
+def mask_keep_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
+    """Keep the last `count` characters and mask the others as MASK does.
+
+    Example: MASK_KEEP_RIGHT('My Test $123', 4) -> 'Xx-Xxxx-$123'
+    """
+    size, chosen = _checked(count, masks)
+    if value is None:
+        return None
+    at = max(0, len(value) - size)
+    return _masked(value[:at], chosen) + value[at:]

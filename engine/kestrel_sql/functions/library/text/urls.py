@@ -1,0 +1,113 @@
+"""Functions of URLs: their parts, as `java.net.URI` tells them, and the escapes of parameters."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import quote_plus
+
+from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.java.uri import Uri, parse_uri
+
+_ESCAPES = re.compile("(?:%.{0,2})+", re.DOTALL)
+_VALID = re.compile("(?:%[0-9A-Fa-f]{2})+")
+
+
+@lru_cache(maxsize=64)
+def _parsed(url: str) -> Uri:
+    """Several functions are often asked about one URL of one row."""
+    return parse_uri(url)
+
+
+@python_scalar("(text STRING) -> STRING", printed="url_decode_param")
+def url_decode_param(text: str) -> str:
+    """Undo the escapes of a form parameter; an error where one is malformed.
+
+    Example: URL_DECODE_PARAM('url+enc%6Fded') -> 'url encoded'
+    """
+    return _ESCAPES.sub(lambda found: _decoded(found[0]), text.replace("+", " "))
+
+
+def _decoded(escapes: str) -> str:
+    if not _VALID.fullmatch(escapes):
+        raise ValueError("URLDecoder: Illegal hex characters in escape (%) pattern")
+    return bytes.fromhex(escapes.replace("%", "")).decode("utf-8", "replace")
+
+
+@python_scalar("(text STRING) -> STRING", printed="url_encode_param")
+def url_encode_param(text: str) -> str:
+    """Escape a text for use as a form parameter.
+
+    Example: URL_ENCODE_PARAM('?foo $bar') -> '%3Ffoo+%24bar'
+    """
+    return quote_plus(text, safe="-_.*").replace("~", "%7E")
+
+
+@python_scalar("(url STRING) -> STRING", printed="url_extract_fragment")
+def url_extract_fragment(url: str) -> str | None:
+    """Return the part behind `#`, decoded; NULL if there is none.
+
+    Example: URL_EXTRACT_FRAGMENT('http://example.org/?q#top') -> 'top'
+    """
+    return _parsed(url).fragment
+
+
+@python_scalar("(url STRING) -> STRING", printed="url_extract_host")
+def url_extract_host(url: str) -> str | None:
+    """Return the host; NULL if there is none.
+
+    Example: URL_EXTRACT_HOST('https://user@example.org:8080/path') -> 'example.org'
+    """
+    return _parsed(url).host
+
+
+@python_scalar("(url STRING, name STRING) -> STRING", printed="url_extract_parameter")
+def url_extract_parameter(url: str, name: str) -> str | None:
+    """Return the first value of a parameter of the query; the empty text if it has none, NULL if it is not there.
+
+    Example: URL_EXTRACT_PARAMETER('http://example.org/?one=a%20b&two=c', 'one') -> 'a b'
+    """
+    query = _parsed(url).query
+    if query is None:
+        return None
+    for parameter in query.split("&"):
+        key, _, value = parameter.partition("=")
+        if key == name:
+            return value
+    return None
+
+
+@python_scalar("(url STRING) -> STRING", printed="url_extract_path")
+def url_extract_path(url: str) -> str | None:
+    """Return the path, decoded; the empty text where a URL has none.
+
+    Example: URL_EXTRACT_PATH('http://example.org/a%20b/c?q') -> '/a b/c'
+    """
+    return _parsed(url).path
+
+
+@python_scalar("(url STRING) -> INT", printed="url_extract_port")
+def url_extract_port(url: str) -> int | None:
+    """Return the port; NULL if none is written.
+
+    Example: URL_EXTRACT_PORT('https://example.org:8080/path') -> 8080
+    """
+    return _parsed(url).port
+
+
+@python_scalar("(url STRING) -> STRING", printed="url_extract_protocol")
+def url_extract_protocol(url: str) -> str | None:
+    """Return the scheme, such as `https`; NULL if there is none.
+
+    Example: URL_EXTRACT_PROTOCOL('https://example.org/path') -> 'https'
+    """
+    return _parsed(url).scheme
+
+
+@python_scalar("(url STRING) -> STRING", printed="url_extract_query")
+def url_extract_query(url: str) -> str | None:
+    """Return the part between `?` and `#`, decoded; NULL if there is none.
+
+    Example: URL_EXTRACT_QUERY('http://example.org/path?a=1&b#top') -> 'a=1&b'
+    """
+    return _parsed(url).query

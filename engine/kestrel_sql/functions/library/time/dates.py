@@ -1,0 +1,110 @@
+"""Dates: days since 1970-01-01.
+
+Patterns are those of `java.time.format.DateTimeFormatter` but for PARSE_DATE, where they are those of `SimpleDateFormat`.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, cast, number, op
+from kestrel_sql.functions.library.spark_sql.time_units import span_millis, to_int
+from kestrel_sql.java.time import text as java_time
+from kestrel_sql.java.time.fixed_width import layout_of
+from kestrel_sql.java.time.simple_date_format import parse_simple_date
+
+_DAY_MS = 86_400_000
+_GREGORIAN = -141_427
+"""The first day that `SimpleDateFormat` does not take for one of the Julian calendar, 1582-10-15."""
+
+
+def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, date: Tree) -> Tree:
+    """Java's TimeUnit converts milliseconds to days toward zero, as DIV does."""
+    start = op(exp.Mul, cast(date, "BIGINT"), number(_DAY_MS))
+    return cast(op(exp.IntDiv, op(operation, start, span_millis(unit, interval)), number(_DAY_MS)), "INT")
+
+
+@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", printed="dateadd")
+def dateadd(unit: Tree, interval: Tree, date: Tree) -> Tree:
+    """Add `interval` units, such as DAYS or HOURS, to a date; a part of a day is dropped toward 1970-01-01.
+
+    Example: UNIX_DATE(DATEADD(DAYS, 9, FROM_DAYS(1))) -> 10
+    """
+    return _shift(exp.Add, unit, interval, date)
+
+
+@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", printed="datesub")
+def datesub(unit: Tree, interval: Tree, date: Tree) -> Tree:
+    """Take `interval` units, such as DAYS or HOURS, from a date; a part of a day is dropped toward 1970-01-01.
+
+    Example: UNIX_DATE(DATESUB(HOURS, 48, FROM_DAYS(10))) -> 8
+    """
+    return _shift(exp.Sub, unit, interval, date)
+
+
+@scalar("(days INT NOT NULL) -> DATE", printed="from_days")
+def from_days(days: Tree) -> Tree:
+    """Return the date that is `days` days after 1970-01-01.
+
+    Example: CAST(FROM_DAYS(10) AS STRING) -> '1970-01-11'
+    """
+    return days
+
+
+@scalar("() -> INT", name="UNIX_DATE", printed="unix_date", deterministic=False)
+def unix_date_today() -> Tree:
+    """Return the days from 1970-01-01 to today, in UTC.
+
+    Example: UNIX_DATE() > 18000 -> TRUE
+    """
+    return call("unix_date", call("current_date"))
+
+
+@scalar("(date DATE) -> INT", printed="unix_date")
+def unix_date(date: Tree) -> Tree:
+    """Return the days from 1970-01-01 to `date`.
+
+    Example: UNIX_DATE(FROM_DAYS(100)) -> 100
+    """
+    return date
+
+
+@python_scalar("(date DATE, pattern STRING) -> STRING", printed="format_date")
+def format_date(date: int, pattern: str) -> str:
+    """Write a date in a pattern of Java's `DateTimeFormatter`; an error if the pattern asks for more than a date.
+
+    Example: FORMAT_DATE(FROM_DAYS(18765), 'yyyy-MM-dd') -> '2021-05-18'
+    """
+    return java_time.format_date(date, pattern)
+
+
+@python_scalar("(days INT NOT NULL, pattern STRING) -> STRING", printed="datetostring")
+def datetostring(days: int, pattern: str) -> str:
+    """Write the date that is `days` days after 1970-01-01 in a pattern of Java's `DateTimeFormatter`; use FORMAT_DATE instead.
+
+    Example: DATETOSTRING(17662, 'dd-MMM-yyyy') -> '11-May-2018'
+    """
+    return java_time.format_date(days, pattern)
+
+
+@python_scalar("(text STRING, pattern STRING) -> DATE", printed="parse_date")
+def parse_date(text: str, pattern: str) -> int:
+    """Read a date in a pattern of Java's `SimpleDateFormat`; an error if there is a time of the day in it.
+
+    Example: UNIX_DATE(PARSE_DATE('11/05/2019', 'dd/MM/yyyy')) -> 18027
+    """
+    layout = layout_of(pattern)
+    fast = layout.read(text) if layout is not None and layout.has_date and not layout.has_time else None
+    return fast[0] if fast is not None and fast[0] >= _GREGORIAN else to_int(parse_simple_date(text, pattern))
+
+
+@python_scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, printed="stringtodate")
+def stringtodate(text: str | None, pattern: str | None) -> int:
+    """Read a date in a pattern of Java's `DateTimeFormatter`, as days since 1970-01-01; use PARSE_DATE instead. NULL is an error.
+
+    Example: STRINGTODATE('01-jan-2022', 'dd-MMM-yyyy') -> 18993
+    """
+    if text is None or pattern is None:
+        raise ValueError("Failed to parse date: NULL")
+    return to_int(java_time.parse_date(text, pattern))

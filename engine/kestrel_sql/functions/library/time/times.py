@@ -1,0 +1,52 @@
+"""Times of the day: milliseconds since midnight. Patterns are those of `java.time.format.DateTimeFormatter`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import python_scalar, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, cast, number, op
+from kestrel_sql.functions.library.spark_sql.time_units import span_millis
+from kestrel_sql.java.time import text as java_time
+
+_DAY_MS = 86_400_000
+
+
+def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, time: Tree) -> Tree:
+    return cast(call("pmod", op(operation, cast(time, "BIGINT"), span_millis(unit, interval)), number(_DAY_MS)), "INT")
+
+
+@scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", printed="timeadd")
+def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
+    """Add `interval` units, such as HOURS or MILLISECONDS, to a time of the day, round the clock.
+
+    Example: CAST(TIMEADD(HOURS, 2, PARSE_TIME('23:30', 'HH:mm')) AS STRING) -> '01:30'
+    """
+    return _shift(exp.Add, unit, interval, time)
+
+
+@scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", printed="timesub")
+def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
+    """Take `interval` units, such as HOURS or MILLISECONDS, from a time of the day, round the clock.
+
+    Example: CAST(TIMESUB(SECONDS, 5, PARSE_TIME('00:00', 'HH:mm')) AS STRING) -> '23:59:55'
+    """
+    return _shift(exp.Sub, unit, interval, time)
+
+
+@python_scalar("(time TIME, pattern STRING) -> STRING", printed="format_time")
+def format_time(time: int, pattern: str) -> str:
+    """Write a time of the day in a pattern of Java's `DateTimeFormatter`; an error if the pattern asks for more than a time.
+
+    Example: FORMAT_TIME(PARSE_TIME('13:05', 'HH:mm'), 'h:mm:ss.SSS a') -> '1:05:00.000 PM'
+    """
+    return java_time.format_time(time, pattern)
+
+
+@python_scalar("(text STRING, pattern STRING) -> TIME", printed="parse_time")
+def parse_time(text: str, pattern: str) -> int:
+    """Read a time of the day in a pattern of Java's `DateTimeFormatter`; an error if the pattern has a field of a date.
+
+    Example: CAST(PARSE_TIME('01:00:00 pm', 'hh:mm:ss a') AS STRING) -> '13:00'
+    """
+    return java_time.parse_time(text, pattern)

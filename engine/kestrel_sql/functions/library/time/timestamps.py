@@ -1,0 +1,129 @@
+"""Timestamps: milliseconds since 1970-01-01T00:00 UTC.
+
+Patterns are those of `java.time.format.DateTimeFormatter`, zones the names and offsets of `java.time.ZoneId`.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
+from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, op
+from kestrel_sql.functions.library.spark_sql.time_units import span_millis, to_bigint
+from kestrel_sql.java.time import text as java_time
+from kestrel_sql.java.time.zones import zone_of
+
+_DEFAULT_ZONE = "GMT"
+
+
+@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", printed="timestampadd")
+def timestampadd(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
+    """Add `interval` units, such as DAYS or SECONDS, to a timestamp.
+
+    Example: UNIX_TIMESTAMP(TIMESTAMPADD(SECONDS, 3, FROM_UNIXTIME(100))) -> 3100
+    """
+    return op(exp.Add, timestamp, span_millis(unit, interval))
+
+
+@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", printed="timestampsub")
+def timestampsub(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
+    """Take `interval` units, such as DAYS or SECONDS, from a timestamp.
+
+    Example: UNIX_TIMESTAMP(TIMESTAMPSUB(SECONDS, 3, FROM_UNIXTIME(100))) -> -2900
+    """
+    return op(exp.Sub, timestamp, span_millis(unit, interval))
+
+
+@scalar("(millis BIGINT) -> TIMESTAMP", printed="from_unixtime")
+def from_unixtime(millis: Tree) -> Tree:
+    """Return the timestamp that is `millis` milliseconds after 1970-01-01T00:00 UTC.
+
+    Example: CAST(FROM_UNIXTIME(1589234313000) AS STRING) -> '2020-05-11T21:58:33.000'
+    """
+    return millis
+
+
+@scalar("() -> BIGINT", name="UNIX_TIMESTAMP", printed="unix_timestamp", deterministic=False)
+def unix_timestamp_now() -> Tree:
+    """Return the milliseconds from 1970-01-01T00:00 UTC to now.
+
+    Example: UNIX_TIMESTAMP() > 1500000000000 -> TRUE
+    """
+    return call("unix_millis", call("current_timestamp"))
+
+
+@scalar("(timestamp TIMESTAMP) -> BIGINT", printed="unix_timestamp")
+def unix_timestamp(timestamp: Tree) -> Tree:
+    """Return the milliseconds from 1970-01-01T00:00 UTC to `timestamp`.
+
+    Example: UNIX_TIMESTAMP(FROM_UNIXTIME(1589234313000)) -> 1589234313000
+    """
+    return timestamp
+
+
+@python_scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", printed="convert_tz")
+def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
+    """Move the clock of a timestamp from one zone to another.
+
+    Example: CAST(CONVERT_TZ(FROM_UNIXTIME(0), '+0200', 'Asia/Tokyo') AS STRING) -> '1970-01-01T07:00:00.000'
+    """
+    second = timestamp // 1_000
+    difference = zone_of(to_zone).offset_at(second) - zone_of(from_zone).offset_at(second)
+    return to_bigint(timestamp + difference * 1_000)
+
+
+@python_scalar(
+    "(timestamp TIMESTAMP, pattern STRING) -> STRING",
+    "(timestamp TIMESTAMP, pattern STRING, zone STRING) -> STRING",
+    printed="format_timestamp",
+)
+def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) -> str:
+    """Write a timestamp in a pattern of Java's `DateTimeFormatter`, in GMT or a zone that is given.
+
+    Example: FORMAT_TIMESTAMP(FROM_UNIXTIME(1526075913000), 'yyyy-MM-dd HH:mm:ss zzz', 'Europe/London') -> '2018-05-11 22:58:33 BST'
+    """
+    return java_time.format_instant(timestamp, pattern, zone_of(zone))
+
+
+@python_scalar(
+    "(millis BIGINT NOT NULL, pattern STRING) -> STRING",
+    "(millis BIGINT NOT NULL, pattern STRING, zone STRING) -> STRING",
+    printed="timestamptostring",
+)
+def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
+    """Write milliseconds since 1970-01-01T00:00 UTC in a pattern and a zone; use FORMAT_TIMESTAMP instead.
+
+    Example: TIMESTAMPTOSTRING(1526075913000, 'yyyy-MM-dd HH:mm', '+05:30') -> '2018-05-12 03:28'
+    """
+    return java_time.format_instant(millis, pattern, zone_of(zone))
+
+
+@python_scalar(
+    "(text STRING, pattern STRING) -> TIMESTAMP",
+    "(text STRING, pattern STRING, zone STRING) -> TIMESTAMP",
+    printed="parse_timestamp",
+)
+def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
+    """Read a timestamp in a pattern of Java's `DateTimeFormatter`; what it lacks is that of 1970-01-01T00:00.
+
+    Without a zone in the text it is in GMT or the zone that is given.
+
+    Example: UNIX_TIMESTAMP(PARSE_TIMESTAMP('2018-05-11T21:58:33z', 'yyyy-MM-dd''T''HH:mm:ssX')) -> 1526075913000
+    """
+    return to_bigint(java_time.parse_instant(text, pattern, zone_of(zone)))
+
+
+@python_scalar(
+    "(text STRING, pattern STRING) -> BIGINT",
+    "(text STRING, pattern STRING, zone STRING) -> BIGINT",
+    nulls=Nulls.BODY,
+    printed="stringtotimestamp",
+)
+def stringtotimestamp(text: str | None, pattern: str | None, zone: str | None = "UTC") -> int:
+    """Read milliseconds since 1970-01-01T00:00 UTC in a pattern and a zone; use PARSE_TIMESTAMP instead. NULL is an error.
+
+    Example: STRINGTOTIMESTAMP('11.05.18', 'dd.MM.yy') -> 1525996800000
+    """
+    if text is None or pattern is None or zone is None:
+        raise ValueError("Failed to parse timestamp: NULL")
+    return to_bigint(java_time.parse_instant(text, pattern, zone_of(zone)))

@@ -1,0 +1,252 @@
+"""The choice of an overload for the argument types of a call (`spec/language.md` 4.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kestrel_sql.errors import FunctionError, Span
+from kestrel_sql.functions.declaration import Aggregate, Function
+from kestrel_sql.functions.signature import (
+    AnyDecimal,
+    AnyType,
+    ArrayOf,
+    Generic,
+    Interval,
+    LambdaOf,
+    MapOf,
+    Parameter,
+    Pattern,
+    Signature,
+    StructOf,
+    generics_of,
+    walk,
+)
+from kestrel_sql.types.conversion import can_implicitly_cast, decimal_of
+from kestrel_sql.types.sql_types import DOUBLE, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaArgument:
+    """A lambda in an argument list; only its number of parameters counts for the choice."""
+
+    parameters: int
+
+    def __str__(self) -> str:
+        return "LAMBDA"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalArgument:
+    """A bare interval unit in an argument list."""
+
+    def __str__(self) -> str:
+        return "INTERVALUNIT"
+
+
+Argument = SqlType | LambdaArgument | IntervalArgument | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of one declaration."""
+
+    function: Function
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What type variables and decimal sizes stand for in one call; filled while arguments are matched."""
+
+    types: dict[str, SqlType] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A chosen overload, its parameters repeated so that there is one for each argument."""
+
+    overload: Overload
+    parameters: tuple[Parameter, ...]
+    binding: Binding
+
+    @property
+    def function(self) -> Function:
+        """The declaration."""
+        return self.overload.function
+
+    @property
+    def literals(self) -> tuple[int, ...]:
+        """The positions of the arguments that must be constants."""
+        return tuple(i for i, parameter in enumerate(self.parameters) if parameter.literal)
+
+
+def choose(overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None = None) -> Choice:
+    """Choose the overload for a call: exact matches first, then by implicit casts; aggregates never cast.
+
+    Raises:
+        FunctionError: no overload accepts the arguments, or two do equally well.
+    """
+    for casts in (False,) if isinstance(overloads[0].function, Aggregate) else (False, True):
+        found = [choice for overload in overloads if (choice := _match(overload, arguments, casts)) is not None]
+        if found:
+            return _best(found, overloads, arguments, span)
+    alternatives = "\n".join(sorted(_spelled(overload) for overload in overloads))
+    raise FunctionError(
+        f"Function '{overloads[0].function.printed}' does not accept parameters ({_listed(arguments)}).\n"
+        f"Valid alternatives are:\n{alternatives}",
+        span=span,
+    )
+
+
+def result_type(choice: Choice, arguments: tuple[SqlType | None, ...]) -> SqlType:
+    """The type of a call's result; `arguments` are the types after implicit casts.
+
+    Raises:
+        FunctionError: the result is a type variable, or a DECIMAL of a size, that only NULLs stood for.
+    """
+    if choice.function.returns is not None:
+        return choice.function.returns(arguments)
+    returns = choice.overload.signature.returns
+    sizes = {size for found in walk(returns) if isinstance(found, AnyDecimal) for size in (found.precision, found.scale)}
+    if not (generics_of(returns) <= choice.binding.types.keys() and sizes <= choice.binding.sizes.keys()):
+        raise FunctionError(
+            f"Cannot infer the return type of function '{choice.function.printed}' from NULL arguments.",
+            hint="cast one of them, e.g. CAST(null AS STRING)",
+        )
+    return substitute(returns, choice.binding)
+
+
+def substitute(pattern: Pattern, binding: Binding) -> SqlType:
+    """The type that `pattern` stands for; its type variables must be bound."""
+    match pattern:
+        case Generic(name):
+            return binding.types[name]
+        case AnyDecimal(precision, scale):
+            return Decimal(binding.sizes[precision], binding.sizes[scale])
+        case ArrayOf(item):
+            return Array(substitute(item, binding))
+        case MapOf(key, value):
+            return Map(substitute(key, binding), substitute(value, binding))
+        case StructOf(fields):
+            return Struct(tuple(Field(name, substitute(field, binding)) for name, field in fields))
+        case AnyType() | Interval() | LambdaOf():
+            raise ValueError(f"{pattern} is no result type")
+        case _:
+            return pattern
+
+
+def unify(pattern: Pattern, argument: Argument, binding: Binding, *, casts: bool = False) -> bool:
+    """Whether `pattern` accepts the argument; binds type variables on the way. NULL is accepted everywhere."""
+    if argument is None:
+        return True
+    if isinstance(argument, LambdaArgument):
+        return isinstance(pattern, LambdaOf) and len(pattern.parameters) == argument.parameters
+    if isinstance(argument, IntervalArgument):
+        return isinstance(pattern, Interval)
+    match pattern:
+        case Interval() | LambdaOf():
+            return False
+        case AnyType():
+            return True
+        case Generic(name):
+            return binding.types.setdefault(name, argument) == argument
+        case ArrayOf() | MapOf() | StructOf():
+            return _unify_composite(pattern, argument, binding, casts and not generics_of(pattern))
+        case _:
+            return _unify_simple(pattern, argument, binding, casts)
+
+
+def _unify_composite(pattern: Pattern, argument: SqlType, binding: Binding, casts: bool) -> bool:
+    match pattern, argument:
+        case ArrayOf(item), Array(other):
+            return unify(item, other, binding, casts=casts)
+        case MapOf(key, value), Map(other_key, other_value):
+            return unify(key, other_key, binding, casts=casts) and unify(value, other_value, binding, casts=casts)
+        case StructOf(fields), Struct():
+            return len(fields) == len(argument.fields) and all(
+                (found := argument.field(name)) is not None and unify(field, found.type, binding, casts=casts) for name, field in fields
+            )
+        case _:
+            return False
+
+
+def _unify_simple(pattern: Pattern, argument: SqlType, binding: Binding, casts: bool) -> bool:
+    if isinstance(pattern, AnyDecimal):
+        if not isinstance(argument, Decimal) and not (casts and is_numeric(argument) and argument != DOUBLE):
+            return False
+        size = decimal_of(argument)
+        binding.sizes.setdefault(pattern.precision, size.precision)
+        binding.sizes.setdefault(pattern.scale, size.scale)
+        return True
+    target = implicit_target(pattern, argument)
+    return target == argument or (casts and target is not None)
+
+
+def implicit_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
+    """The type to which an argument is converted for `pattern`: its own, another, or None if that is impossible."""
+    match pattern, argument:
+        case (Generic(), _) | (AnyType(), _):
+            return argument
+        case AnyDecimal(), _:
+            return decimal_of(argument) if is_numeric(argument) and argument != DOUBLE else None
+        case (Interval() | LambdaOf(), _):
+            return None
+        case (ArrayOf(), _) | (MapOf(), _) | (StructOf(), _):
+            return _composite_target(pattern, argument)
+        case _:
+            sql_type = substitute(pattern, Binding())
+            return sql_type if can_implicitly_cast(argument, sql_type) else None
+
+
+def _composite_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
+    match pattern, argument:
+        case ArrayOf(item), Array(other):
+            inner = implicit_target(item, other)
+            return None if inner is None else Array(inner)
+        case MapOf(key, value), Map(other_key, other_value):
+            inner_key, inner_value = implicit_target(key, other_key), implicit_target(value, other_value)
+            return None if inner_key is None or inner_value is None else Map(inner_key, inner_value)
+        case _:
+            return argument
+
+
+def _match(overload: Overload, arguments: Sequence[Argument], casts: bool) -> Choice | None:
+    parameters = overload.signature.expanded(len(arguments))
+    if parameters is None:
+        return None
+    binding = Binding()
+    if not all(unify(p.pattern, argument, binding, casts=casts) for p, argument in zip(parameters, arguments, strict=True)):
+        return None
+    return Choice(overload, parameters, binding)
+
+
+def _best(found: list[Choice], overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None) -> Choice:
+    ranked = sorted(found, key=lambda choice: _rank(choice.overload.signature))
+    if len(ranked) > 1 and _rank(ranked[-1].overload.signature) == _rank(ranked[-2].overload.signature):
+        raise FunctionError(
+            f"Function '{overloads[0].function.printed}' cannot be resolved due to ambiguous method parameters ({_listed(arguments)}).",
+            span=span,
+            hint="cast an argument to the type of one of: " + ", ".join(sorted(_spelled(c.overload) for c in found)),
+        )
+    return ranked[-1]
+
+
+def _rank(signature: Signature) -> tuple[int, int, int, int, int]:
+    at = signature.variadic_at
+    return (
+        int(at is None),
+        len(signature.parameters),
+        -sum(1 for parameter in signature.parameters if generics_of(parameter.pattern)),
+        int(at is None or not isinstance(signature.parameters[at].pattern, AnyType)),
+        -1 if at is None else at,
+    )
+
+
+def _listed(arguments: Iterable[Argument]) -> str:
+    return ", ".join("null" if argument is None else str(argument) for argument in arguments)
+
+
+def _spelled(overload: Overload) -> str:
+    return f"{overload.function.printed}({', '.join(map(str, overload.signature.parameters))})"

@@ -1,0 +1,102 @@
+"""Functions of users: a Python module whose functions carry the same decorators as our own.
+
+Only whoever starts a session names such a module; no statement and no case file can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from kestrel_sql.errors import EngineError, FunctionError
+from kestrel_sql.functions.declaration import Aggregate, Function, Scalar, Tabular
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.functions.signature import parse_signature
+from kestrel_sql.functions.table import FUNCTIONS
+
+_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def functions_with(sources: Iterable[str | Path]) -> Registry:
+    """Our functions and those that `sources` declare (see `load_functions`).
+
+    Raises:
+        FunctionError: a source cannot be loaded, or declares an overload that there is, or one of another kind than its namesakes.
+    """
+    registry = FUNCTIONS
+    for source in sources:
+        try:
+            registry = registry.with_functions(*load_functions(source))
+        except ValueError as error:
+            raise FunctionError(f"functions of {source}: {error}") from error
+    return registry
+
+
+def load_functions(source: str | Path | ModuleType) -> tuple[Function, ...]:
+    """Load the functions that a module declares: a module, the name of one, or the path of a `.py` file.
+
+    The module is executed. `Registry.with_functions` adds what this gives.
+
+    Raises:
+        FunctionError: the module cannot be loaded, declares nothing, or a declaration in it is malformed.
+    """
+    module = source if isinstance(source, ModuleType) else _load(source)
+    declared = [value for value in vars(module).values() if isinstance(value, Scalar | Tabular | Aggregate)]
+    functions = tuple({id(function): function for function in declared}.values())
+    if not functions:
+        raise FunctionError(
+            f"{module.__name__} declares no functions", hint="decorate one with scalar, python_scalar, tabular or aggregate"
+        )
+    for function in functions:
+        _check(function, module)
+    return functions
+
+
+def _load(source: str | Path) -> ModuleType:
+    path = Path(source)
+    is_file = isinstance(source, Path) or path.suffix == ".py" or len(path.parts) > 1
+    if is_file and not path.is_file():
+        raise FunctionError(f"there is no file {source} with functions")
+    try:
+        return _load_file(path) if is_file else importlib.import_module(str(source))
+    except EngineError:
+        raise
+    except Exception as error:
+        raise FunctionError(f"functions cannot be loaded from {source}: {type(error).__name__}: {error}") from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    # A name of its own for each file, so that it hides no module. It is known only while it is executed: what pickle finds
+    # in no module travels to Spark's workers by value, and they cannot import this one.
+    name = f"kestrel_functions_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FunctionError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+    return module
+
+
+def _check(function: Function, module: ModuleType) -> None:
+    where = f"function {function.name} of {module.__name__}"
+    if _NAME.fullmatch(function.name) is None:
+        raise FunctionError(f"{where} has a name that no call can have", hint="letters, digits and _ only, and upper case")
+    if not function.signatures:
+        raise FunctionError(f"{where} has no signature", hint="such as python_scalar('(input STRING) -> STRING')")
+    for signature in function.signatures:
+        try:
+            parse_signature(signature)
+        except ValueError as error:
+            raise FunctionError(f"{where}: {error}") from error
+    if not function.doc.strip():
+        raise FunctionError(f"{where} has no docstring", hint="its docstring is what DESCRIBE FUNCTION shows")

@@ -1,0 +1,1 @@
+"""The report of what in a ksqlDB installation runs on Kestrel."""

@@ -1,0 +1,232 @@
+"""JSON texts as Jackson reads and writes them in ksqlDB: numbers keep their decimals, objects their order.
+
+A node is None, bool, int, `decimal.Decimal` (a number with a point or an exponent), str, list or dict.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from decimal import Decimal
+from enum import Enum
+from json import JSONDecoder
+from typing import Any
+
+from kestrel_sql.java.time.fields import to_civil
+from kestrel_sql.types.sql_types import Array, Base, Map, Primitive, SqlType, Struct
+
+WHITE = " \t\n\r"
+_MOST_DIGITS = 1_000
+_MOST_EXPONENT = 2**31 - 1
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_NUMBER_START = frozenset("-0123456789")
+
+
+class Missing(Enum):
+    """The node of a text without content; an Enum, so that it stays itself when bodies are sent to workers."""
+
+    MISSING = "missing"
+
+
+MISSING = Missing.MISSING
+
+
+def parse_json(text: str) -> Any:
+    """Read the first JSON value of a text, MISSING if there is none; what follows the value is ignored.
+
+    Raises:
+        ValueError: it is not JSON, or a number is too long.
+        RecursionError: it is nested too deep.
+    """
+    start = skip_white(text, 0)
+    if start == len(text):
+        return MISSING
+    node, end = read_value(text, start)
+    _check_root(text, start, end)
+    return node
+
+
+def read_value(text: str, start: int) -> tuple[Any, int]:
+    """Read the value at a position; gives the position behind it too.
+
+    Raises:
+        ValueError: there is no JSON value.
+    """
+    node, end = _DECODER.raw_decode(text, start)
+    return node, end
+
+
+def skip_white(text: str, at: int) -> int:
+    """The position of the next character that is not white space."""
+    while at < len(text) and text[at] in WHITE:
+        at += 1
+    return at
+
+
+def read_items(text: str, start: int) -> Iterator[Any]:
+    """Read the elements of the array whose bracket is at `start`, one after the other.
+
+    Raises:
+        ValueError: it is not JSON; what was read before has been given.
+    """
+    at = skip_white(text, start + 1)
+    if text[at : at + 1] == "]":
+        return
+    while True:
+        node, at = read_value(text, at)
+        mark_at = skip_white(text, at)
+        mark = text[mark_at : mark_at + 1]
+        if mark not in (",", "]") or not mark:
+            raise ValueError(f"Unexpected character at {mark_at}: expected a comma")
+        yield node
+        if mark == "]":
+            return
+        at = skip_white(text, mark_at + 1)
+
+
+def _check_root(text: str, start: int, end: int) -> None:
+    """A number is followed by white space, a word by nothing that could be part of it."""
+    after = text[end : end + 1]
+    if text[start] in _NUMBER_START and after and after not in WHITE:
+        raise ValueError(f"Unexpected character at {end}: expected space separating root-level values")
+    if text[start] in "tfn" and after and (after.isalnum() or after in "_$"):
+        raise ValueError(f"Unrecognized token at {start}")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"Number value length ({len(digits)}) exceeds the maximum allowed ({_MOST_DIGITS})")
+    return int(digits)
+
+
+def _decimal(digits: str) -> Decimal:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"Number value length ({len(digits)}) exceeds the maximum allowed ({_MOST_DIGITS})")
+    exponent = digits.lower().partition("e")[2]
+    if len(exponent.lstrip("+-0")) > 10 or abs(int(exponent or 0)) > _MOST_EXPONENT:
+        raise ValueError("Exponent of a number overflows")
+    number = Decimal(digits)
+    return number.copy_abs() if number.is_zero() else number
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"Unrecognized token '{name}'")
+
+
+_DECODER = JSONDecoder(parse_int=_integer, parse_float=_decimal, parse_constant=_no_constant)
+
+
+def write_json(node: Any) -> str:
+    """Write a node without white space.
+
+    Raises:
+        RecursionError: it is nested too deep.
+    """
+    match node:
+        case None:
+            return "null"
+        case bool():
+            return "true" if node else "false"
+        case str():
+            return quote_json(node)
+        case dict():
+            return "{" + ",".join(f"{quote_json(key)}:{write_json(value)}" for key, value in node.items()) + "}"
+        case list():
+            return "[" + ",".join(map(write_json, node)) + "]"
+        case _:
+            return str(node)
+
+
+def quote_json(text: str) -> str:
+    """Write a string with the escapes that it needs."""
+    return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", sound(text)) + '"'
+
+
+def sound(text: str) -> str:
+    """Replace halves of surrogate pairs, which UTF-8 cannot say, by `?` as Java does."""
+    return _SURROGATE.sub("?", text)
+
+
+def write_value(value: Any, sql_type: SqlType | None) -> str:
+    """Write a SQL value as JSON: keys of structs and maps in ascending order, times as texts, bytes in base64."""
+    if value is None or sql_type is None:
+        return "null"
+    match sql_type:
+        case Array(item):
+            return "[" + ",".join(write_value(v, item) for v in value) + "]"
+        case Map(_, item):
+            return _write_object([(str(key), write_value(v, item)) for key, v in value.items()])
+        case Struct(fields):
+            return _write_object([(field.name, write_value(value[field.name], field.type)) for field in fields])
+        case Primitive(base):
+            return _write_primitive(value, base)
+        case _:
+            return f"{value:f}"
+
+
+def _write_object(members: list[tuple[str, str]]) -> str:
+    return (
+        "{"
+        + ",".join(f"{quote_json(key)}:{text}" for key, text in sorted(members, key=lambda m: m[0].encode("utf-16-be", "surrogatepass")))
+        + "}"
+    )
+
+
+def _write_primitive(value: Any, base: Base) -> str:
+    match base:
+        case Base.BOOLEAN:
+            return "true" if value else "false"
+        case Base.DOUBLE:
+            return _write_double(value)
+        case Base.STRING:
+            return quote_json(value)
+        case Base.BYTES:
+            return f'"{b64encode(value).decode()}"'
+        case Base.DATE:
+            return f'"{date_text(value)}"'
+        case Base.TIME:
+            return f'"{_clock(value // 1_000)}"'
+        case Base.TIMESTAMP:
+            days, millis = divmod(value, 86_400_000)
+            return f'"{date_text(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'
+        case _:
+            return str(value)
+
+
+def date_text(days: int) -> str:
+    """Write days since 1970-01-01 as `2021-05-18`."""
+    year, month, day = to_civil(days)
+    sign = "-" if year < 0 else "+" if year > 9_999 else ""
+    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
+
+
+def _clock(seconds: int) -> str:
+    text = time_text(seconds)
+    return text if seconds % 60 else text[:5]
+
+
+def time_text(seconds: int) -> str:
+    """Write seconds since midnight as `13:05:00`."""
+    return f"{seconds // 3_600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def _write_double(value: float) -> str:
+    """Jackson quotes what is not a number of JSON."""
+    text = java_double(value)
+    return text if text[-1].isdigit() else f'"{text}"'
+
+
+def java_double(value: float) -> str:
+    """Write a DOUBLE as Java's `Double.toString` does."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = repr(value)
+        return text if "e" not in text else f"{Decimal(text):f}"
+    sign, digits, _ = Decimal(repr(value)).as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0") or "0"
+    exponent = Decimal(repr(value)).adjusted()
+    return f"{'-' if sign else ''}{shown[0]}.{shown[1:] or '0'}E{exponent}"

@@ -1,0 +1,1 @@
+"""Java's date and time patterns and zones."""

@@ -1,0 +1,258 @@
+"""Patterns of `java.time.format.DateTimeFormatter`, compiled to parts that print and parse.
+
+Every letter, count and limit is that of Java 17, but the letters B, v and p (periods of the day, generic zone names, padding)
+are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+
+from kestrel_sql.java.time.fields import Field, Moment
+from kestrel_sql.java.time.number_parts import MOST_DIGITS, Fraction, Number, Reduced, Sign
+from kestrel_sql.java.time.parse_state import Parsing
+from kestrel_sql.java.time.text_parts import Literal, Name, Optional, Part, Style
+from kestrel_sql.java.time.zone_parts import LocalizedOffset, Offset, ZoneId, ZoneName
+
+_CACHED = 1000
+_MOST_NESTED = 100
+_MOST_LENGTH = 10_000
+_STYLES = {1: Style.SHORT, 2: Style.SHORT, 3: Style.SHORT, 4: Style.FULL, 5: Style.NARROW}
+
+_ONE_OR_TWO = {
+    "d": Field.DAY_OF_MONTH,
+    "h": Field.CLOCK_HOUR_OF_AMPM,
+    "H": Field.HOUR_OF_DAY,
+    "k": Field.CLOCK_HOUR_OF_DAY,
+    "K": Field.HOUR_OF_AMPM,
+    "m": Field.MINUTE_OF_HOUR,
+    "s": Field.SECOND_OF_MINUTE,
+}
+_UNSIGNED = {"A": Field.MILLI_OF_DAY, "n": Field.NANO_OF_SECOND, "N": Field.NANO_OF_DAY}
+_YEARS = {"u": Field.YEAR, "y": Field.YEAR_OF_ERA, "Y": Field.WEEK_BASED_YEAR}
+_NAMED = {
+    "M": Field.MONTH_OF_YEAR,
+    "L": Field.MONTH_OF_YEAR,
+    "Q": Field.QUARTER_OF_YEAR,
+    "q": Field.QUARTER_OF_YEAR,
+    "E": Field.DAY_OF_WEEK,
+    "e": Field.DAY_OF_WEEK,
+    "c": Field.DAY_OF_WEEK,
+}
+_COLONS = {1: (False, False, False), 2: (False, True, False), 3: (True, True, False), 4: (False, True, True), 5: (True, True, True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern."""
+
+    parts: tuple[Part, ...]
+
+    def write(self, moment: Moment) -> str:
+        """Print a moment.
+
+        Raises:
+            ValueError: it does not have a field of the pattern, or one does not fit.
+        """
+        written = []
+        for part in self.parts:
+            piece = part.write(moment)
+            if piece is None:
+                raise ValueError(f"Unsupported field for {part}")
+            written.append(piece)
+        return "".join(written)
+
+    def read(self, text: str, *, root: bool) -> Parsing:
+        """Parse the whole of a text, in any case of letters.
+
+        Raises:
+            ValueError: it does not fit.
+        """
+        parsing = Parsing(ignore_case=True, root=root)
+        at = 0
+        for part in self.parts:
+            at = part.read(parsing, text, at)
+            if at < 0:
+                raise ValueError(f"Text '{text[:100]}' could not be parsed at index {~at}")
+        if at < len(text):
+            raise ValueError(f"Text '{text[:100]}' could not be parsed, unparsed text found at index {at}")
+        return parsing
+
+
+@dataclass(slots=True)
+class _Section:
+    """The parts of one bracket; `open` is the number that fixed ones behind it make wider."""
+
+    parts: list[Part] = field(default_factory=list)
+    open: int | None = None
+
+    def add(self, part: Part) -> None:
+        if not isinstance(part, Number):
+            self.open = None
+        elif self.open is None:
+            self.open = len(self.parts)
+        elif part.is_fixed:
+            base = self.parts[self.open]
+            if isinstance(base, Number):
+                self.parts[self.open] = base.followed_by(part.most)
+        else:
+            self.open = len(self.parts)
+        self.parts.append(part)
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_pattern(pattern: str) -> Pattern:
+    """Compile a pattern.
+
+    Raises:
+        ValueError: it is not a pattern of Java's.
+    """
+    if len(pattern) > _MOST_LENGTH:
+        raise ValueError(f"pattern is longer than {_MOST_LENGTH} characters")
+    sections = [_Section()]
+    for token in _tokens(pattern):
+        if token == "[":
+            sections[-1].open = None
+            sections.append(_Section())
+            if len(sections) > _MOST_NESTED:
+                raise ValueError("pattern nests too many optional sections")
+        elif token == "]":
+            if len(sections) == 1:
+                raise ValueError("Pattern invalid as it contains ] without previous [")
+            _close(sections)
+        else:
+            sections[-1].add(_part(token))
+    while len(sections) > 1:
+        _close(sections)
+    return Pattern(tuple(sections[0].parts))
+
+
+def _close(sections: list[_Section]) -> None:
+    inner = sections.pop()
+    if inner.parts:
+        sections[-1].add(Optional(tuple(inner.parts)))
+
+
+def _tokens(pattern: str) -> Iterator[str]:
+    """Cut a pattern into runs of one letter, brackets, and literals (marked by a quote in front)."""
+    at = 0
+    while at < len(pattern):
+        mark = pattern[at]
+        if mark == "'":
+            end = _quote_end(pattern, at)
+            yield "'" + (pattern[at + 1 : end].replace("''", "'") or "'")
+            at = end + 1
+        elif _is_letter(mark):
+            run = next(len(list(same)) for _, same in groupby(pattern[at:]))
+            yield pattern[at : at + run]
+            at += run
+        elif mark in "{}#":
+            raise ValueError(f"Pattern includes reserved character: '{mark}'")
+        else:
+            yield mark if mark in "[]" else "'" + mark
+            at += 1
+
+
+def _is_letter(mark: str) -> bool:
+    return mark.isascii() and mark.isalpha()
+
+
+def _quote_end(pattern: str, start: int) -> int:
+    at = start + 1
+    while (at := pattern.find("'", at)) >= 0:
+        if pattern[at + 1 : at + 2] != "'":
+            return at
+        at += 2
+    raise ValueError(f"Pattern ends with an incomplete string literal: {pattern[:100]}")
+
+
+def _part(token: str) -> Part:
+    letter, count = token[0], len(token)
+    if letter == "'":
+        return Literal(token[1:])
+    made = _numeric(letter, count) or _textual(letter, count) or _zonal(letter, count)
+    if made is None:
+        known = any(make(letter, 1) for make in (_numeric, _textual, _zonal))
+        raise ValueError(f"{'Too many pattern letters' if known else 'Unknown pattern letter'}: {letter}")
+    return made
+
+
+def _numeric(letter: str, count: int) -> Part | None:
+    if letter in _YEARS:
+        return _year(_YEARS[letter], count)
+    if letter in _ONE_OR_TWO and count <= 2:
+        return _plain(_ONE_OR_TWO[letter], count)
+    if letter in _UNSIGNED and count <= MOST_DIGITS:
+        return Number(_UNSIGNED[letter], count, MOST_DIGITS, Sign.NOT_NEGATIVE)
+    if letter == "S" and count <= 9:
+        return Fraction(Field.NANO_OF_SECOND, count, count, Sign.NOT_NEGATIVE)
+    if letter == "D" and count <= 3:
+        return Number(Field.DAY_OF_YEAR) if count == 1 else Number(Field.DAY_OF_YEAR, count, 3, Sign.NOT_NEGATIVE)
+    if letter == "F" and count == 1:
+        return Number(Field.ALIGNED_DAY_OF_WEEK_IN_MONTH)
+    if letter == "g" and count <= MOST_DIGITS:
+        return Number(Field.MODIFIED_JULIAN_DAY, count, MOST_DIGITS)
+    return _weekly(letter, count)
+
+
+def _plain(name: Field, count: int) -> Number:
+    return Number(name) if count == 1 else Number(name, count, count, Sign.NOT_NEGATIVE)
+
+
+def _year(name: Field, count: int) -> Number | None:
+    if count == 2:
+        return Reduced(name, 2, 2, Sign.NOT_NEGATIVE)
+    if count > MOST_DIGITS:
+        return None
+    return Number(name, count, MOST_DIGITS, Sign.NORMAL if count < 4 else Sign.EXCEEDS_PAD)
+
+
+def _weekly(letter: str, count: int) -> Number | None:
+    match letter, count:
+        case "W", 1:
+            return Number(Field.WEEK_OF_MONTH, 1, 1, Sign.NOT_NEGATIVE)
+        case "w", 1 | 2:
+            return Number(Field.WEEK_OF_WEEK_BASED_YEAR, count, 2, Sign.NOT_NEGATIVE)
+        case ("e", 1 | 2) | ("c", 1):
+            return Number(Field.LOCAL_DAY_OF_WEEK, count, count, Sign.NOT_NEGATIVE)
+        case _:
+            return None
+
+
+def _textual(letter: str, count: int) -> Part | None:
+    match letter:
+        case "a" if count == 1:
+            return Name(Field.AMPM_OF_DAY, Style.SHORT)
+        case "G" if count <= 5:
+            return Name(Field.ERA, _STYLES[count])
+        case "c" if count == 2:
+            return None
+        case "M" | "L" | "Q" | "q" if count <= 2:
+            return _plain(_NAMED[letter], count)
+        case "M" | "L" | "Q" | "q" | "E" | "e" | "c" if count <= 5:
+            return Name(_NAMED[letter], _STYLES[count])
+        case _:
+            return None
+
+
+def _zonal(letter: str, count: int) -> Part | None:
+    match letter:
+        case "X" if count <= 5:
+            return Offset("Z", *_COLONS[count])
+        case "x" if count <= 5:
+            return Offset("+00" if count == 1 else "+0000" if count % 2 == 0 else "+00:00", *_COLONS[count])
+        case "Z" if count == 4:
+            return LocalizedOffset(full=True)
+        case "Z" if count <= 5:
+            return Offset("Z", *_COLONS[5]) if count == 5 else Offset("+0000", *_COLONS[2])
+        case "O" if count in (1, 4):
+            return LocalizedOffset(full=count == 4)
+        case "V" if count == 2:
+            return ZoneId()
+        case "z" if count <= 4:
+            return ZoneName(full=count == 4)
+        case _:
+            return None

@@ -1,0 +1,123 @@
+"""Literals, optional sections and the names of months, days and eras in a `DateTimeFormatter` pattern.
+
+Names are English; where `Parsing.root` is set they are those of Java's language-less locale, which has no long ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from kestrel_sql.java.time.fields import Field, Moment
+from kestrel_sql.java.time.parse_state import Parsing
+
+
+class Part(Protocol):
+    """One part of a pattern."""
+
+    def write(self, moment: Moment) -> str | None:
+        """Print the part; None if the moment lacks what it needs."""
+
+    def read(self, parsing: Parsing, text: str, at: int) -> int:
+        """Parse the part at a position; gives the position behind it, or `~position` of the failure."""
+
+
+class Style(Enum):
+    """How long a name is."""
+
+    SHORT = 0
+    FULL = 1
+    NARROW = 2
+
+
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_QUARTERS = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
+
+Names = dict[int, str]
+
+
+def _numbered(*names: str, first: int = 1) -> Names:
+    return dict(enumerate(names, start=first))
+
+
+_ENGLISH: dict[Field, tuple[Names, Names, Names]] = {
+    Field.MONTH_OF_YEAR: (_numbered(*(m[:3] for m in MONTHS)), _numbered(*MONTHS), _numbered(*(m[0] for m in MONTHS))),
+    Field.DAY_OF_WEEK: (_numbered(*(d[:3] for d in DAYS)), _numbered(*DAYS), _numbered(*(d[0] for d in DAYS))),
+    Field.AMPM_OF_DAY: (_numbered("AM", "PM", first=0),) * 3,
+    Field.ERA: (_numbered("BC", "AD", first=0), _numbered("Before Christ", "Anno Domini", first=0), _numbered("B", "A", first=0)),
+    Field.QUARTER_OF_YEAR: (_numbered("Q1", "Q2", "Q3", "Q4"), _numbered(*_QUARTERS), _numbered("1", "2", "3", "4")),
+}
+_ROOT: dict[Field, tuple[Names, Names, Names]] = {
+    **_ENGLISH,
+    Field.MONTH_OF_YEAR: (_ENGLISH[Field.MONTH_OF_YEAR][0], _ENGLISH[Field.MONTH_OF_YEAR][0], _numbered(*map(str, range(1, 13)))),
+    Field.DAY_OF_WEEK: (_ENGLISH[Field.DAY_OF_WEEK][0], _ENGLISH[Field.DAY_OF_WEEK][0], _ENGLISH[Field.DAY_OF_WEEK][2]),
+    Field.ERA: (_numbered("BC", "AD", first=0), _numbered("BCE", "CE", first=0), _numbered("BCE", "CE", first=0)),
+    Field.QUARTER_OF_YEAR: (_ENGLISH[Field.QUARTER_OF_YEAR][0], _ENGLISH[Field.QUARTER_OF_YEAR][0], _numbered("1", "2", "3", "4")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a field's value."""
+
+    field: Field
+    style: Style
+
+    def write(self, moment: Moment) -> str | None:
+        """Print the English name."""
+        value = moment.get(self.field)
+        return None if value is None else _ENGLISH[self.field][self.style.value][value]
+
+    def read(self, parsing: Parsing, text: str, at: int) -> int:
+        """Parse the longest name that fits, the last of equal ones."""
+        names = (_ROOT if parsing.root else _ENGLISH)[self.field][self.style.value]
+        fitting = [(len(name), value) for value, name in names.items() if parsing.starts(text, at, name)]
+        if not fitting:
+            return ~at
+        length, value = max(fitting)
+        return parsing.put(self.field, value, at, at + length)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A text that stands for itself."""
+
+    text: str
+
+    def write(self, moment: Moment) -> str:
+        """Print the text."""
+        return self.text
+
+    def read(self, parsing: Parsing, text: str, at: int) -> int:
+        """Parse the text."""
+        return at + len(self.text) if parsing.starts(text, at, self.text) else ~at
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A section in brackets: left out where a field is missing or the text does not fit."""
+
+    parts: tuple[Part, ...]
+
+    def write(self, moment: Moment) -> str:
+        """Print the section, or nothing."""
+        written = []
+        for part in self.parts:
+            piece = part.write(moment)
+            if piece is None:
+                return ""
+            written.append(piece)
+        return "".join(written)
+
+    def read(self, parsing: Parsing, text: str, at: int) -> int:
+        """Parse the section, or nothing."""
+        before = parsing.copy()
+        position = at
+        for part in self.parts:
+            position = part.read(parsing, text, position)
+            if position < 0:
+                parsing.restore(before)
+                return at
+        return position

@@ -1,0 +1,1 @@
+"""Kestrel on a Kafka broker: clients, sources, the exactly-once sink and the run of an application."""

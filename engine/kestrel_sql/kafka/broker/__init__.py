@@ -1,0 +1,1 @@
+"""A single-node Kafka broker for trials and tests."""

@@ -1,0 +1,1 @@
+"""Connection settings, admin calls, ACLs and offsets."""

@@ -1,0 +1,58 @@
+"""What the broker lets us do: asked before a query starts, and told with what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.client.admin import describe_topics
+from kestrel_sql.kafka.client.config import KafkaConfig
+
+_TIMEOUT = 20.0
+_READ, _WRITE = AclOperation.READ, AclOperation.WRITE
+
+_NEEDED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user needs DESCRIBE and READ on topics that are read, WRITE on those that are written",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user needs CREATE on the topic or the cluster, or somebody else makes the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "the user needs READ on consumer groups whose names begin with kestrel-",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "the user needs WRITE and DESCRIBE on transactional ids that begin with kestrel-, or --delivery at-least-once"
+    ),
+}
+"""Which entries of the broker's access control list are missing, by its error."""
+
+
+def needed(error: Any) -> str | None:
+    """What a user needs whom the broker refused something; None for any other error."""
+    return _NEEDED.get(error.code())
+
+
+def check_rights(config: KafkaConfig, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
+    """Check that a query may read and write its topics; those that do not exist are not looked at.
+
+    Raises:
+        QueryError: it may not; names the topic, and what the broker allows.
+    """
+    wanted = {**dict.fromkeys(reads, _READ), **dict.fromkeys(writes, _WRITE)}
+
+    def refused(name: str, reason: KafkaError) -> QueryError:
+        return QueryError(_refused(query, wanted[name], name, reason.str()), hint=needed(reason))
+
+    for name, described in describe_topics(config, wanted, _TIMEOUT, refused, include_authorized_operations=True):
+        allowed = described.authorized_operations
+        # A broker that is too old to say it says nothing.
+        if allowed and wanted[name] not in allowed:
+            said = f"the broker {config.servers} allows {_listed(allowed)} only"
+            raise QueryError(_refused(query, wanted[name], name, said), hint=_NEEDED[KafkaError.TOPIC_AUTHORIZATION_FAILED])
+
+
+def _refused(query: str, operation: AclOperation, topic: str, said: str) -> str:
+    return f"{query} may not {operation.name.lower()} the topic {topic}: {said}"
+
+
+def _listed(allowed: Collection[AclOperation]) -> str:
+    return ", ".join(sorted(operation.name for operation in allowed))

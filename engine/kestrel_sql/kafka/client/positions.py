@@ -1,0 +1,11 @@
+"""Positions in topics: a partition, and how far each has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Position = tuple[str, int]
+"""A topic and one of its partitions."""
+
+Offsets = Mapping[Position, int]
+"""The offset of the next record in each partition."""

@@ -1,0 +1,1 @@
+"""Packaging of Kestrel for executors on other machines."""

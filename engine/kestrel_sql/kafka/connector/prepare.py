@@ -1,0 +1,97 @@
+"""What a machine or an image can have ready before the first run: the jars of the connector, and the archive of Spark's classes.
+
+python -m kestrel_sql.kafka.connector.prepare PATH          (what `kestrel prepare` starts: a session that leaves the archive at PATH)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.connector.jars import connector_jars
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.class_archive import archive_path, making_options
+from kestrel_sql.spark.runtime.session import open_session
+
+_LONGEST_S = 600
+_ROWS = 200
+_STATEMENTS = """
+CREATE STREAM S (K STRING KEY, V BIGINT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
+CREATE TABLE T AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S WHERE V >= 0 GROUP BY K;
+"""
+
+
+def prepare() -> Path:
+    """Resolve the connector's jars and make the archive; give its path.
+
+    Raises:
+        EngineError: no repository has the jars, or the JVM left no archive.
+    """
+    connector_jars()
+    path = archive_path()
+    fresh = path.with_suffix(f".{os.getpid()}")
+    command = [sys.executable, "-m", "kestrel_sql.kafka.connector.prepare", str(fresh)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+        if done.returncode or not fresh.exists():
+            words = done.stderr.strip().splitlines()
+            raise EngineError(f"the JVM left no archive of its classes: {words[-1] if words else 'it said nothing'}")
+        fresh.replace(path)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"the archive {path} cannot be made: {error}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    return path
+
+
+def _leave_archive(path: Path) -> None:
+    """Let a session do what a run does, so that the classes for it are in the archive that it leaves."""
+    spark = open_session("local[2]", {"spark.driver.extraJavaOptions": making_options(path), "spark.sql.shuffle.partitions": "2"})
+    value = """to_binary(concat('{"V": ', value, '}'), 'utf-8')"""
+    columns = {"q": "0", "feed": "value", "topic": "'s'", "part": "0", "off": "value", "ts": "value", "key": "to_binary('k', 'utf-8')"}
+    texts = [f"CAST({text} AS {kind}) AS {name}" for (name, text), kind in zip(columns.items(), _KINDS, strict=True)]
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
+    records = rows.selectExpr(*texts, f"{value} AS value", "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers")
+    with tempfile.TemporaryDirectory() as folder:
+        frame = _pipeline().frame(spark, records, PAGES, {"s": 1})
+        writer = frame.writeStream.foreachBatch(_count).outputMode("update").option("checkpointLocation", folder)
+        running = writer.start()
+        while running.isActive and (running.lastProgress or {}).get("batchId", -1) < 2:
+            running.awaitTermination(1)
+        running.stop()
+        failure = running.exception()
+    spark.stop()
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - the one way to the JVM's process, whose end is waited for
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_LONGEST_S)
+    if failure is not None:
+        raise failure
+
+
+_KINDS = ("INT", "BIGINT", "STRING", "INT", "BIGINT", "BIGINT", "BINARY")
+
+
+def _pipeline() -> Any:
+    session = Session()
+    for statement in session.parse(_STATEMENTS):
+        session.execute(statement)
+    (query,) = session.queries.values()
+    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())])
+
+
+def _count(batch: DataFrame, number: int) -> None:
+    batch.repartition(2).sortWithinPartitions("place").toArrow()
+
+
+if __name__ == "__main__":
+    _leave_archive(Path(sys.argv[1]))

@@ -1,0 +1,197 @@
+"""An application from its text to its end: connect, lock the checkpoint, carry the statements out, run the queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from kestrel_sql.admin.answer import Answer, said
+from kestrel_sql.admin.answers import answer_of
+from kestrel_sql.admin.view import View
+from kestrel_sql.errors import EngineError, QueryError, StatementError
+from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.config import SPARK_REDACTION, KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
+from kestrel_sql.kafka.connector.jars import connector_jars
+from kestrel_sql.kafka.run.declared_topics import Topics
+from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.processing_log import LogWriter
+from kestrel_sql.kafka.run.progress import QueryState
+from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
+from kestrel_sql.kafka.run.script import Script
+from kestrel_sql.kafka.run.spark_start import Opening
+from kestrel_sql.kafka.run.topic_contents import BrokerTopics, print_topic
+from kestrel_sql.kafka.sink.transaction import EARLIEST
+from kestrel_sql.session.insert_values import Constants, insert_record
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.compile.constants import evaluate_constants
+from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import Record
+
+_LOOK_S = 0.2
+_STATES = "spark.sql.shuffle.partitions"
+_RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
+
+
+@dataclass(slots=True, kw_only=True)
+class Application:
+    """A script with everything around it; `say` tells the user what happens, `answer` shows what a statement answers."""
+
+    settings: RunSettings
+    session: Session
+    log_topic: str | None
+    say: Callable[[str], None]
+    show: Callable[[Sequence[QueryState]], None]
+    answer: Callable[[Answer], None]
+    stop: Event = field(default_factory=Event)
+    _spark: SparkSession | None = None
+    _opening: Opening | None = None
+
+    def run(self, text: str) -> bool:
+        """Run a script; say whether all went well.
+
+        Raises:
+            EngineError: the broker or a statement refuses, or the application does not fit its checkpoint.
+        """
+        settings = self.settings
+        folder = CheckpointFolder(settings.checkpoint)
+        statements = self.session.parse(text)
+        with folder.locked():
+            offsets = self._connected()
+            if offsets is None:
+                return True
+            view = View(session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S))
+            topics = Topics(settings.config, folder.load().queries)
+            script = Script(
+                session=self.session,
+                folder=folder,
+                manifest=folder.load().next_run(),
+                define=lambda parsed: self._define(parsed, topics),
+                ask=lambda parsed: answer_of(parsed.statement, view),
+                follow=lambda parsed: self._print(parsed, view),
+                insert=lambda parsed: self._insert(parsed),
+            )
+            try:
+                if any(isinstance(parsed.statement, _RUN_BY_SPARK) for parsed in statements):
+                    self._opening = Opening(self._new_spark)
+                self._execute(statements, script)
+                if self.stop.is_set():
+                    return True
+                if self.log_topic is not None:
+                    topics.make(self.log_topic)
+                with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
+                    return self._queries(statements, log).run(folder, script.manifest, offsets)
+            finally:
+                if self._spark is not None:
+                    self._spark.stop()
+
+    def _connected(self) -> BrokerOffsets | None:
+        """Wait for the broker; None if the user would not wait any longer."""
+        settings = self.settings
+        try:
+            return connect(settings.config, self.say, settings.patience, self.stop)
+        except EngineError:
+            if self.stop.is_set():
+                return None
+            raise
+
+    def _execute(self, statements: Sequence[ParsedStatement], script: Script) -> None:
+        for parsed in statements:
+            if self.stop.is_set():
+                return
+            for answer in script.execute(parsed):
+                self.answer(answer)
+
+    def _queries(self, statements: Sequence[ParsedStatement], log: LogWriter) -> ProductionRun:
+        return ProductionRun(
+            settings=self.settings,
+            session=self.session,
+            statements=statements,
+            open_spark=self._open_spark,
+            say=self.say,
+            show=self.show,
+            log=log.write,
+            stop=self.stop,
+        )
+
+    def _open_spark(self) -> SparkSession:
+        if self._opening is None:
+            self._opening = Opening(self._new_spark)
+        return self._opening.session()
+
+    def _new_spark(self) -> SparkSession:
+        given, master = self.settings.spark, self.settings.master
+        extra = {
+            "spark.jars": ",".join(str(jar) for jar in connector_jars()),
+            "spark.redaction.regex": SPARK_REDACTION,
+            "spark.sql.redaction.options.regex": SPARK_REDACTION,
+            "spark.sql.streaming.numRecentProgressUpdates": "20",
+            "spark.ui.showConsoleProgress": "false",
+            **given,
+            **cluster_settings(master, given),
+        }
+        spark = open_session(master, extra)
+        if is_cluster(master):
+            self.say(f"waiting for executors of {master}")
+            check_executors(spark, master)
+        if _STATES not in given:
+            spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
+        self._spark = spark
+        return spark
+
+    def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
+        done = self.session.execute(parsed)
+        topics.declare(done, self.session)
+        if done.deletes is not None:
+            topics.delete(done.deletes.topic)
+            self.session.delete_schemas(done.deletes)
+        return said(done.message) if done.message else None
+
+    def _insert(self, parsed: ParsedStatement) -> Answer | None:
+        done = self.session.execute(parsed)
+        if done.insert is None:
+            raise StatementError("nothing to insert", span=parsed.span)
+        constants = Constants(self.session.functions, lambda bounds: evaluate_constants(self._open_spark(), bounds, self.session.config))
+        record = insert_record(done.insert, constants, self.session.serde(), lambda: int(time.time() * 1000))
+        produce(self.settings.config, record)
+        return None
+
+    def _print(self, parsed: ParsedStatement, view: View) -> Iterable[Answer]:
+        statement = parsed.statement
+        return print_topic(statement, view, self.settings.config, self.stop.is_set) if isinstance(statement, PrintTopic) else ()
+
+
+def produce(config: KafkaConfig, record: Record) -> None:
+    """Write one record and wait for the broker's word.
+
+    Raises:
+        QueryError: the broker did not take it.
+    """
+    failures: list[Any] = []
+    client = {**config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0}
+    with closing(Producer(client)) as producer:
+        producer.produce(
+            record.topic,
+            key=record.key,
+            value=record.value,
+            # A client takes 0 for "now" (ADR 16).
+            timestamp=record.timestamp or EARLIEST,
+            headers=list(record.headers),
+            on_delivery=lambda error, _: failures.append(error) if error is not None else None,
+        )
+        waiting = producer.flush(40)
+    if failures:
+        raise QueryError(f"the record for the topic {record.topic} was not written: {failures[0].str()}", hint=needed(failures[0]))
+    if waiting:
+        raise QueryError(f"the record for the topic {record.topic} was not written: the broker does not answer")

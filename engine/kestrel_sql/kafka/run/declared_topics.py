@@ -1,0 +1,185 @@
+"""The topics that statements declare: made where they are missing, checked where they exist (`spec/language.md` 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from kestrel_sql.errors import QueryError, Span, StatementError
+from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.admin import admin_client
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.topic_configs import TIMEOUT, TopicShape, awaited_shape, shapes_of
+from kestrel_sql.kafka.run.manifest import StoredQuery
+from kestrel_sql.kafka.run.topic_changes import BEGIN_ANEW, deleted
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties, source_properties
+from kestrel_sql.session.session import Executed, Session
+from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
+
+_DEFAULT_REPLICAS = -1
+_COMPACTED = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics of a broker, as CREATE and DROP … DELETE TOPIC change them."""
+
+    config: KafkaConfig
+    known: Mapping[str, StoredQuery] = field(default_factory=dict)
+    """The queries that the checkpoint knows, by name: what became of their sources' topics is for them to judge."""
+
+    def declare(self, done: Executed, session: Session) -> None:
+        """See to the topic of a CREATE that was carried out.
+
+        A topic over which a source is declared has to exist unless PARTITIONS is given. The topic of a CREATE AS has the partitions,
+        replicas and retention of the leftmost source's unless told otherwise; one that exists has to have them, except that the sink of
+        a query that the checkpoint knows need only be as its statement says: its source may have changed since.
+
+        Raises:
+            StatementError: it does not exist, or is not as it has to be.
+            QueryError: the broker refuses.
+        """
+        command = done.plan.ddl_command if done.plan is not None else None
+        if not isinstance(command, CreateStreamV1 | CreateTableV1):
+            return
+        span = done.statement.span
+        match done.statement.statement:
+            case CreateSource(properties=properties):
+                self._declare_source(command, source_properties(properties).topic, span)
+            case CreateAs() as statement:
+                self._declare_sink(command, statement, session, span)
+            case _:
+                return
+
+    def make(self, topic: str) -> None:
+        """Make a topic of one partition unless it is there.
+
+        Raises:
+            QueryError: the broker refuses.
+        """
+        if topic not in shapes_of(self.config, [topic]):
+            self._create(topic, TopicProperties(partitions=1), {})
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic; one that is not there is no error.
+
+        Raises:
+            QueryError: the broker refuses.
+        """
+        admin = admin_client(self.config)
+        try:
+            admin.delete_topics([topic], operation_timeout=TIMEOUT)[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise QueryError(f"the topic {topic} was not deleted: {error.args[0].str()}", hint=_needed(error, "DELETE")) from error
+
+    def _declare_source(self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None) -> None:
+        name = command.topic_name
+        found = shapes_of(self.config, [name]).get(name)
+        if found is None and wanted.partitions is None:
+            reader = next((query for query in self.known.values() if name in query.sources), None)
+            if reader is not None:
+                raise StatementError(deleted(name, reader), span=span, hint=BEGIN_ANEW)
+            raise StatementError(
+                f"the topic {name} does not exist", span=span, hint="PARTITIONS = n in the WITH clause creates it; case matters"
+            )
+        found = found or self._create(name, wanted, settings_of(command, wanted))
+        if found is not None:
+            check_shape(name, found, wanted, span)
+
+    def _declare_sink(self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None) -> None:
+        given = _with_window(sink_properties(statement.properties).topic, window_retention(statement))
+        name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
+        found = shapes_of(self.config, [name, source])
+        wanted = _inherited(given, found.get(source), expires=_policy(command) != _COMPACTED)
+        there = found.get(name) or self._create(name, wanted, settings_of(command, wanted))
+        if there is not None:
+            kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
+            is_known = f"CREATE {kind} {statement.name}" in self.known
+            check_shape(name, there, given if is_known else wanted, span)
+
+    def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> TopicShape | None:
+        """Make a topic; give the one that someone else has made meanwhile."""
+        topic = NewTopic(
+            name,
+            num_partitions=wanted.partitions or 1,
+            replication_factor=wanted.replicas or _DEFAULT_REPLICAS,
+            config=dict(settings),
+        )
+        admin = admin_client(self.config)
+        try:
+            admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise QueryError(f"the topic {name} was not created: {error.args[0].str()}", hint=_needed(error, "CREATE")) from error
+            return awaited_shape(self.config, name)
+        awaited_shape(self.config, name)
+        return None
+
+
+def _needed(error: KafkaException, operation: str) -> str | None:
+    """What a user needs whom the broker did not let create or delete a topic."""
+    return None if needed(error.args[0]) is None else f"the user needs {operation} on the topic, or somebody who has it does this"
+
+
+def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:
+    """Check that a topic that exists is as a statement wants it, as far as it wants anything: more replicas do no harm.
+
+    Raises:
+        StatementError: says what differs.
+    """
+    flaws = []
+    if wanted.partitions is not None and wanted.partitions != found.partitions:
+        flaws.append(f"{found.partitions} partitions, not {wanted.partitions}")
+    if wanted.replicas is not None and wanted.replicas > found.replicas:
+        flaws.append(f"{found.replicas} replicas, not {wanted.replicas}")
+    if wanted.retention_ms is not None and found.retention_ms is not None and wanted.retention_ms != found.retention_ms:
+        flaws.append(f"a retention of {found.retention_ms} ms, not {wanted.retention_ms} ms")
+    if flaws:
+        raise StatementError(
+            f"the topic {name} exists and has {', '.join(flaws)}",
+            span=span,
+            hint="say in the WITH clause what the topic has, change the topic, or name another by KAFKA_TOPIC",
+        )
+
+
+def window_retention(statement: CreateAs) -> int | None:
+    """How long (ms) the RETENTION of a window wants its rows kept."""
+    window = statement.query.window
+    return window.retention.millis if window is not None and window.retention is not None else None
+
+
+def settings_of(command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties) -> dict[str, str]:
+    """The settings of a new topic: a table's is compacted, a windowed table's old windows may go."""
+    settings = {"cleanup.policy": _policy(command)}
+    if wanted.retention_ms is not None:
+        settings["retention.ms"] = str(wanted.retention_ms)
+    return settings
+
+
+def _policy(command: CreateStreamV1 | CreateTableV1) -> str:
+    if isinstance(command, CreateStreamV1):
+        return "delete"
+    return _COMPACTED if command.window_info is None else f"{_COMPACTED},delete"
+
+
+def _with_window(given: TopicProperties, kept_ms: int | None) -> TopicProperties:
+    """What a statement says of its sink: a window's rows are kept as long as the window wants, or longer."""
+    return given if kept_ms is None else replace(given, retention_ms=max(kept_ms, given.retention_ms or 0))
+
+
+def _inherited(given: TopicProperties, source: TopicShape | None, *, expires: bool) -> TopicProperties:
+    """What a statement says of its sink, with what it does not say taken from the source."""
+    if source is None:
+        return replace(given, partitions=given.partitions or 1)
+    kept_ms = source.retention_ms if expires and given.retention_ms is None else given.retention_ms
+    return replace(
+        given,
+        partitions=given.partitions or source.partitions,
+        replicas=given.replicas or source.replicas,
+        retention_ms=kept_ms,
+    )

@@ -1,0 +1,179 @@
+"""A query made ready to start: its topics checked against the broker and the checkpoint, its pipeline built, its beginning fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from kestrel_sql.errors import StatementError
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.kafka.client.acls import check_rights
+from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
+from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
+from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
+from kestrel_sql.kafka.run.topic_changes import damaged
+from kestrel_sql.kafka.source.source import REKEYED, reading_of
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+
+_JOINS = (StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1)
+_SOURCES = (StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A query that can be started: what the manifest says of it, and its pipeline."""
+
+    named: NamedQuery
+    stored: StoredQuery
+    pipeline: Pipeline
+    is_new: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Preparation:
+    """Prepares the queries of one start."""
+
+    session: Session
+    folder: CheckpointFolder
+    offsets: BrokerOffsets
+    from_start: bool
+    """Whether new queries read what their topics hold by now."""
+    fresh_topics: Collection[str]
+    """Topics that queries of this start, and no earlier ones, write: a new query reads them whole."""
+
+    def new(self, named: NamedQuery) -> Prepared:
+        """Prepare a query that the checkpoint does not know.
+
+        Raises:
+            StatementError: a topic does not exist, or inputs of a join have different numbers of partitions.
+            QueryError: the broker does not answer, or does not let us read or write a topic.
+        """
+        query = named.query
+        topics, pipeline = self._built(query.plan, query.config)
+        self._check_rights(query.id, topics, pipeline)
+        positions = [position for topic in topics.values() for position in topic.positions]
+        stored = StoredQuery(
+            name=named.name,
+            id=query.id,
+            statement=query.statement_text,
+            plan=document_of(query, query.plan),
+            settings=relevant(query.config),
+            reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.group.levels)),
+            sources=topics,
+            start=self._start(query.config, positions),
+            pages=PAGES,
+            has_homes=True,
+        )
+        return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)
+
+    def known(self, named: NamedQuery, stored: StoredQuery) -> Prepared:
+        """Prepare a query to go on from its checkpoint.
+
+        Raises:
+            StatementError: the query was changed in a way that its state does not survive.
+            QueryError: what it read is not what the broker has now; names topic and partition.
+        """
+        plan = resumed(named, stored)
+        flaw = damaged(stored, self.folder, self.offsets)
+        if flaw is not None:
+            raise flaw
+        topics, pipeline = self._built(plan, named.query.config)
+        self._check_rights(stored.id, topics, pipeline)
+        if _names(topics) != _names(stored.sources):
+            raise StatementError(f"the query {stored.id} reads other topics than its checkpoint", hint=_NEW_NAME)
+        before = self._built(plan_of(stored), Config.of(stored.settings))[1]
+        if operators(before) != operators(pipeline):
+            raise StatementError(f"the query {stored.id} no longer has the operators whose state the checkpoint holds", hint=_NEW_NAME)
+        renewed = StoredQuery(
+            name=stored.name,
+            id=stored.id,
+            statement=named.query.statement_text,
+            plan=document_of(named.query, plan),
+            settings=relevant(named.query.config),
+            reading=stored.reading,
+            sources=stored.sources,
+            start=stored.start,
+            pages=stored.pages,
+            has_homes=stored.has_homes,
+        )
+        return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
+
+    def _built(self, plan: QueryPlan, config: Config) -> tuple[dict[str, Topic], Pipeline]:
+        functions: Registry = self.session.functions
+        pipeline = build_pipeline([QueryRun(plan=plan, settings=config, serde=self.session.serde())], functions)
+        wanted = _in_order(pipeline)
+        found = self.offsets.topics(wanted)
+        missing = [topic for topic in wanted if topic not in found]
+        if missing:
+            raise StatementError(
+                f"the topic {missing[0]}, which {plan.query_id} reads, does not exist", hint="topics are named by KAFKA_TOPIC, case matters"
+            )
+        topics = {topic: found[topic] for topic in wanted}
+        check_partitions(plan, topics)
+        return topics, pipeline
+
+    def _check_rights(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
+        check_rights(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.group.sinks})
+
+    def _start(self, config: Mapping[str, str], positions: list[Position]) -> dict[Position, int]:
+        earliest = self.offsets.first(positions)
+        if self.from_start or config.get("auto.offset.reset") == "earliest":
+            return earliest
+        latest = self.offsets.ends(positions)
+        return {p: earliest[p] if p[0] in self.fresh_topics else latest[p] for p in positions}
+
+
+_NEW_NAME = "choose a new name for what it writes, or a new checkpoint"
+
+
+def check_partitions(plan: QueryPlan, topics: Mapping[str, Topic]) -> None:
+    """Check that the two inputs of every join that is not preceded by a new key have equally many partitions.
+
+    Raises:
+        StatementError: names both topics with their numbers.
+    """
+    for step in _joins(plan.physical_plan):
+        left, right = (_topic_of(side, topics) for side in step.upstream)
+        if left is not None and right is not None and left.partitions != right.partitions:
+            raise StatementError(
+                f"{plan.query_id} cannot join the topic {left.name} with {right.name}: "
+                f"they have {left.partitions} and {right.partitions} partitions, so that equal keys do not meet",
+                hint="write one of them anew with the other's number of partitions: CREATE STREAM … WITH (PARTITIONS = …) AS SELECT",
+            )
+
+
+def _joins(step: Step) -> Iterator[Step]:
+    if isinstance(step, _JOINS):
+        yield step
+    for upstream in step.upstream:
+        yield from _joins(upstream)
+
+
+def _topic_of(step: Step, topics: Mapping[str, Topic]) -> Topic | None:
+    """The topic whose partitions a side of a join has; None behind a new key, whose partitions are ours to choose."""
+    if isinstance(step, REKEYED):
+        return None
+    if isinstance(step, _SOURCES):
+        return topics.get(step.topic_name)
+    return _topic_of(step.upstream[0], topics)
+
+
+def _in_order(pipeline: Pipeline) -> list[str]:
+    """The topics that a query reads, tables' first: of records of one time a table's come first, so that joins find them."""
+    sources = sorted(pipeline.group.sources, key=lambda source: not source.handle.is_table)
+    return list(dict.fromkeys(source.topic for source in sources))
+
+
+def _counts(topics: Mapping[str, Topic]) -> dict[str, int]:
+    return {name: topic.partitions for name, topic in topics.items()}
+
+
+def _names(topics: Mapping[str, Topic]) -> list[str]:
+    return sorted(topics)

@@ -1,0 +1,140 @@
+"""An application against the checkpoint it is started on: which queries go on, which are new, and which cannot go on as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.catalog.upgrade import check_plan_upgrade
+from kestrel_sql.errors import StatementError
+from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
+from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement
+from kestrel_sql.plan.diff import diff_plans
+from kestrel_sql.plan.document import QueryPlan, StatementPlan
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import PersistentQuery
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.sql.nodes.statements import CreateAs
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+_SHOWN = 3
+_LOGGING = "ksql.logging."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedQuery:
+    """A query of the application with the name that its checkpoint is found by, whatever stands around its statement."""
+
+    name: str
+    query: PersistentQuery
+    replaces: bool
+    """Whether its statement says OR REPLACE."""
+
+
+def named_queries(queries: Mapping[str, PersistentQuery], catalog: Catalog, statements: Sequence[ParsedStatement]) -> list[NamedQuery]:
+    """Name the queries that write a topic, in the order of their statements.
+
+    The query of a CREATE AS is named by what it creates, an INSERT INTO by its sink and sources: numbers in query ids change
+    with every statement that is put before.
+    """
+    replacing = {parsed.statement.name for parsed in statements if isinstance(parsed.statement, CreateAs) and parsed.statement.or_replace}
+    seen: Counter[str] = Counter()
+    found = []
+    for query in queries.values():
+        sink = query.plan.sink
+        if sink is None:
+            continue
+        source = catalog.sources.get(sink)
+        if source is not None and source.created_by == query.id:
+            name = f"CREATE {source.kind.value} {sink}"
+            found.append(NamedQuery(name=name, query=query, replaces=sink in replacing))
+            continue
+        name = f"INSERT INTO {sink} FROM {', '.join(query.plan.sources)}"
+        seen[name] += 1
+        found.append(NamedQuery(name=name if seen[name] == 1 else f"{name} ({seen[name]})", query=query, replaces=False))
+    return found
+
+
+def gone(manifest: Manifest, queries: Sequence[NamedQuery]) -> list[StoredQuery]:
+    """The queries of the checkpoint that the application no longer has."""
+    names = {query.name for query in queries}
+    return [stored for stored in manifest.queries.values() if stored.name not in names]
+
+
+def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
+    """The plan with which a query goes on from its checkpoint: under the id that it has there.
+
+    Raises:
+        StatementError: it is no longer the same query, and may not take over what the old one left; says what changed and what to do.
+    """
+    before = plan_of(stored)
+    after = replace(named.query.plan, query_id=stored.id)
+    changes = [str(change) for change in _changes(before, after)]
+    settings = relevant(named.query.config)
+    changes += [f"{key}\n  - {stored.settings.get(key)}\n  + {settings.get(key)}" for key in _differing(stored.settings, settings)]
+    if not changes:
+        return after
+    if not named.replaces:
+        raise StatementError(
+            f"the query {stored.id} is not the one that the checkpoint belongs to; changed: {_listed(changes)}",
+            hint="write CREATE OR REPLACE to let it go on where its state still fits, or choose a new name, or a new checkpoint",
+        )
+    check_plan_upgrade(before.physical_plan, after.physical_plan)
+    return after
+
+
+def plan_of(stored: StoredQuery) -> QueryPlan:
+    """The plan that a checkpoint was written by."""
+    plan = decode_statement(stored.plan).query_plan
+    if plan is None:
+        raise StatementError(f"the checkpoint holds no plan of the query {stored.id}")
+    return plan
+
+
+def operators(pipeline: Pipeline) -> list[list[str]]:
+    """What keeps state, level by level: it must not change under a checkpoint."""
+    return [[type(stateful.operator).__name__ for stateful in level] for level in pipeline.group.levels]
+
+
+def relevant(config: Config) -> dict[str, str]:
+    """The settings that the meaning of a query depends on, where they are not the default."""
+    return {key: value for key, value in sorted(config.overrides.items()) if key.startswith("ksql.") and not key.startswith(_LOGGING)}
+
+
+def document_of(query: PersistentQuery, plan: QueryPlan) -> dict[str, object]:
+    """The plan as JSON, as the manifest keeps it."""
+    return encode_statement(StatementPlan(statement_text=query.statement_text, query_plan=plan))
+
+
+def order(queries: Sequence[NamedQuery]) -> list[NamedQuery]:
+    """The queries in the order of their graph: behind all that write what they read, except in a circle."""
+    found: list[NamedQuery] = []
+    visited: set[str] = set()
+
+    def visit(named: NamedQuery) -> None:
+        if named.name not in visited:
+            visited.add(named.name)
+            for other in queries:
+                if other.query.plan.sink in named.query.plan.sources:
+                    visit(other)
+            found.append(named)
+
+    for named in queries:
+        visit(named)
+    return found
+
+
+def _changes(before: QueryPlan, after: QueryPlan) -> Iterator[object]:
+    left, right = (PlanFile((StatementPlan(statement_text="", query_plan=plan),)) for plan in (before, after))
+    yield from diff_plans(left, right)
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+
+
+def _listed(changes: Sequence[str]) -> str:
+    more = f"\nand {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    return "\n".join(["", *changes[:_SHOWN]]) + more

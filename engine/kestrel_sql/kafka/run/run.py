@@ -1,0 +1,295 @@
+"""`kestrel run` against a broker: every persistent query of an application, from its checkpoint on, until it is stopped or caught up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from pyspark.sql import SparkSession
+
+from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
+from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
+from kestrel_sql.kafka.run.progress import QueryProgress, QueryState
+from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
+from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
+from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
+from kestrel_sql.kafka.sink.sink import Delivery
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import LogEntry
+
+_LOOK_S = 0.2
+_BROKER_S = 2.0
+_ANSWER_S = 5.0
+_RETRY_S = (1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How an application is to be run; `patience` (s) is how long a broker may be away."""
+
+    config: KafkaConfig
+    checkpoint: Path
+    until_caught_up: bool = False
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    batch_records: int = 100_000
+    master: str = "local[*]"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    patience: float = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ProductionRun:
+    """One start of an application; `say` tells the user what happens, `show` the state of all queries."""
+
+    settings: RunSettings
+    session: Session
+    statements: Sequence[ParsedStatement]
+    open_spark: Callable[[], SparkSession]
+    say: Callable[[str], None]
+    show: Callable[[Sequence[QueryState]], None]
+    log: Callable[[Sequence[LogEntry]], None] = lambda _: None
+    stop: Event = field(default_factory=Event)
+    _running: dict[str, RunningQuery] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _asked: float = 0.0
+    _away: float | None = None
+
+    def run(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> bool:
+        """Run all queries from the checkpoint on, whose lock is held; say whether all went well.
+
+        Raises:
+            EngineError: nothing was started: the application does not fit the checkpoint or the broker.
+        """
+        prepared = self._prepare(folder, manifest, offsets)
+        for query in prepared:
+            self._check(query, folder)
+            manifest = manifest.with_query(query.stored)
+        folder.save(manifest)
+        if not prepared:
+            self.say("no statement of the script writes a topic: there is nothing to run")
+            return True
+        around = self._surroundings(self.open_spark(), manifest, offsets)
+        queries = [
+            RunningQuery(
+                prepared=query,
+                around=around,
+                checkpoint=folder.path_of(query.stored.id),
+                progress=QueryProgress(query.stored.id),
+            )
+            for query in prepared
+        ]
+        self._running = {query.id: query for query in queries}
+        if self.settings.until_caught_up:
+            return self._catch_up(queries, offsets)
+        return self._go_on(queries, offsets)
+
+    def _check(self, query: Prepared, folder: CheckpointFolder) -> None:
+        stored = query.stored
+        check_start(
+            self.open_spark,
+            query.pipeline,
+            folder.path_of(stored.id),
+            pages=stored.pages,
+            has_homes=stored.has_homes,
+            tasks=query.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
+            replaced=query.named.replaces,
+        )
+
+    def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
+        queries = order(named_queries(self.session.queries, self.session.catalog, self.statements))
+        for stored in gone(manifest, queries):
+            self.say(f"{stored.id} is in the checkpoint, but no longer in the script: it is not run")
+        preparation = Preparation(
+            session=self.session,
+            folder=folder,
+            offsets=offsets,
+            from_start=self.settings.until_caught_up,
+            fresh_topics=self._fresh_topics(manifest, queries),
+        )
+        return [
+            preparation.known(named, manifest.queries[named.name]) if named.name in manifest.queries else preparation.new(named)
+            for named in queries
+        ]
+
+    def _fresh_topics(self, manifest: Manifest, queries: Sequence[NamedQuery]) -> set[str]:
+        sources = self.session.catalog.sources
+        sinks = {named.name: sources[sink].topic for named in queries if (sink := named.query.plan.sink) in sources and sink is not None}
+        old = {topic for name, topic in sinks.items() if name in manifest.queries}
+        return set(sinks.values()) - old
+
+    def _surroundings(self, spark: SparkSession, manifest: Manifest, offsets: BrokerOffsets) -> Surroundings:
+        return Surroundings(
+            spark=spark,
+            config=self.settings.config,
+            application=manifest.application,
+            run=manifest.runs,
+            delivery=self.settings.delivery,
+            batch_records=self.settings.batch_records,
+            log=self.log,
+            stop=self.stop,
+            flaw=lambda stored: changed(stored, offsets),
+        )
+
+    def _catch_up(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
+        """Run one query after the other, each until it has read what its topics hold."""
+        for query in queries:
+            if not self._start(query):
+                break
+            while query.is_active or self._again(query, offsets):
+                self._look(offsets)
+                self._watch(offsets)
+                if self.stop.is_set():
+                    query.stop_if_idle()
+            self._look(offsets, last=True)
+            if query.failure is not None or self.stop.is_set():
+                break
+            # What the next query reads ends where no transaction is open any more.
+            offsets.settle({sink.topic for sink in query.prepared.pipeline.group.sinks})
+        return self._ended_well(queries)
+
+    def _go_on(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
+        """Run all queries, those first that others read from, until told to stop or all have failed."""
+        for query in queries:
+            self._start(query)
+        while not self.stop.is_set():
+            self._look(offsets)
+            self._watch(offsets)
+            alive = [query.is_active or self._again(query, offsets) for query in queries]
+            if not any(alive):
+                break
+        while not all(self._stopped(queries)):
+            time.sleep(_LOOK_S / 4)
+        self._look(offsets, last=True)
+        return self._ended_well(queries)
+
+    def _stopped(self, queries: Sequence[RunningQuery]) -> list[bool]:
+        self.stop.set()
+        return [query.stop_if_idle() for query in queries if query.execution is not None]
+
+    def _start(self, query: RunningQuery) -> bool:
+        if self.stop.is_set():
+            return False
+        query.start(until_caught_up=self.settings.until_caught_up)
+        return True
+
+    def _look(self, offsets: BrokerOffsets, *, last: bool = False) -> None:
+        """Wait a moment, take in what the queries did, and show it."""
+        if not last:
+            self.stop.wait(_LOOK_S)
+        started = [query for query in self._running.values() if query.execution is not None]
+        for query in started:
+            query.look()
+        moment = time.monotonic()
+        if last or moment - self._asked > _BROKER_S:
+            self._asked = moment
+            self._measure(started, offsets)
+        self.show([query.progress.state() for query in started])
+
+    def _measure(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> None:
+        """Compute the lags; a broker that does not answer is told of once."""
+        positions = {position for query in queries for position in query.progress.offsets}
+        try:
+            ends = offsets.ends(positions, _ANSWER_S)
+        except QueryError as error:
+            # A topic that was deleted has no offsets either; that is for `_watch` to say, and no reason to wait.
+            if offsets.problem() is None:
+                self._answers()
+            elif self._away is None:
+                self._away = time.monotonic()
+                self.say(f"{error.message}; waiting for it up to {self.settings.patience:.0f} s")
+            return
+        self._answers()
+        for query in queries:
+            query.progress.behind(ends)
+
+    def _answers(self) -> None:
+        if self._away is not None:
+            self._away = None
+            self.say(f"the broker {self.settings.config.servers} answers again")
+
+    def _watch(self, offsets: BrokerOffsets) -> None:
+        """Stop queries whose topics are no longer what they were, and give up when the broker was away for too long."""
+        if self._away is not None:
+            if time.monotonic() - self._away > self.settings.patience:
+                raise EngineError(
+                    f"the broker {self.settings.config.servers} did not answer for {self.settings.patience:.0f} s",
+                    hint="nothing is lost: the same command goes on from the checkpoint",
+                )
+            return
+        active = [query for query in self._running.values() if query.is_active]
+        try:
+            found = offsets.topics({name for query in active for name in query.prepared.stored.sources}, _ANSWER_S)
+        except QueryError:
+            return
+        for query in active:
+            flaw = next(changes(query.prepared.stored, found), None)
+            if flaw is not None:
+                query.fail(QueryError(flaw))
+
+    def _again(self, query: RunningQuery, offsets: BrokerOffsets) -> bool:
+        """Start a query again that was ended by something that may pass; say whether it runs."""
+        if query.execution is None or self.stop.is_set():
+            return False
+        query.look()
+        if not query.may_be_retried or query.attempts >= len(_RETRY_S):
+            self._tell(query)
+            return False
+        self.say(f"{query.failure}; trying again")
+        flaw = self._flaw(query, offsets)
+        if flaw is not None:
+            query.fail(flaw)
+            self._tell(query)
+            return False
+        self.stop.wait(_RETRY_S[query.attempts])
+        query.retry(until_caught_up=self.settings.until_caught_up)
+        return True
+
+    def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
+        """Why a query cannot go on with its topics; waits for a broker that is away."""
+        since = time.monotonic()
+        while not self.stop.is_set():
+            try:
+                return damaged(query.prepared.stored, CheckpointFolder(self.settings.checkpoint), offsets)
+            except QueryError as error:
+                if time.monotonic() - since > self.settings.patience:
+                    raise EngineError(error.message, hint="nothing is lost: the same command goes on from the checkpoint") from error
+                self.say(f"{error.message}; waiting for it")
+                self.stop.wait(_BROKER_S)
+        return None
+
+    def _ended_well(self, queries: Sequence[RunningQuery]) -> bool:
+        for query in queries:
+            self._tell(query)
+        return not self._told
+
+    def _tell(self, query: RunningQuery) -> None:
+        """Say why a query has ended, if it has not ended well, and once."""
+        if query.failure is not None and query.id not in self._told:
+            self._told.add(query.id)
+            self.say(f"{query.id} ended: {query.failure.render()}")
+
+
+def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, stop: Event) -> BrokerOffsets:
+    """Wait until a broker answers.
+
+    Raises:
+        EngineError: it did not within `patience` seconds, or refuses us.
+    """
+    offsets = BrokerOffsets(config)
+    since = time.monotonic()
+    while True:
+        problem = offsets.problem()
+        if problem is None:
+            return offsets
+        if problem.is_final or stop.is_set() or time.monotonic() - since > patience:
+            raise EngineError(problem.message, hint=problem.hint)
+        say(f"{problem.message}; trying again")
+        stop.wait(_BROKER_S)

@@ -1,0 +1,194 @@
+"""One query on its way: a streaming query of Spark from topics to topics, which can be stopped between two batches."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.formats.windowed_key import window_bytes
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.manifest import StoredQuery
+from kestrel_sql.kafka.run.prepare_query import Prepared
+from kestrel_sql.kafka.run.progress import QueryProgress
+from kestrel_sql.kafka.sink.distribute import SPREAD, spread_batches
+from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_batch
+from kestrel_sql.kafka.sink.transaction import Layout
+from kestrel_sql.kafka.source.source import Reading, SourceSpec, open_source
+from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.topics.records import LogEntry
+
+
+class _StoppedError(Exception):
+    """Ends a query at the beginning of a batch of which nothing was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all queries of a run have in common."""
+
+    spark: SparkSession
+    config: KafkaConfig
+    application: str
+    run: int
+    delivery: Delivery
+    batch_records: int
+    log: Callable[[Sequence[LogEntry]], None]
+    stop: Event
+    flaw: Callable[[StoredQuery], QueryError | None]
+    """Asked before a batch is written: why what it holds may not be what the query should read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningQuery:
+    """A query that was started; `failure` says why it ended if it did not end well."""
+
+    prepared: Prepared
+    around: Surroundings
+    checkpoint: str
+    progress: QueryProgress
+    failure: EngineError | None = None
+    execution: Any = None
+    attempts: int = 0
+    _final: EngineError | None = None
+    _sink: EngineError | None = None
+    _before: str = ""
+    _layout: Layout | None = None
+
+    @property
+    def id(self) -> str:
+        """The query id."""
+        return self.prepared.stored.id
+
+    def start(self, *, until_caught_up: bool) -> None:
+        """Start it, or start it again from its checkpoint."""
+        around, stored = self.around, self.prepared.stored
+        self._before = self.failure.message if self.failure else ""
+        self.failure = self._sink = None
+        partitions = {name: topic.partitions for name, topic in stored.sources.items()}
+        spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
+        records = open_source(around.spark, spec, Reading(stored.reading))
+        self._layout = likely_layout(around.config, self._name, _slots(around.spark))
+        end = (spread_batches(self._layout, self._sinks), SPREAD)
+        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions, end=end, has_homes=stored.has_homes)
+        writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        trigger = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=_PAUSE)
+        self.execution = trigger.start()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self.execution is not None and bool(self.execution.isActive)
+
+    def look(self) -> bool:
+        """Take in what happened since the last look; say whether a batch was done."""
+        reports = [json.loads(report.json) for report in self.execution.recentProgress]
+        fresh = self.progress.note(reports)
+        if fresh:
+            # What stands in the way now is not what did before this batch.
+            self.attempts, self._before = 0, ""
+        if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():
+            self.failure = self._sink or self._reason()
+        if self._final is not None:
+            self.failure = self._final
+        self.progress.error = self.failure.message if self.failure else ""
+        return fresh
+
+    @property
+    def may_be_retried(self) -> bool:
+        """Whether it ended by something that may pass, such as a broker that was away: not twice by the same."""
+        return self.failure is not None and self._final is None and self.failure.message != self._before
+
+    def retry(self, *, until_caught_up: bool) -> None:
+        """Start it again from its checkpoint, and count that."""
+        self.attempts += 1
+        self.start(until_caught_up=until_caught_up)
+
+    def fail(self, error: EngineError) -> None:
+        """Stop it at once, for a reason that does not pass."""
+        self._final = self.failure = error
+        self.progress.error = error.message
+        self.execution.stop()
+
+    def stop_if_idle(self) -> bool:
+        """Stop it unless it is in the middle of a batch; say whether it has ended."""
+        if self.is_active and not self.execution.status["isTriggerActive"]:
+            self.execution.stop()
+        return not self.is_active
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        if self.around.stop.is_set():
+            raise _StoppedError
+        try:
+            flaw = self.around.flaw(self.prepared.stored)
+            if flaw is not None:
+                raise flaw
+            written = self._written(batch, number)
+        except QueryError as error:
+            self._sink = error
+            raise
+        self.progress.wrote(written.records)
+        entries = [entry for _, entry in written.entries]
+        self.around.log(entries)
+        fatal = next((entry for entry in entries if entry.kind == FATAL), None)
+        if fatal is not None:
+            self._final = QueryError(f"{self.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})")
+            raise self._final
+
+    def _written(self, batch: DataFrame, number: int) -> Written:
+        around = self.around
+        return write_batch(
+            batch,
+            number,
+            query=self._name,
+            config=around.config,
+            delivery=around.delivery,
+            run=around.run,
+            slots=_slots(batch.sparkSession),
+            sinks=self._sinks,
+            spread=self._layout,
+        )
+
+    @property
+    def _name(self) -> str:
+        """What the broker knows the query as."""
+        return f"{self.around.application}-{self.id}"
+
+    @property
+    def _sinks(self) -> dict[str, int]:
+        return {sink.topic: window_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks}
+
+    def _was_stopped(self) -> bool:
+        error = self.execution.exception()
+        return error is None or (self.around.stop.is_set() and _StoppedError.__name__ in str(error))
+
+    def _reason(self) -> EngineError:
+        return QueryError(f"{self.id}: {reason_of(str(self.execution.exception()))}")
+
+
+def _slots(spark: SparkSession) -> int:
+    """How many writers a query has; in a batch it is what Spark keeps in the checkpoint, whatever machine it was begun on."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+_PAUSE = "200 milliseconds"
+
+
+def reason_of(text: str) -> str:
+    """The sentence of an error of Spark that says what happened: ours if one is in it, else that of Python or the innermost cause."""
+    own = re.findall(r"(?:engine\.errors\.)?QueryError: (.+)", text)
+    if own:
+        return str(own[-1])
+    python = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)
+    if python:
+        return str(python[-1])
+    causes = re.findall(r"Caused by: (?:[\w.$]+: )?(.+)", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return str(causes[-1] if causes else lines[0] if lines else "unknown error")

@@ -1,0 +1,87 @@
+"""The topics of a broker as SHOW TOPICS, PRINT, DESCRIBE and ASSERT TOPIC see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+from kestrel_sql.admin.answer import Answer, said
+from kestrel_sql.admin.print_topic import printed_sides, printed_source
+from kestrel_sql.admin.view import View
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import follow_topic, held_records, read_topics
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.topic_configs import shapes_of
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.topics.records import Record
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTopics:
+    """Asks the broker anew each time; every method raises QueryError where it does not answer."""
+
+    config: KafkaConfig
+    offsets: BrokerOffsets
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics that are not the broker's own."""
+        return tuple(self.offsets.names())
+
+    def copies(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """The numbers of partitions and of replicas of topics; those that do not exist are left out."""
+        return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
+
+    def count(self, topic: str) -> None:
+        """Offsets do not count records: marks of transactions have some, and compaction leaves gaps."""
+
+    def records(self, topic: str) -> tuple[Record, ...]:
+        """The committed records that a topic holds now."""
+        return tuple(read_topics(self.config, [topic]).get(topic, ()))
+
+
+def print_topic(statement: PrintTopic, view: View, config: KafkaConfig, stopped: Callable[[], bool]) -> Iterator[Answer]:
+    """Answer PRINT, some records at a time.
+
+    FROM BEGINNING shows what the topic holds now, without it what comes from now on, until LIMIT or until `stopped`.
+
+    Raises:
+        StatementError: there is no such topic.
+        EngineError: the broker refuses.
+    """
+    source = printed_source(statement, view)
+    chunks = held_records(config, statement.topic) if statement.from_beginning else follow_topic(config, statement.topic, stopped)
+    for shown in _taken(chunks, max(1, statement.interval or 1), statement.limit):
+        lines = (_line(record, *printed_sides(record, source, view)) for record in shown)
+        if shown:
+            yield said("\n".join(lines))
+
+
+def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> Iterator[list[Record]]:
+    """Every n-th record, up to the limit."""
+    seen = taken = 0
+    for chunk in chain([[]], chunks):
+        shown = chunk[-seen % interval :: interval]
+        seen += len(chunk)
+        shown = shown if limit is None else shown[: limit - taken]
+        taken += len(shown)
+        yield shown
+        if limit is not None and taken >= limit:
+            return
+
+
+def _line(record: Record, key: str, value: str) -> str:
+    where = f"partition: {record.partition}, offset: {record.offset}"
+    return f"rowtime: {_moment(record.timestamp)}, key: {key}, value: {value}, {where}"
+
+
+def _moment(timestamp: int) -> str:
+    """A timestamp (ms) as a reader writes it; what is no time of the calendar stays a number."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except OverflowError:
+        return str(timestamp)

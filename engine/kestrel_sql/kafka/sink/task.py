@@ -1,0 +1,160 @@
+"""What one task of the sink does: the records of its topic-partitions into one transaction, log entries back to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaException
+
+from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
+from kestrel_sql.spark.io.topics import LOGGED
+
+WROTE, ENTRY, FAILED = range(3)
+
+REPORT = (
+    "what INT, records BIGINT, q INT, place ARRAY<BIGINT>, kind INT, logger STRING, message STRING,"
+    " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
+)
+"""What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
+
+_REPORT = pa.schema([("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED])
+
+_KEPT_WRITERS = 32
+"""Fewer than a run has queries and slots, and every share of every batch opens one anew, which fences the one before (ADR 16)."""
+
+_writers: dict[tuple[str, int], Writer] = {}
+"""The writers of this worker process: opening one takes several round trips to the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all tasks of a batch are told."""
+
+    config: KafkaConfig
+    query: str
+    batch: int
+    run: int
+    layout: Layout
+    transactional: bool
+
+
+@dataclass(slots=True)
+class Share:
+    """One task's part of a batch."""
+
+    job: Job
+    slot: int
+    _writer: Writer | None = None
+    _is_done: bool = False
+    _records: int = field(default=0)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all records, commit, and report; an error is reported, too, since a trace of Python says nothing to a user."""
+        try:
+            for batch in batches:
+                is_record = pc.is_null(batch.column("kind"))
+                entries = batch.filter(pc.invert(is_record))
+                if entries.num_rows:
+                    yield _entries(entries)
+                self._send(batch.filter(is_record))
+            self._commit()
+        except (WriteError, KafkaException) as error:
+            self._give_up()
+            yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._told(error)}], schema=_REPORT)
+        else:
+            yield pa.RecordBatch.from_pylist([{"what": WROTE, "records": self._records}], schema=_REPORT)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows or self._is_done:
+            return
+        if self._writer is None:
+            self._open(batch)
+        writer = self._writer
+        if writer is None or self._is_done:
+            return
+        partitions = batch.column("partition")
+        if partitions.null_count:
+            raise WriteError(f"topic {batch.filter(pc.is_null(partitions)).column('topic')[0]} does not exist")
+        writer.send(batch)
+        self._records += batch.num_rows
+
+    def _open(self, batch: pa.RecordBatch) -> None:
+        """Find a writer and begin, unless an earlier attempt of this batch has been committed."""
+        names = batch.column("topic").unique().to_pylist()
+        partition = batch.column("partition")[0].as_py()
+        counts = self.job.layout.partitions
+        topics = {name: counts[name] for name in names if name in counts}
+        if names[0] not in topics:
+            raise WriteError(f"topic {names[0]} does not exist")
+        place = (names[0], partition)
+        kept = _writers.pop((self.job.query, self.slot), None)
+        if kept is not None and kept.serves(frozenset(topics)) and self._begins_again(kept, place, topics):
+            return
+        writer = Writer(self.job.config, self.job.query, self.slot, frozenset(topics), transactional=self.job.transactional)
+        if self.job.transactional:
+            self._is_done = self._is_written(writer.mark(place))
+            if not self._is_done:
+                writer.begin(place, self.job.batch, self._left(topics))
+        self._writer = writer
+
+    def _begins_again(self, kept: Writer, place: tuple[str, int], topics: Mapping[str, int]) -> bool:
+        """Begin with a writer of an earlier batch, if no other worker has had this slot since."""
+        if self.job.transactional:
+            self._is_done = kept.last == self.job.batch
+            try:
+                if not self._is_done:
+                    kept.begin(place, self.job.batch, self._left(topics))
+            except KafkaException:
+                return False
+        self._writer = kept
+        return True
+
+    def _left(self, topics: Mapping[str, int]) -> str:
+        return self.job.layout.to_json(self.job.run, topics)
+
+    def _is_written(self, mark: Mark | None) -> bool:
+        if mark is None or mark.batch < self.job.batch:
+            return False
+        if mark.batch > self.job.batch or mark.run > self.job.run:
+            raise WriteError(
+                f"run {mark.run} wrote batch {mark.batch} already, so run {self.job.run} is not the newest, or its checkpoint is not"
+            )
+        return True
+
+    def _commit(self) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        if not self._is_done:
+            if self.job.transactional:
+                writer.commit(self.job.batch)
+            else:
+                writer.flush()
+        _writers[self.job.query, self.slot] = writer
+        while len(_writers) > _KEPT_WRITERS:
+            del _writers[next(iter(_writers))]
+
+    def _told(self, error: WriteError | KafkaException) -> str:
+        if isinstance(error, WriteError):
+            return str(error)
+        reason = error.args[0]
+        missing = needed(reason)
+        return f"the broker {self.job.config.servers}: {reason.str()}" + (f"; {missing}" if missing else "")
+
+    def _give_up(self) -> None:
+        if self._writer is not None and self.job.transactional:
+            self._writer.abort()
+
+
+def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [
+        batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows, type_)
+        for name, type_ in zip(_REPORT.names, _REPORT.types, strict=True)
+    ]
+    columns[0] = pa.array([ENTRY] * batch.num_rows, pa.int32())
+    return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, _REPORT, strict=True)], schema=_REPORT)

@@ -1,0 +1,1 @@
+"""What a query reads: one topic, or several merged by timestamp."""

@@ -1,0 +1,254 @@
+"""A source of Spark that reads several topics, merged by timestamp: one task for each partition number (ADR 17)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
+from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, HeadMerge
+from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
+
+NAME = "kestrel_merged"
+
+_ROWS = 10_000
+_PATIENCE_S = 120.0
+_NO_TIME = 0
+_WAIT_S = 0.05
+
+_consumers: dict[tuple[str, ...], Any] = {}
+"""Consumers of this worker process, which live as long as it does: connecting takes longer than reading a small batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedTopics:
+    """What to read: topics with their numbers of partitions, those first that come first among equal timestamps."""
+
+    config: KafkaConfig
+    partitions: Mapping[str, int]
+    start: Mapping[Position, int]
+    limit: int
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        """All partitions of all topics."""
+        return tuple((topic, partition) for topic, count in self.partitions.items() for partition in range(count))
+
+    def to_options(self) -> dict[str, str]:
+        """As options of a source of Spark."""
+        return {
+            "servers": self.config.servers,
+            "secret": json.dumps(dict(self.config.properties)),
+            "partitions": json.dumps(dict(self.partitions)),
+            "start": json.dumps(to_members(self.start)),
+            "limit": str(self.limit),
+        }
+
+    @staticmethod
+    def of_options(options: Mapping[str, str]) -> MergedTopics:
+        """From the options of a source of Spark."""
+        return MergedTopics(
+            config=KafkaConfig(servers=options["servers"], properties=json.loads(options["secret"])),
+            partitions=json.loads(options["partitions"]),
+            start=from_members(json.loads(options["start"])),
+            limit=int(options["limit"]),
+        )
+
+
+class MergedSource(DataSource):
+    """The source as Spark knows it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is called with."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns of `WIRE_INPUT`."""
+        return WIRE_INPUT
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Give the reader."""
+        return MergedReader(MergedTopics.of_options(dict(self.options)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    topic: str
+    start: int
+    end: int
+
+
+class _Task(InputPartition):
+    """The ranges of one partition number."""
+
+    def __init__(self, number: int, tasks: int, ranges: Sequence[_Range]) -> None:
+        super().__init__(number)
+        self.number = number
+        self.tasks = tasks
+        self.ranges = tuple(ranges)
+
+
+class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Cuts batches by time, and reads the tasks of each."""
+
+    def __init__(self, topics: MergedTopics) -> None:
+        """Read `topics`; nothing is connected yet."""
+        self._topics = topics
+        self._offsets: BrokerOffsets | None = None
+        self._target: dict[Position, int] | None = None
+        self._cutter = Cutter(self._first_from)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins."""
+        return to_members(self._topics.start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How many records a batch has, unless they came all at one time."""
+        return ReadMaxRows(self._topics.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix what `latestOffset` will end at."""
+        self._target = self._broker().ends(self._topics.positions)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the next batch ends."""
+        begin = from_members(start)
+        ends = self._target or self._broker().ends(self._topics.positions)
+        ends = {position: max(end, begin[position]) for position, end in ends.items()}
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(ends.values()) + 1
+        return to_members(self._cutter.cut(begin, ends, rows))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One task for each partition number that has records in the batch."""
+        begin, finish = from_members(start), from_members(end)
+        count = max(self._topics.partitions.values())
+        tasks = []
+        for number in range(count):
+            ranges = [
+                _Range(topic, begin[topic, number], finish[topic, number])
+                for topic, partitions in self._topics.partitions.items()
+                if number < partitions and finish[topic, number] > begin[topic, number]
+            ]
+            if ranges:
+                tasks.append(_Task(number, count, ranges))
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of a task in merged order, as Arrow batches of `WIRE_INPUT`."""
+        assert isinstance(partition, _Task)  # noqa: S101 - `partitions` gives no other
+        return _batches(self._topics.config, partition)
+
+    def _first_from(self, moment: int) -> Mapping[Position, int]:
+        return self._broker().from_time(self._topics.positions, moment)
+
+    def _broker(self) -> BrokerOffsets:
+        if self._offsets is None:
+            self._offsets = BrokerOffsets(self._topics.config)
+        return self._offsets
+
+
+def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
+    order = FeedOrder(task.number, task.tasks)
+    rows: list[tuple[Any, ...]] = []
+    for moment, message in _merged(config, task):
+        headers = [{"key": key, "value": value} for key, value in message.headers() or ()]
+        rows.append(
+            (
+                0,
+                order.next(moment),
+                message.topic(),
+                task.number,
+                message.offset(),
+                moment,
+                message.key(),
+                message.value(),
+                headers,
+            )
+        )
+        if len(rows) == _ROWS:
+            yield _batch(rows)
+            rows = []
+    yield _batch(rows)
+
+
+def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(ARROW_INPUT)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, ARROW_INPUT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_INPUT)
+
+
+def _merged(config: KafkaConfig, task: _Task) -> Iterator[tuple[int, Any]]:
+    merge: HeadMerge[Any] = HeadMerge(len(task.ranges))
+    numbers = {wanted.topic: number for number, wanted in enumerate(task.ranges)}
+    consumer = _consumer(config)
+    consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
+    deadline = time.monotonic() + _PATIENCE_S
+    left = sum(wanted.end - wanted.start for wanted in task.ranges)
+    try:
+        while not merge.is_done:
+            messages = consumer.consume(min(_ROWS, max(1, left)), timeout=_WAIT_S) if merge.is_waiting else []
+            left -= len(messages)
+            for message in messages:
+                number = numbers.get(message.topic())
+                if number is not None and message.partition() == task.number:
+                    deadline = time.monotonic() + _PATIENCE_S
+                    _offer(merge, number, task.ranges[number], message, config)
+            yield from merge.take()
+            if not messages and time.monotonic() > deadline:
+                raise QueryError(_silence(config, task))
+    finally:
+        consumer.unassign()
+
+
+def _offer(merge: HeadMerge[Any], number: int, wanted: _Range, message: Any, config: KafkaConfig) -> None:
+    error = message.error()
+    if error is None and message.offset() < wanted.end:
+        _, moment = message.timestamp()
+        merge.offer(number, max(moment, _NO_TIME), message)
+    # Offsets may end in marks of transactions, which no consumer is shown: then the partition's end says that there is nothing more.
+    if error is None:
+        if message.offset() >= wanted.end - 1:
+            merge.end(number)
+    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
+        merge.end(number)
+    elif not error.retriable() and error.code() not in _PASSING:
+        place = f"{wanted.topic}, partition {message.partition()}, offset {wanted.start}"
+        raise QueryError(f"{place} cannot be read from {config.servers}: {error.str()}")
+
+
+_PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})  # noqa: SLF001 - public constants
+"""Errors after which the library goes on by itself."""
+
+
+def _silence(config: KafkaConfig, task: _Task) -> str:
+    places = ", ".join(f"{wanted.topic} from offset {wanted.start} to {wanted.end}" for wanted in task.ranges)
+    return f"the broker {config.servers} gave nothing of partition {task.number} for {_PATIENCE_S:.0f} s: {places}"
+
+
+def _consumer(config: KafkaConfig) -> Any:
+    client = config.client(
+        group_id="kestrel",
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        isolation_level="read_committed",
+        auto_offset_reset="error",
+        fetch_wait_max_ms=20,
+    )
+    client["log_level"] = 0
+    identity = tuple(f"{name}={value}" for name, value in sorted(client.items()))
+    if identity not in _consumers:
+        _consumers[identity] = Consumer(client)
+    return _consumers[identity]

@@ -1,0 +1,1 @@
+"""Stateful operators as pure functions over rows and a key-value state; nothing here knows Spark."""

@@ -1,0 +1,1 @@
+"""Aggregations: without windows, in time windows and in session windows."""

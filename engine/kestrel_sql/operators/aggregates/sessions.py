@@ -1,0 +1,136 @@
+"""Aggregates in session windows."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, ClassVar
+
+from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, merge, new_group, result
+from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
+
+Session = list[Any]
+"""End, start, group and key; a key's sessions are sorted by end, then start."""
+
+_END, _START, _GROUP, _KEY = 0, 1, 2, 3
+
+_SHORTEST_SEGMENT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindowAggregate:
+    """Fold each row into the session around it, merging the sessions it connects, all times in ms (operators.md 8.2 and 9).
+
+    A session's end is the timestamp of its last row. The window bounds are appended to the results. With `final` a session
+    is emitted once, when it closes; it is lost, as in ksqlDB, if its store segment has expired by then.
+    """
+
+    scope: ClassVar[Scope] = Scope.TASK
+
+    key_bytes: KeyBytes
+    columns: Columns
+    calls: Calls
+    gap_ms: int
+    grace_ms: int
+    retention_ms: int
+    final: bool = False
+
+    def process(self, row: Row, state: State) -> list[Output]:
+        """Give tombstones of the sessions merged and the new session, or under FINAL the sessions that have closed."""
+        if row.key is None or row.value is None:
+            return []
+        time: int = max(state.get("time", row.timestamp), row.timestamp)
+        state["time"] = time
+        close = time - self.grace_ms - self.gap_ms
+        outputs = self._update(row, row.key, row.value, close, state)
+        if not self.final:
+            self._prune(state)
+            return outputs
+        return self._close(close, state)
+
+    def _update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
+        name = self.key_bytes(key)
+        sessions = state.setdefault("sessions", {}).get(name, [])
+        around = self._around(row.timestamp, sessions, state)
+        found = sessions[around]
+        start = min([row.timestamp, *(session[_START] for session in found)])
+        end = max([row.timestamp, *(session[_END] for session in found)])
+        if end < close:
+            return []
+        outputs: list[Output] = []
+        if start != end and not self.final:
+            outputs = [self._tombstone(key, session) for session in found]
+        group = new_group(self.columns, self.calls, end)
+        for session in found:
+            merge(group, session[_GROUP], self.calls)
+        add(group, self.columns, self.calls, value, state)
+        del sessions[around]
+        if not any(_bounds(session) == (end, start) for session in found):
+            heappush(state.setdefault("ends", []), [end, start, name])
+        _put(sessions, [end, start, group, list(key)])
+        state["sessions"][name] = sessions
+        state["newest"] = max(state.get("newest", end), end)
+        outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
+        return outputs
+
+    def _around(self, timestamp: int, sessions: list[Session], state: State) -> slice:
+        """Find the sessions that are visible and within the gap; visible sessions of a key do not overlap."""
+        earliest = max(timestamp - self.gap_ms, self._expired(state) + 1)
+        first = bisect_left(sessions, earliest, key=lambda session: session[_END])
+        last = first
+        while last < len(sessions) and sessions[last][_START] <= timestamp + self.gap_ms:
+            last += 1
+        return slice(first, last)
+
+    def _expired(self, state: State) -> int:
+        """Give the last end at which a session is found no more."""
+        newest: int = state.get("newest", 0)
+        return newest - self.gap_ms - self.grace_ms
+
+    def _tombstone(self, key: Key, session: Session) -> Output:
+        end, start = _bounds(session)
+        return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
+
+    def _prune(self, state: State) -> None:
+        """Forget the sessions that ended before the retention, which is no shorter than gap and grace: till then they can be read."""
+        ends = state.get("ends", [])
+        while ends and ends[0][0] <= min(self._expired(state), state.get("newest", 0) - self.retention_ms):
+            _take(ends, state)
+
+    def _close(self, close: int, state: State) -> list[Output]:
+        """Take out the sessions that ended before `close`; they can neither be found nor grow any more."""
+        outputs = []
+        segment = max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
+        ends = state.get("ends", [])
+        while ends and ends[0][0] < close:
+            session = _take(ends, state)
+            if session is not None and session[_END] // segment >= (state["newest"] - self.retention_ms) // segment:
+                end, start = _bounds(session)
+                value = (*result(session[_GROUP], self.calls), start, end)
+                outputs.append(Output(tuple(session[_KEY]), value, end, window=(start, end)))
+        return outputs
+
+
+def _bounds(session: Session) -> tuple[int, int]:
+    return session[_END], session[_START]
+
+
+def _put(sessions: list[Session], session: Session) -> None:
+    """Put the session in its place, over one with the same bounds: it has expired and cannot be seen, but may wait for FINAL."""
+    at = bisect_left(sessions, _bounds(session), key=_bounds)
+    same = at < len(sessions) and _bounds(sessions[at]) == _bounds(session)
+    sessions[at : at + 1 if same else at] = [session]
+
+
+def _take(ends: list[Any], state: State) -> Session | None:
+    """Pop the earliest end and remove its session; None if that was merged away in the meantime."""
+    end, start, name = heappop(ends)
+    sessions = state["sessions"].get(name, [])
+    at = bisect_left(sessions, (end, start), key=_bounds)
+    if at == len(sessions) or _bounds(sessions[at]) != (end, start):
+        return None
+    session: Session = sessions.pop(at)
+    if not sessions:
+        del state["sessions"][name]
+    return session

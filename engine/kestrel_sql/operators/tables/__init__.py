@@ -1,0 +1,1 @@
+"""Table stores: previous rows, queryable rows and stream time."""

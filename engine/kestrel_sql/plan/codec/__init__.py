@@ -1,0 +1,1 @@
+"""Plans as JSON, read strictly and written in ksqlDB's format."""

@@ -1,0 +1,72 @@
+"""The formats object, with the features of today and the `options` of old."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kestrel_sql.errors import NewerPlanError, PlanError
+from kestrel_sql.plan.codec.values import Wire, child, choice, mapping, only, required, sequence, shorten, text
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
+
+_FEATURES = sequence(choice(SerdeFeature))
+_OPTIONS = {"WRAP_SINGLE_VALUES": SerdeFeature.WRAP_SINGLES, "UNWRAP_SINGLE_VALUES": SerdeFeature.UNWRAP_SINGLES}
+
+
+def _option(value: Any, path: str) -> SerdeFeature:
+    word = text(value, path)
+    if word not in _OPTIONS:
+        raise NewerPlanError(f"{shorten(word)} is not one of {', '.join(_OPTIONS)}", path=path, part=f"the word {shorten(word)}")
+    return _OPTIONS[word]
+
+
+_OPTION_LIST = sequence(Wire(_option, str))
+
+
+def _format(value: Any, path: str) -> FormatInfo:
+    document = mapping(value, path)
+    only(document, ("format", "properties"), path)
+    name = text(required(document, "format", path), f"{path}.format")
+    where = f"{path}.properties"
+    given = document.get("properties")
+    pairs = {} if given is None else mapping(given, where)
+    return FormatInfo(name, tuple((text(key, where), text(pair, child(where, key))) for key, pair in pairs.items()))
+
+
+def _write_format(info: FormatInfo) -> dict[str, Any]:
+    return {"format": info.format, "properties": dict(info.properties)}
+
+
+def _features(document: dict[str, Any], key: str, path: str) -> frozenset[SerdeFeature]:
+    if document.get(key) is None:
+        return frozenset()
+    wire = _OPTION_LIST if key == "options" else _FEATURES
+    return frozenset(wire.decode(document[key], f"{path}.{key}"))
+
+
+def _one(features: frozenset[SerdeFeature], path: str) -> frozenset[SerdeFeature]:
+    if len(features) > 1:
+        raise PlanError("singles are either wrapped or not", path=path)
+    return features
+
+
+def _formats(value: Any, path: str) -> Formats:
+    document = mapping(value, path)
+    only(document, ("keyFormat", "valueFormat", "keyFeatures", "valueFeatures", "options"), path)
+    return Formats(
+        key_format=_format(required(document, "keyFormat", path), f"{path}.keyFormat"),
+        value_format=_format(required(document, "valueFormat", path), f"{path}.valueFormat"),
+        key_features=_one(_features(document, "keyFeatures", path), f"{path}.keyFeatures"),
+        value_features=_one(_features(document, "valueFeatures", path) | _features(document, "options", path), f"{path}.valueFeatures"),
+    )
+
+
+def _write_formats(formats: Formats) -> dict[str, Any]:
+    document = {"keyFormat": _write_format(formats.key_format), "valueFormat": _write_format(formats.value_format)}
+    if formats.key_features:
+        document["keyFeatures"] = _FEATURES.encode(formats.key_features)
+    if formats.value_features:
+        document["valueFeatures"] = _FEATURES.encode(formats.value_features)
+    return document
+
+
+FORMATS = Wire(_formats, _write_formats)

@@ -1,0 +1,219 @@
+"""Dataclasses as JSON objects: the fields, their names and types come from the class itself."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from enum import Enum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from kestrel_sql.errors import NewerPlanError, PlanError
+from kestrel_sql.plan.codec.checks import CHECKS
+from kestrel_sql.plan.codec.durations import DURATION, WINDOW_EXPRESSION
+from kestrel_sql.plan.codec.formats import FORMATS
+from kestrel_sql.plan.codec.sql_text import CALL, COLUMN, EXPRESSION, KEY_EXPRESSIONS, SCHEMA, SELECT_ITEM, TYPE
+from kestrel_sql.plan.codec.values import (
+    BOOLEAN,
+    LONG,
+    TEXT,
+    WHOLE,
+    Wire,
+    choice,
+    mapping,
+    only,
+    optional,
+    required,
+    sequence,
+    shorten,
+    text,
+)
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.ingestion import Intake, MetadataColumn
+from kestrel_sql.plan.step import Formats, SelectItem, Step, TimestampColumn, WindowInfo
+from kestrel_sql.plan.steps.aggregates import WindowExpression
+from kestrel_sql.plan.table import COMMANDS, STEPS, Tagged
+from kestrel_sql.sql.nodes.expressions import Expression, FunctionCall
+from kestrel_sql.types.schema import Column, Schema
+from kestrel_sql.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One field of a class in JSON; `names` are the accepted spellings, the first is written."""
+
+    field: str
+    names: tuple[str, ...]
+    wire: Wire
+    required: bool
+    default: Any
+
+
+_ALIASES = {"keyColName": ("keyColName", "keyName")}
+_IGNORED: Mapping[type, Mapping[str, Wire]] = {
+    CreateStreamV1: {"keyField": optional(TEXT)},
+    CreateTableV1: {"keyField": optional(TEXT)},
+    QueryPlan: {"runtimeId": optional(TEXT)},
+}
+"""Fields that are read, checked and forgotten."""
+
+_FIXED: Mapping[type, Mapping[str, Any]] = {QueryPlan: {"runtimeId": None}}
+"""Fields that are written always the same."""
+
+
+def object_wire(cls: type[Any]) -> Wire:
+    """The JSON object of the dataclass `cls`."""
+    return Wire(lambda value, path: decode_object(cls, mapping(value, path), path), encode_object)
+
+
+def tagged(table: Mapping[str, type[Any]]) -> Wire:
+    """One of the classes of `table`, named by the field `@type`."""
+
+    def decode(value: Any, path: str) -> Any:
+        document = mapping(value, path)
+        tag = text(required(document, "@type", path), f"{path}.@type")
+        if tag not in table:
+            message = f"{shorten(tag)} is not one of the known kinds: {', '.join(table)}"
+            raise NewerPlanError(message, path=f"{path}.@type", part=f"the kind {shorten(tag)}")
+        return decode_object(table[tag], {key: member for key, member in document.items() if key != "@type"}, path)
+
+    def encode(value: Tagged) -> dict[str, Any]:
+        return {"@type": value.tag, **encode_object(value)}
+
+    return Wire(decode, encode)
+
+
+def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
+    """Read the fields of `cls` from `document` and check what the class asks beyond types.
+
+    Raises:
+        PlanError: an unknown field, a missing or null one, or a value that does not fit.
+    """
+    members = members_of(cls)
+    ignored = _IGNORED.get(cls, {})
+    only(document, [*(name for member in members for name in member.names), *ignored], path)
+    values = {member.field: _decode_member(member, document, path) for member in members}
+    for name, wire in ignored.items():
+        wire.decode(document.get(name), f"{path}.{name}")
+    decoded = cls(**values)
+    if cls in CHECKS:
+        CHECKS[cls](decoded, path)
+    return decoded
+
+
+def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
+    given = [name for name in member.names if document.get(name) is not None]
+    if len(given) > 1:
+        raise PlanError(f"the same as {given[0]}, which is given too", path=f"{path}.{given[1]}")
+    if given:
+        return member.wire.decode(document[given[0]], f"{path}.{given[0]}")
+    if member.required:
+        required(document, member.names[0], path)
+    return member.default
+
+
+def encode_object(value: Any) -> dict[str, Any]:
+    """Write the fields of a dataclass; what is None is written as null."""
+    cls: Any = type(value)
+    document: dict[str, Any] = {}
+    for member in members_of(cls):
+        content = getattr(value, member.field)
+        document[member.names[0]] = None if content is None else member.wire.encode(content)
+    document.update(_FIXED.get(cls, {}))
+    return document
+
+
+@functools.cache
+def members_of(cls: Any) -> tuple[Member, ...]:
+    """How the fields of the dataclass `cls` are written, in their order."""
+    hints = get_type_hints(cls)
+    return tuple(_member(field, hints[field.name]) for field in fields(cls))
+
+
+def _member(field: Field[Any], annotation: Any) -> Member:
+    if field.name in _BY_NAME:
+        name, wire = _BY_NAME[field.name]
+        return Member(field.name, (name,), wire, True, None)
+    name = field.metadata.get("json", camel_case(field.name))
+    bare, nullable = _without_none(annotation)
+    default = None if field.default is MISSING else field.default
+    is_required = field.default is MISSING and not nullable
+    return Member(field.name, _ALIASES.get(name, (name,)), _wire(field.name, bare), is_required, default)
+
+
+def ignored_fields(cls: Any) -> tuple[str, ...]:
+    """The JSON fields of the dataclass `cls` that are read, checked and forgotten."""
+    return tuple(_IGNORED.get(cls, {}))
+
+
+def camel_case(name: str) -> str:
+    """The JSON name of the Python field `name`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) not in (Union, types.UnionType) or type(None) not in get_args(annotation):
+        return annotation, False
+    return functools.reduce(operator.or_, (arg for arg in get_args(annotation) if arg is not type(None))), True
+
+
+def _wire(name: str, annotation: Any) -> Wire:
+    if name.endswith("_ms"):
+        return DURATION
+    if name == "start_offsets":
+        return sequence(LONG)
+    if name == "key_expression" and get_origin(annotation) is tuple:
+        return KEY_EXPRESSIONS
+    if get_origin(annotation) is tuple:
+        return sequence(_wire(name, get_args(annotation)[0]))
+    if annotation in _BY_TYPE:
+        return _BY_TYPE[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return choice(annotation)
+    raise TypeError(f"the field {name} of type {annotation} has no JSON form")
+
+
+def _single(key: str) -> Wire:
+    """A text that is written as an object with `key` as its only field."""
+
+    def decode(value: Any, path: str) -> str:
+        document = mapping(value, path)
+        only(document, (key,), path)
+        return text(required(document, key, path), f"{path}.{key}")
+
+    return Wire(decode, lambda value: {key: value})
+
+
+_BY_NAME: Mapping[str, tuple[str, Wire]] = {
+    "query_context": ("properties", _single("queryContext")),
+    "refinement_info": ("refinementInfo", _single("outputRefinement")),
+}
+"""Fields whose JSON form is an object of its own."""
+
+STEP = tagged(STEPS)
+COMMAND = tagged(COMMANDS)
+
+_BY_TYPE: Mapping[Any, Wire] = {
+    str: TEXT,
+    bool: BOOLEAN,
+    int: WHOLE,
+    Expression: EXPRESSION,
+    FunctionCall: CALL,
+    SelectItem: SELECT_ITEM,
+    Schema: SCHEMA,
+    Column: COLUMN,
+    SqlType: TYPE,
+    Formats: FORMATS,
+    Intake: object_wire(Intake),
+    MetadataColumn: object_wire(MetadataColumn),
+    TimestampColumn: object_wire(TimestampColumn),
+    WindowInfo: object_wire(WindowInfo),
+    WindowExpression: WINDOW_EXPRESSION,
+    Step: STEP,
+    DdlCommand: COMMAND,
+    QueryPlan: object_wire(QueryPlan),
+}

@@ -1,0 +1,136 @@
+"""Plans to JSON and back, strictly: every release of ksqlDB from 5.5 on is read, today's style is written."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from kestrel_sql.errors import NewerPlanError
+from kestrel_sql.plan.codec.json_text import check_depth, read_json, too_deep, write_json
+from kestrel_sql.plan.codec.objects import tagged
+from kestrel_sql.plan.codec.values import TEXT, array, child, mapping, only, optional, required, shorten
+from kestrel_sql.plan.document import StatementPlan
+
+STATEMENT = tagged({StatementPlan.tag: StatementPlan})
+_CONFIG = optional(TEXT)
+
+WRITTEN_BY = "kestrel.version"
+"""The config by which a plan names the version of the engine that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """The plans of a case's statements in order, and the engine's configuration when they were made."""
+
+    statements: tuple[StatementPlan, ...]
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def load_plan(text: str, written_by: str | None = None) -> PlanFile:
+    """Read the text of a `plan.json`.
+
+    Raises:
+        PlanError: not JSON, or not a plan; names the JSON path, and for a plan of a newer release both versions.
+    """
+    return decode_plan(read_json(text), written_by)
+
+
+def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
+    """Read the content of a `plan.json` (`spec/plan-format.md`).
+
+    `written_by` is the version that wrote the plan, for errors; without it the one that the plan's configs name.
+
+    Raises:
+        PlanError: the document is no plan; names the JSON path, and for a plan of a newer release both versions.
+    """
+    check_depth(document)
+    try:
+        return _plan(document)
+    except RecursionError:
+        raise too_deep() from None
+    except NewerPlanError as error:
+        raise _with_versions(error, written_by or _version_named(document)) from error
+
+
+def _plan(document: Any) -> PlanFile:
+    top = mapping(document, "$")
+    only(top, ("plan", "configs"), "$")
+    statements = tuple(_statement(item, f"$.plan[{i}]") for i, item in enumerate(array(required(top, "plan", "$"), "$.plan")))
+    return PlanFile(statements, _configs(top.get("configs")))
+
+
+def _version_named(document: Any) -> str | None:
+    configs = document.get("configs") if isinstance(document, dict) else None
+    named = configs.get(WRITTEN_BY) if isinstance(configs, dict) else None
+    return shorten(named) if isinstance(named, str) else None
+
+
+def _with_versions(error: NewerPlanError, written_by: str | None) -> NewerPlanError:
+    """The error with what a user of two releases has to know: which one wrote the plan, and which one reads it."""
+    theirs = f"version {written_by}" if written_by else "a version that it does not name"
+    what = error.message.removeprefix(f"{error.path}: ")
+    message = f"{what}; the plan was written by {theirs}, and version {engine_version()}, which reads it, does not know {error.part}"
+    return NewerPlanError(message, path=error.path, part=error.part, hint=error.hint or "run it with the version that wrote it")
+
+
+@functools.cache
+def engine_version() -> str:
+    """The version of this engine."""
+    return version("kestrel-sql")
+
+
+def decode_statement(document: Any) -> StatementPlan:
+    """Read the plan of one statement, as `encode_statement` writes it.
+
+    Raises:
+        PlanError: the document is no plan; names the JSON path.
+    """
+    check_depth(document)
+    try:
+        return _statement(document, "$")
+    except RecursionError:
+        raise too_deep() from None
+    except NewerPlanError as error:
+        raise _with_versions(error, None) from error
+
+
+def encode_plan(plan: PlanFile) -> dict[str, Any]:
+    """Write a plan file as JSON values; durations are Decimal, so that `dump_plan` can write all their digits.
+
+    Raises:
+        PlanError: steps or expressions that are nested too deeply.
+    """
+    return {"plan": [encode_statement(statement) for statement in plan.statements], "configs": dict(plan.configs)}
+
+
+def encode_statement(statement: StatementPlan) -> dict[str, Any]:
+    """Write the plan of one statement as JSON values.
+
+    Raises:
+        PlanError: steps or expressions that are nested too deeply.
+    """
+    try:
+        document: dict[str, Any] = STATEMENT.encode(statement)
+    except RecursionError:
+        raise too_deep() from None
+    return document
+
+
+def dump_plan(plan: PlanFile) -> str:
+    """Write the text of a `plan.json`, ending in a line feed."""
+    return write_json(encode_plan(plan))
+
+
+def _statement(document: Any, path: str) -> StatementPlan:
+    statement: StatementPlan = STATEMENT.decode(document, path)
+    return statement
+
+
+def _configs(value: Any) -> dict[str, str | None]:
+    if value is None:
+        return {}
+    configs = mapping(value, "$.configs").items()
+    return {TEXT.decode(key, "$.configs"): _CONFIG.decode(setting, child("$.configs", key)) for key, setting in configs}

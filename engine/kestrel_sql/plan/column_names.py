@@ -1,0 +1,51 @@
+"""Names that steps make up for columns without one (`spec/schema-and-naming.md` section 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Dereference, Expression
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import SqlType
+
+GENERATED_PREFIX = "KSQL_COL"
+
+_NUMBERED = re.compile(r"(.*)_(\d+)")
+
+
+class AliasGenerator:
+    """Hands out names that clash with no name it was given and none it has handed out."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        """Take note of the names in use; `X_3` occupies number 3 of `X`, a plain name number 0."""
+        self._taken: dict[str, set[int]] = {}
+        for name in taken:
+            match = _NUMBERED.fullmatch(name)
+            base, number = (match[1], int(match[2])) if match else (name, 0)
+            self._taken.setdefault(base, set()).add(number)
+
+    def for_expression(self, expression: Expression) -> str:
+        """Name an expression without alias: its last struct field, else the next generated name."""
+        if isinstance(expression, Dereference):
+            return self.unique(expression.field)
+        return f"{GENERATED_PREFIX}_{self._next(GENERATED_PREFIX)}"
+
+    def unique(self, base: str) -> str:
+        """Give `base` itself if it is free, else the first free `base_n`."""
+        number = self._next(base)
+        return base if number == 0 else f"{base}_{number}"
+
+    def _next(self, base: str) -> int:
+        used = self._taken.setdefault(base, set())
+        number = 0
+        while number in used:
+            number += 1
+        used.add(number)
+        return number
+
+
+def key_columns(expressions: Sequence[Expression], source: Schema, type_of: Callable[[Expression], SqlType]) -> tuple[Column, ...]:
+    """Make one key column per expression: a plain column keeps its name, any other gets a new one."""
+    names = AliasGenerator(column.name for column in source.columns)
+    return tuple(Column(e.name if isinstance(e, ColumnRef) else names.for_expression(e), type_of(e), Role.KEY) for e in expressions)

@@ -1,0 +1,100 @@
+"""DDL commands: changes of the catalog as a plan stores them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kestrel_sql.plan.ingestion import Envelope, Intake
+from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.types.schema import Column, Schema
+from kestrel_sql.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStreamV1:
+    """Register a stream."""
+
+    tag: ClassVar[str] = "createStreamV1"
+    source_name: str
+    schema: Schema
+    timestamp_column: TimestampColumn | None = None
+    topic_name: str
+    formats: Formats
+    window_info: WindowInfo | None = None
+    or_replace: bool = False
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTableV1:
+    """Register a table."""
+
+    tag: ClassVar[str] = "createTableV1"
+    source_name: str
+    schema: Schema
+    timestamp_column: TimestampColumn | None = None
+    topic_name: str
+    formats: Formats
+    window_info: WindowInfo | None = None
+    or_replace: bool = False
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateKafkaSourceV1:
+    """Register a read-only stream, or under an envelope of changes a table, in the manner of Materialize; Kestrel's own.
+
+    `formats` are those that queries over the source inherit, `intake` says how its messages are read.
+    """
+
+    tag: ClassVar[str] = "createKafkaSourceV1"
+    source_name: str
+    schema: Schema
+    topic_name: str
+    formats: Formats
+    intake: Intake
+
+    @property
+    def kind(self) -> SourceKind:
+        """What the source is."""
+        return SourceKind.STREAM if self.intake.envelope is Envelope.NONE else SourceKind.TABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterTypeV1:
+    """Register a custom type; a known name keeps its type."""
+
+    tag: ClassVar[str] = "registerTypeV1"
+    type: SqlType
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTypeV1:
+    """Remove a custom type, if it exists."""
+
+    tag: ClassVar[str] = "dropTypeV1"
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSourceV1:
+    """Remove a stream or table, if it exists."""
+
+    tag: ClassVar[str] = "dropSourceV1"
+    source_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSourceV1:
+    """Append value columns."""
+
+    tag: ClassVar[str] = "alterSourceV1"
+    source_name: str
+    ksql_type: SourceKind
+    new_columns: tuple[Column, ...]
+
+
+DdlCommand = CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1 | RegisterTypeV1 | DropTypeV1 | DropSourceV1 | AlterSourceV1

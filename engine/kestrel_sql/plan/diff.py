@@ -1,0 +1,77 @@
+"""What differs between two plans, field by field; statement texts and what no replay restores do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kestrel_sql.plan.codec.plan_file import PlanFile, encode_statement
+
+_IGNORED = frozenset({"statementText"})
+_ABSENT = "(absent)"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDifference:
+    """One place in which two plans differ: `path` names the steps on the way, left and right are texts."""
+
+    path: str
+    left: str
+    right: str
+
+    def __str__(self) -> str:
+        return f"{self.path}\n  - {self.left}\n  + {self.right}"
+
+
+def diff_plans(left: PlanFile, right: PlanFile, restored: tuple[str, ...] = ()) -> tuple[PlanDifference, ...]:
+    """Compare two plans; of their configs those named `restored` are compared, a missing one is false.
+
+    Spellings of older releases do not count: both plans are compared in today's form.
+    """
+    found = list(_lists([encode_statement(s) for s in left.statements], [encode_statement(s) for s in right.statements], "plan"))
+    for name in restored:
+        old, new = (plan.configs.get(name) or "false" for plan in (left, right))
+        if old != new:
+            found.append(PlanDifference(f"configs.{name}", old, new))
+    return tuple(found)
+
+
+def _compare(left: Any, right: Any, path: str) -> Iterator[PlanDifference]:
+    if isinstance(left, dict) and isinstance(right, dict) and left.get("@type") == right.get("@type"):
+        yield from _objects(left, right, f"{path}<{left['@type']}>" if "@type" in left else path)
+    elif isinstance(left, list) and isinstance(right, list):
+        yield from _lists(left, right, path)
+    elif left != right:
+        yield PlanDifference(path, _text(left), _text(right))
+
+
+def _objects(left: Mapping[str, Any], right: Mapping[str, Any], path: str) -> Iterator[PlanDifference]:
+    for name in dict.fromkeys((*left, *right)):
+        if name not in _IGNORED:
+            yield from _compare(left.get(name), right.get(name), f"{path}.{name}")
+
+
+def _lists(left: list[Any], right: list[Any], path: str) -> Iterator[PlanDifference]:
+    for index in range(max(len(left), len(right))):
+        at = f"{path}[{index}]"
+        if index >= len(left):
+            yield PlanDifference(at, _ABSENT, _text(right[index]))
+        elif index >= len(right):
+            yield PlanDifference(at, _text(left[index]), _ABSENT)
+        else:
+            yield from _compare(left[index], right[index], at)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return _ABSENT
+        case {"@type": str(tag)}:
+            return tag
+        case dict():
+            return "{" + ", ".join(f"{name}: {_text(member)}" for name, member in value.items() if member is not None) + "}"
+        case list():
+            return "[" + ", ".join(map(_text, value)) + "]"
+        case _:
+            return str(value)

@@ -1,0 +1,29 @@
+"""The plan of one statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kestrel_sql.plan.commands import DdlCommand
+from kestrel_sql.plan.step import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A query to start; `sources` are names of streams and tables, `sink` None for a source table."""
+
+    sources: tuple[str, ...]
+    sink: str | None
+    physical_plan: Step
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementPlan:
+    """What one statement does: a change of the catalog, then a query; at least one of the two."""
+
+    tag: ClassVar[str] = "ksqlPlanV1"
+    statement_text: str
+    ddl_command: DdlCommand | None = None
+    query_plan: QueryPlan | None = None

@@ -1,0 +1,1 @@
+"""The published steps, one module per family; a published step is never edited."""

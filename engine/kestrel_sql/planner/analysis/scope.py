@@ -1,0 +1,212 @@
+"""What the sources of a query are called, and which of them a column reference means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import Span, StatementError, UnknownColumnError, UnknownSourceError, did_you_mean
+from kestrel_sql.plan.column_names import AliasGenerator
+from kestrel_sql.plan.schemas import source_columns
+from kestrel_sql.planner.analysis.join_names import SYNTHETIC_KEY, prefixed
+from kestrel_sql.planner.expressions.walk import column_refs, rewrite
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression, FunctionCall, IntervalUnit, Not
+from kestrel_sql.sql.nodes.statements import AliasedSource, Query, SourceKind
+from kestrel_sql.types.schema import PSEUDO_COLUMNS, SYSTEM_NAMES, WINDOW_BOUNDS, Schema
+from kestrel_sql.types.sql_types import SqlType
+
+BOUND_NAMES = frozenset(column.name for column in WINDOW_BOUNDS)
+_SINGULAR_UNITS = frozenset({"DAY", "HOUR", "MINUTE", "SECOND"})
+PSEUDO_VERSION = max(PSEUDO_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySource:
+    """A source of FROM under its alias; `rows` is the schema of its rows as expressions see them."""
+
+    alias: str
+    source: Source
+    rows: Schema
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a table."""
+        return self.source.kind is SourceKind.TABLE
+
+    def has(self, name: str) -> bool:
+        """Whether the rows have a column called `name`, system columns included."""
+        return any(column.name == name for column in self.rows.value)
+
+    def star(self) -> Iterator[str]:
+        """The columns that `*` means: key, window bounds, then the rest, without the other system columns."""
+        return star(self.rows)
+
+
+def star(rows: Schema) -> Iterator[str]:
+    """The columns that `*` means for rows of a schema: key, window bounds, then the rest (`spec/schema-and-naming.md` 5)."""
+    keys = [column.name for column in rows.key]
+    yield from keys
+    names = [column.name for column in rows.value]
+    yield from (name for name in names if name in BOUND_NAMES and name not in keys)
+    yield from (name for name in names if name not in SYSTEM_NAMES and name not in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The sources of one query in FROM order."""
+
+    sources: tuple[QuerySource, ...]
+
+    @property
+    def is_join(self) -> bool:
+        """Whether there is more than one source."""
+        return len(self.sources) > 1
+
+    def source(self, alias: str, span: Span | None = None) -> QuerySource:
+        """The source called `alias`.
+
+        Raises:
+            UnknownSourceError: there is none.
+        """
+        for source in self.sources:
+            if source.alias == alias:
+                return source
+        known = ", ".join(source.alias for source in self.sources)
+        raise UnknownSourceError(
+            f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.", span=span, hint=f"FROM names {known}"
+        )
+
+    def qualify(self, expression: Expression) -> Expression:
+        """Write every column reference with the alias of its source; unknown columns stay as they are.
+
+        Raises:
+            StatementError: a column that several sources have.
+            UnknownSourceError: a qualifier that no source has.
+        """
+        for node in column_refs(expression):
+            if node.qualifier is not None:
+                self.source(node.qualifier, node.span)
+        return rewrite(expression, self._qualified)
+
+    def _qualified(self, node: Expression) -> Expression | None:
+        if isinstance(node, FunctionCall) and any(self._is_unit(argument) for argument in node.arguments):
+            return replace(node, arguments=tuple(self._argument(argument) for argument in node.arguments))
+        if not isinstance(node, ColumnRef) or node.qualifier is not None:
+            return None
+        owners = [source.alias for source in self.sources if source.has(node.name)]
+        if len(owners) > 1:
+            candidates = " or ".join(f"{owner}.{node.name}" for owner in sorted(owners))
+            place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
+            raise StatementError(
+                f"Exception while preparing statement: {place}Column '{node.name}' is ambiguous. Could be {candidates}.", span=node.span
+            )
+        return replace(node, qualifier=owners[0]) if owners else node
+
+    def _is_unit(self, argument: Expression) -> bool:
+        """Whether an argument is DAY, HOUR, MINUTE or SECOND, words that may also be columns, and are none here."""
+        return (
+            isinstance(argument, ColumnRef)
+            and argument.qualifier is None
+            and argument.name in _SINGULAR_UNITS
+            and not any(source.has(argument.name) for source in self.sources)
+        )
+
+    def _argument(self, argument: Expression) -> Expression:
+        if isinstance(argument, ColumnRef) and self._is_unit(argument):
+            return IntervalUnit(f"{argument.name}S", span=argument.span)
+        return rewrite(argument, self._qualified)
+
+    def check(self, expression: Expression, clause: str, *, extra: frozenset[str] = frozenset()) -> None:
+        """Refuse column references that no source defines; `extra` names are known besides.
+
+        Raises:
+            UnknownColumnError: names the clause and the column.
+        """
+        for node in column_refs(expression):
+            owner = next((s for s in self.sources if s.alias == node.qualifier), None)
+            if (owner is not None and owner.has(node.name)) or node.name in extra:
+                continue
+            written = f"{node.qualifier}.{node.name}" if node.qualifier else node.name
+            note = (
+                f" '{node.name}' must be a column in the source schema since PARTITION BY is applied on the input."
+                if clause == "PARTITION BY"
+                else ""
+            )
+            place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
+            hint = did_you_mean(node.name, self._names(owner))
+            raise UnknownColumnError(f"{place}{clause} column '{written}' cannot be resolved.{note}", span=node.span, hint=hint)
+
+    def _names(self, owner: QuerySource | None) -> Iterator[str]:
+        """The columns that may have been meant: those of `owner`, or of all sources."""
+        return (column.name for source in ((owner,) if owner else self.sources) for column in source.rows.value)
+
+    def clashes(self, name: str) -> bool:
+        """Whether more than one source has a column called `name`."""
+        return sum(source.has(name) for source in self.sources) > 1
+
+    def plain(self, expression: Expression) -> Expression:
+        """Replace qualified references by the names that the rows of this query's plan use."""
+        return rewrite(expression, self._plain)
+
+    def _plain(self, node: Expression) -> Expression | None:
+        if isinstance(node, ColumnRef) and node.qualifier is not None:
+            name = prefixed(node.qualifier, node.name) if self.is_join else node.name
+            return ColumnRef(name, span=node.span)
+        if isinstance(node, Comparison) and node.op is ComparisonOp.IS_NOT_DISTINCT_FROM:
+            # Plans have no such operator.
+            distinct = replace(node, op=ComparisonOp.IS_DISTINCT_FROM, left=self.plain(node.left), right=self.plain(node.right))
+            return Not(distinct, span=node.span)
+        return None
+
+    def star(self, qualifier: str | None = None) -> Iterator[str]:
+        """The names that `*` or `qualifier.*` means directly over the sources."""
+        sources = self.sources if qualifier is None else (self.source(qualifier),)
+        for source in sources:
+            yield from (prefixed(source.alias, name) if self.is_join else name for name in source.star())
+
+    def columns(self) -> Mapping[str, SqlType]:
+        """The type of every column of the sources, under the names that plain references use."""
+        return {
+            prefixed(source.alias, column.name) if self.is_join else column.name: column.type
+            for source in self.sources
+            for column in source.rows.value
+        }
+
+    def synthetic_key(self) -> str:
+        """The name of a join key that comes from no column: ROWKEY, numbered if that name is taken."""
+        from_sources = AliasGenerator(c.name for s in self.sources for c in s.source.schema.columns)
+        return from_sources.unique(SYNTHETIC_KEY)
+
+
+def scope_of_query(query: Query, catalog: Catalog) -> Scope:
+    """Look the sources of FROM up.
+
+    Raises:
+        UnknownSourceError: a source that the catalog does not have.
+    """
+    named = (query.source, *(join.source for join in query.joins))
+    return Scope(tuple(_source(item, catalog) for item in named))
+
+
+def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
+    source = catalog.sources.get(item.name)
+    if source is None:
+        raise unknown_source(item.name, catalog, item.span)
+    rows = source_columns(source.schema, pseudo_version=PSEUDO_VERSION, windowed=source.window is not None)
+    return QuerySource(item.alias, source, rows)
+
+
+def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
+    """The error for a source that does not exist; the hint names one that is called almost so."""
+    hint = similar_source(name, catalog)
+    place = f"Line: {span.line}, Col: {span.column}: " if span else ""
+    return UnknownSourceError(f"{place}Source `{name}` does not exist.", span=span, hint=hint)
+
+
+def similar_source(name: str, catalog: Catalog) -> str | None:
+    """A hint at a source whose name differs in case only, or else in a few letters."""
+    same = next((known for known in catalog.sources if known.upper() == name.upper()), None)
+    if same is not None:
+        return f'did you mean "{same}"? Names in double quotes keep their case'
+    return did_you_mean(name, catalog.sources)

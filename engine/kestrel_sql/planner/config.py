@@ -1,0 +1,247 @@
+"""The properties of an engine and of a session: what the language lets a user SET."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kestrel_sql.errors import PropertyError
+
+DEFAULTS: Mapping[str, str | None] = MappingProxyType(
+    {
+        "ksql.persistence.default.format.key": "KAFKA",
+        "ksql.persistence.default.format.value": None,
+        "ksql.persistence.wrap.single.values": None,
+        "ksql.headers.columns.enabled": "true",
+        "ksql.rowpartition.rowoffset.enabled": "true",
+        "ksql.lambdas.enabled": "true",
+        "ksql.insert.into.values.enabled": "true",
+        "ksql.create.or.replace.enabled": "true",
+        "ksql.suppress.enabled": "true",
+        "ksql.suppress.buffer.size.bytes": "-1",
+        "ksql.source.table.materialization.enabled": "true",
+        "ksql.nested.error.set.null": "true",
+        "ksql.cast.strings.preserve.nulls": "true",
+        "ksql.timestamp.throw.on.invalid": "false",
+        "ksql.fail.on.deserialization.error": "false",
+        "ksql.fail.on.production.error": "true",
+        "ksql.json_sr.converter.deserializer.enabled": "true",
+        "ksql.variable.substitution.enable": "true",
+        "ksql.new.query.planner.enabled": "false",
+        "ksql.output.topic.name.prefix": "",
+        "ksql.sink.partitions": None,
+        "ksql.sink.replicas": None,
+        "ksql.service.id": "default_",
+        "ksql.properties.overrides.denylist": "",
+        "ksql.query.pull.enable": "true",
+        "ksql.query.pull.table.scan.enabled": "true",
+        "ksql.query.pull.range.scan.enabled": "true",
+        "ksql.query.pull.limit.clause.enabled": "true",
+        "ksql.query.pull.stream.enabled": "true",
+        "ksql.query.push.v2.enabled": "false",
+        "ksql.windowed.session.key.legacy": None,
+        "auto.offset.reset": "latest",
+        "kestrel.upsert.inline.errors.enabled": "true",
+    }
+)
+"""Values where a user set none (`spec/language.md` 8); None is unset."""
+
+IMMUTABLE = frozenset({"ksql.service.id", "ksql.properties.overrides.denylist"})
+
+STREAMS_PREFIX = "ksql.streams."
+
+OPEN_PREFIXES = (
+    "ksql.functions.",
+    STREAMS_PREFIX,
+    "ksql.query.",
+    "ksql.schema.registry.",
+    "ksql.logging.",
+    "consumer.",
+    "producer.",
+    "main.consumer.",
+    "admin.",
+    "topic.",
+    "__emit.interval.ms.",
+)
+"""Key families whose members are not listed: any key that starts so is known."""
+
+KAFKA_KEYS = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "batch.size",
+        "bootstrap.servers",
+        "buffer.memory",
+        "cache.max.bytes.buffering",
+        "client.id",
+        "commit.interval.ms",
+        "compression.type",
+        "default.deserialization.exception.handler",
+        "default.production.exception.handler",
+        "default.timestamp.extractor",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "isolation.level",
+        "linger.ms",
+        "max.block.ms",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "max.request.size",
+        "max.task.idle.ms",
+        "metadata.max.age.ms",
+        "num.standby.replicas",
+        "num.stream.threads",
+        "partitioner.class",
+        "poll.ms",
+        "processing.guarantee",
+        "receive.buffer.bytes",
+        "replication.factor",
+        "request.timeout.ms",
+        "retries",
+        "retry.backoff.ms",
+        "security.protocol",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "state.cleanup.delay.ms",
+        "state.dir",
+        "statestore.cache.max.bytes",
+        "topology.optimization",
+        "transaction.timeout.ms",
+        "windowstore.changelog.additional.retention.ms",
+    }
+)
+"""Settings of Kafka Streams, consumers and producers that may be set without a prefix."""
+
+_TRUE = frozenset({"true", "yes"})
+_FALSE = frozenset({"false", "no"})
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Mapping[str, str]):
+    """The properties in force for one statement; a property never set has its default.
+
+    Building one from a mapping accepts any key, as a server's own file does; `with_property` accepts what SET does.
+    """
+
+    overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @staticmethod
+    def of(values: Mapping[str, object]) -> Config:
+        """Take the properties of a test case or a file; booleans and numbers become their text, None is unset."""
+        return Config(MappingProxyType({key: _text(value) for key, value in values.items() if value is not None}))
+
+    def __getitem__(self, name: str) -> str:
+        value = self.overrides.get(name, DEFAULTS.get(name))
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**{k: v for k, v in DEFAULTS.items() if v is not None}, **self.overrides})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def with_property(self, name: str, value: str) -> Config:
+        """Set a property of the session.
+
+        Raises:
+            PropertyError: the name is not a property, or may not be changed by a session (`spec/language.md` 8).
+        """
+        _check_changeable(name, self)
+        changed = {**self.overrides, name: value}
+        if DEFAULTS.get(name) in ("true", "false"):
+            _boolean(name, value)
+        return Config(MappingProxyType(changed))
+
+    def without_property(self, name: str) -> Config:
+        """Take a property of the session back to its default; one that was not set stays so.
+
+        Raises:
+            PropertyError: the name is not a property, or may not be changed by a session.
+        """
+        _check_changeable(name, self)
+        return Config(MappingProxyType({key: text for key, text in self.overrides.items() if key != name}))
+
+    def flag(self, name: str) -> bool:
+        """Read a property that has a true or false default.
+
+        Raises:
+            PropertyError: the value is neither.
+        """
+        return _boolean(name, self[name])
+
+    def integer(self, name: str) -> int | None:
+        """Read a whole number, None where unset.
+
+        Raises:
+            PropertyError: the value is not a whole number.
+        """
+        text = self.get(name)
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise PropertyError(f"Invalid value {text} for configuration {name}: Not a number of type INT") from None
+
+    @property
+    def default_key_format(self) -> str | None:
+        """The key format of a source that names none."""
+        return _upper(self.get("ksql.persistence.default.format.key"))
+
+    @property
+    def default_value_format(self) -> str | None:
+        """The value format of a source that names none; usually unset."""
+        return _upper(self.get("ksql.persistence.default.format.value"))
+
+    @property
+    def wrap_single_values(self) -> bool | None:
+        """Whether a single value column is an object with one field; None leaves it to the format."""
+        text = self.get("ksql.persistence.wrap.single.values")
+        return None if not text else _boolean("ksql.persistence.wrap.single.values", text)
+
+    @property
+    def output_topic_prefix(self) -> str:
+        """What precedes a sink's name in the name of its topic, when the statement names no topic."""
+        return self["ksql.output.topic.name.prefix"]
+
+    @property
+    def pseudo_column_version(self) -> int:
+        """1 where ROWPARTITION and ROWOFFSET exist, else 0."""
+        return int(self.flag("ksql.rowpartition.rowoffset.enabled"))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _upper(value: str | None) -> str | None:
+    return value.upper() if value else None
+
+
+def _boolean(name: str, text: str) -> bool:
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise PropertyError(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
+
+
+def _check_changeable(name: str, config: Config) -> None:
+    denied = {key.strip() for key in config["ksql.properties.overrides.denylist"].split(",") if key.strip()}
+    if name in IMMUTABLE or name in denied:
+        raise PropertyError(f"Cannot override property '{name}'")
+    if not is_known(name):
+        raise PropertyError(f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
+
+
+def is_known(name: str) -> bool:
+    """Whether SET and UNSET accept the name as that of a property."""
+    return name in DEFAULTS or name in KAFKA_KEYS or name.startswith(OPEN_PREFIXES)

@@ -1,0 +1,210 @@
+"""Columns that a statement leaves to the schema registry, and schemas that a statement gives to it (`spec/formats.md` 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import RegistryError, StatementError
+from kestrel_sql.formats.capabilities import FULL_NAME, SCHEMA_ID, column_list, facts_of
+from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
+from kestrel_sql.formats.serde import Side
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
+from kestrel_sql.planner.ddl.registry_port import ColumnOptions, Registration, SchemaLookup
+from kestrel_sql.planner.properties.serdes import check_schema_id
+from kestrel_sql.planner.properties.with_clause import SideProperties, SinkProperties, SourceProperties
+from kestrel_sql.types.schema import Column, Schema
+
+_LANGUAGES = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}
+_FORMATS = {language: name for name, language in _LANGUAGES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferred:
+    """Columns from the registry; None for a side that the statement defines itself, or that has none.
+
+    `properties` are those of the statement, with the full names of the schemas that were asked for by id.
+    """
+
+    key: tuple[Column, ...] | None
+    value: tuple[Column, ...] | None
+    properties: SourceProperties
+
+
+def infer_source(
+    properties: SourceProperties,
+    infos: tuple[FormatInfo, FormatInfo],
+    registry: SchemaLookup,
+    *,
+    has_key: bool,
+    has_value: bool,
+) -> Inferred:
+    """Look up the sides that the statement does not define; `infos` are its key and value format.
+
+    Raises:
+        RegistryError: a schema that is missing, of another format, or gives no columns.
+        StatementError: a schema id together with columns of that side.
+    """
+    topic = properties.topic.name or ""
+    key_info, value_info = infos
+    key = _SideRequest(Side.KEY, topic, key_info, properties.key, _unwraps_key(key_info))
+    value = _SideRequest(Side.VALUE, topic, value_info, properties.value, properties.wrap_single_value is False)
+    for request, defined in ((key, has_key), (value, has_value)):
+        if defined and request.side.schema_id is not None:
+            raise StatementError(f"Table elements and {request.word}_SCHEMA_ID cannot both exist for create statement.")
+    return Inferred(
+        key=None if has_key else _infer(key, registry),
+        value=None if has_value else _infer(value, registry),
+        properties=replace(
+            properties,
+            key=_with_full_name(key, registry),
+            value=_with_full_name(value, registry),
+        ),
+    )
+
+
+def name_sink_schemas(properties: SinkProperties, leftmost: Source, registry: SchemaLookup) -> SinkProperties:
+    """Give the sides of a CREATE AS that have a schema id the full name of that schema.
+
+    Raises:
+        RegistryError: there is no schema of that id, or it is of another format.
+        FormatError: a schema id for a format without schemas.
+    """
+    requests = _sink_requests(properties, leftmost)
+    for request in requests:
+        check_schema_id(request.word, request.format.format, request.side)
+    key, value = requests
+    return replace(properties, key=_with_full_name(key, registry), value=_with_full_name(value, registry))
+
+
+def check_sink_schemas(properties: SinkProperties, leftmost: Source, schema: Schema, registry: SchemaLookup) -> None:
+    """Check the result of a CREATE AS against the schemas that it asks for by id, which may have more columns.
+
+    Raises:
+        RegistryError: a schema that is missing or of another format.
+        StatementError: a column that the schema has not, elsewhere or of another type.
+    """
+    key, value = _sink_requests(properties, leftmost)
+    for request, columns in ((key, schema.key), (value, schema.value)):
+        if request.side.schema_id is None:
+            continue
+        wanted = _infer(request, registry) or ()
+        changed = [c for i, c in enumerate(columns) if i >= len(wanted) or (wanted[i].name, wanted[i].type) != (c.name, c.type)]
+        if changed:
+            raise StatementError(
+                f"The following {request.kind.value} columns are changed, missing or reordered: {column_list(changed)}. "
+                f"Schema from schema registry is {column_list(wanted)}"
+            )
+
+
+def registrations(topic: str, formats: Formats, schema: Schema, *, sink: bool) -> tuple[Registration, ...]:
+    """List the schemas that a CREATE (`sink` False) or CREATE AS of this topic registers."""
+    sides = (
+        (Side.KEY, formats.key_format, schema.key, formats.key_features),
+        (Side.VALUE, formats.value_format, schema.value, formats.value_features),
+    )
+    return tuple(
+        _registration(topic, kind, info, columns, features, sink)
+        for kind, info, columns, features in sides
+        if columns and facts_of(info.format).infers
+    )
+
+
+def _registration(
+    topic: str, side: Side, info: FormatInfo, columns: tuple[Column, ...], features: frozenset[SerdeFeature], sink: bool
+) -> Registration:
+    text = info.property(SCHEMA_ID)
+    return Registration(
+        subject=f"{topic}-{side.value}",
+        side=side,
+        format=info,
+        columns=columns,
+        features=features,
+        schema_id=None if text is None else int(text),
+        only_if_absent=not sink and text is None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SideRequest:
+    kind: Side
+    topic: str
+    format: FormatInfo
+    side: SideProperties
+    unwrapped: bool
+
+    @property
+    def word(self) -> str:
+        return self.kind.value.upper()
+
+
+def _sink_requests(properties: SinkProperties, leftmost: Source) -> tuple[_SideRequest, _SideRequest]:
+    topic = properties.topic.name or ""
+    key = FormatInfo(properties.key.format or leftmost.formats.key_format.format)
+    value = FormatInfo(properties.value.format or leftmost.formats.value_format.format)
+    return (
+        _SideRequest(Side.KEY, topic, key, properties.key, _unwraps_key(key)),
+        _SideRequest(Side.VALUE, topic, value, properties.value, properties.wrap_single_value is False),
+    )
+
+
+def _unwraps_key(info: FormatInfo) -> bool:
+    return facts_of(info.format).chooses_wrapping
+
+
+def _infer(request: _SideRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:
+    if not facts_of(request.format.format).infers:
+        return None
+    schema = _find(request, registry)
+    columns = registry.columns(
+        schema,
+        ColumnOptions(
+            side=request.kind,
+            format=request.format.format,
+            unwrapped=request.unwrapped,
+            full_name=request.side.setting(FULL_NAME),
+            keep_case=request.side.schema_id is not None,
+        ),
+    )
+    if columns is None:
+        raise _missing(request)
+    if request.kind is Side.KEY and len(columns) > 1:
+        raise RegistryError(
+            f"The key schema for topic: {request.topic} contains multiple columns, which is not supported by ksqlDB at this time: "
+            f"{column_list(columns)}"
+        )
+    return columns
+
+
+def _find(request: _SideRequest, registry: SchemaLookup) -> RegisteredSchema:
+    schema_id = request.side.schema_id
+    subject = f"{request.topic}-{request.kind.value}"
+    schema = registry.latest(subject) if schema_id is None else registry.by_id(schema_id)
+    if schema is None:
+        raise _missing(request)
+    if schema.format is not _LANGUAGES[request.format.format]:
+        side = request.word.capitalize()
+        raise RegistryError(
+            f"{side} schema is not in the expected format. You may want to set {request.word}_FORMAT to '{_FORMATS[schema.format]}'."
+        )
+    return schema
+
+
+def _missing(request: _SideRequest) -> RegistryError:
+    schema_id = request.side.schema_id
+    which = "" if schema_id is None else f" Schema id: {schema_id}."
+    return RegistryError(
+        f"Schema for message {request.kind.value}s on topic '{request.topic}' does not exist in the Schema Registry.{which}",
+        hint=f"check that the subject {request.topic}-{request.kind.value} exists, or define the columns in the statement",
+    )
+
+
+def _with_full_name(request: _SideRequest, registry: SchemaLookup) -> SideProperties:
+    side = request.side
+    if side.schema_id is None or side.setting(FULL_NAME) is not None:
+        return side
+    # A bare key has no record of its own: it keeps the name that is made from the name of the source.
+    name = None if request.format.format == "JSON_SR" else registry.full_name(_find(request, registry))
+    if name is None:
+        return side
+    return replace(side, properties=tuple(sorted((*side.properties, (FULL_NAME, name)))))

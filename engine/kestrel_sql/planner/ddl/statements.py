@@ -1,0 +1,258 @@
+"""Plans of the statements that change the catalog and start no query of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.catalog.upgrade import check_source_upgrade
+from kestrel_sql.errors import StatementError, UnknownSourceError
+from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DropSourceV1, DropTypeV1, RegisterTypeV1
+from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.ddl.columns import check_names, declared_columns, resolve_type, source_schema, timestamp_column
+from kestrel_sql.planner.ddl.inference import Inferred, infer_source
+from kestrel_sql.planner.ddl.registry_port import SchemaLookup
+from kestrel_sql.planner.properties.serdes import source_format_infos, source_formats, validate_formats
+from kestrel_sql.planner.properties.with_clause import SourceProperties, check_retention, source_properties
+from kestrel_sql.sql.nodes.statements import AlterSource, CreateAs, CreateSource, CreateType, DropSource, DropType, SourceKind
+from kestrel_sql.types.schema import Column, Role, Schema
+
+CreateCommand = CreateStreamV1 | CreateTableV1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceUse:
+    """What depends on a source: streams and tables made from it, and ids of queries that read or write it."""
+
+    sources: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
+
+
+UNUSED = SourceUse()
+
+
+def plan_create_source(statement: CreateSource, catalog: Catalog, config: Config, registry: SchemaLookup) -> CreateCommand | None:
+    """Plan CREATE STREAM|TABLE over a topic; None if it exists and the statement says IF NOT EXISTS.
+
+    Raises:
+        StatementError: see `spec/language.md` 5 and 6, `spec/schema-and-naming.md` 11, `spec/formats.md` 8.
+    """
+    if not may_create(statement, catalog, config):
+        return None
+    properties = source_properties(statement.properties)
+    check_retention(statement.kind, properties.topic, windowed=properties.window is not None)
+    infos = source_format_infos(statement.name, properties, config)
+    declared = declared_columns(statement.elements, statement.kind, catalog.types, config)
+    inferred = infer_source(
+        properties,
+        infos,
+        registry,
+        has_key=any(column.role is Role.KEY for column in declared),
+        has_value=any(column.role is Role.VALUE for column in declared),
+    )
+    schema = source_schema(_all_columns(declared, inferred), statement.kind, windowed=properties.window is not None)
+    command = create_command(
+        statement,
+        schema=schema,
+        topic=_topic(inferred.properties),
+        formats=source_formats(statement.name, inferred.properties, schema, config),
+        timestamp=timestamp_column(properties.timestamp, schema),
+        window=properties.window,
+        is_source=statement.is_source,
+    )
+    existing = catalog.sources.get(statement.name)
+    if existing is not None:
+        check_source_upgrade(existing, source_of(command))
+    return command
+
+
+def _all_columns(declared: tuple[Column, ...], inferred: Inferred) -> tuple[Column, ...]:
+    key = inferred.key or ()
+    if not inferred.value:
+        return (*key, *declared)
+    # Here the declared columns are keys and headers only, and headers come last.
+    return (*key, *(c for c in declared if c.role is Role.KEY), *inferred.value, *(c for c in declared if c.role is Role.HEADERS))
+
+
+def _topic(properties: SourceProperties) -> str:
+    return properties.topic.name or ""
+
+
+def create_command(
+    statement: CreateSource | CreateAs,
+    *,
+    schema: Schema,
+    topic: str,
+    formats: Formats,
+    timestamp: TimestampColumn | None = None,
+    window: WindowInfo | None = None,
+    is_source: bool = False,
+) -> CreateCommand:
+    """Make the command that registers the source or sink of a statement."""
+    command = CreateStreamV1 if statement.kind is SourceKind.STREAM else CreateTableV1
+    return command(
+        source_name=statement.name,
+        schema=schema,
+        timestamp_column=timestamp,
+        topic_name=topic,
+        formats=formats,
+        window_info=window,
+        or_replace=statement.or_replace,
+        is_source=is_source,
+    )
+
+
+def source_of(command: CreateCommand, *, created_by: str | None = None, text: str = "") -> Source:
+    """The catalog entry that a command registers; `created_by` is the id of the query that feeds it."""
+    return Source(
+        name=command.source_name,
+        kind=SourceKind.STREAM if isinstance(command, CreateStreamV1) else SourceKind.TABLE,
+        schema=command.schema,
+        topic=command.topic_name,
+        formats=command.formats,
+        timestamp_column=command.timestamp_column,
+        window=command.window_info,
+        is_source=command.is_source,
+        created_by=created_by,
+        statement_text=text,
+    )
+
+
+def may_create(statement: CreateSource | CreateAs, catalog: Catalog, config: Config) -> bool:
+    """Check the name of a CREATE or CREATE AS; False if it exists and the statement says IF NOT EXISTS.
+
+    Raises:
+        StatementError: the name is taken, or OR REPLACE is switched off or concerns a SOURCE object.
+    """
+    existing = catalog.sources.get(statement.name)
+    word = statement.kind.value.lower()
+    is_source = isinstance(statement, CreateSource) and statement.is_source
+    if statement.or_replace:
+        if is_source or (existing is not None and existing.is_source):
+            raise StatementError(f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is not supported on source {word}s.")
+        if not config.flag("ksql.create.or.replace.enabled"):
+            raise StatementError(
+                f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is disabled, ksql.create.or.replace.enabled is set to false."
+            )
+        return True
+    if existing is None:
+        return True
+    if statement.if_not_exists:
+        return False
+    other = existing.kind.value.lower()
+    raise StatementError(f"Cannot add {word} '{statement.name}': A {other} with the same name already exists")
+
+
+def plan_drop(
+    statement: DropSource, catalog: Catalog, use: SourceUse = UNUSED, *, sharing_topic: tuple[str, ...] = ()
+) -> DropSourceV1 | None:
+    """Plan DROP STREAM|TABLE; None if it does not exist and the statement says IF EXISTS.
+
+    `use` is what other statements made of the source, its own CREATE AS query left out; `sharing_topic` are the other sources over its
+    topic, which keep DELETE TOPIC from deleting it.
+
+    Raises:
+        UnknownSourceError: there is no such source.
+        StatementError: it is of the other kind, read-only with DELETE TOPIC, or in use.
+    """
+    source = catalog.sources.get(statement.name)
+    if source is None:
+        if statement.if_exists:
+            return None
+        raise UnknownSourceError(f"{statement.kind.value.capitalize()} {statement.name} does not exist.", span=statement.span)
+    _check_kind(source, statement.kind, "DROP")
+    if statement.delete_topic:
+        _check_topic_deletion(source, sharing_topic)
+    if use.sources:
+        raise StatementError(
+            f"Cannot drop {source.name}.\n"
+            f"The following streams and/or tables read from this source: [{', '.join(use.sources)}].\n"
+            "You need to drop them before dropping it."
+        )
+    if use.readers or use.writers:
+        raise StatementError(
+            f"Cannot drop {source.name}.\n"
+            f"The following queries read from this source: [{', '.join(use.readers)}].\n"
+            f"The following queries write into this source: [{', '.join(use.writers)}].\n"
+            "You need to terminate them before dropping it."
+        )
+    return DropSourceV1(source_name=source.name)
+
+
+def _check_topic_deletion(source: Source, sharing_topic: tuple[str, ...]) -> None:
+    if source.is_source:
+        raise StatementError(f"Cannot delete topic for read-only source: {source.name}")
+    if sharing_topic:
+        raise StatementError(f"Refusing to delete topic {source.topic}. Found other data sources that use it: {', '.join(sharing_topic)}")
+
+
+def _check_kind(source: Source, kind: SourceKind, verb: str) -> None:
+    if source.kind is not kind:
+        raise StatementError(f"Incompatible data source type is {source.kind.value}, but statement was {verb} {kind.value}")
+
+
+def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
+    """Plan ALTER STREAM|TABLE … ADD COLUMN.
+
+    Raises:
+        UnknownSourceError: there is no such source.
+        StatementError: it is of the other kind, read-only, made by CREATE AS, or has such a column.
+    """
+    source = catalog.sources.get(statement.name)
+    if source is None:
+        raise UnknownSourceError(f"Source {statement.name} does not exist.", span=statement.span)
+    _check_kind(source, statement.kind, "ALTER")
+    word = source.kind.value.lower()
+    if source.is_source:
+        raise StatementError(f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s.")
+    if source.created_by is not None:
+        raise StatementError("ALTER command is not supported for CREATE ... AS statements.")
+    added = tuple(Column(name, resolve_type(sql_type, catalog.types)) for name, sql_type in statement.columns)
+    altered = altered_source(source, added)
+    check_names(altered.schema)
+    validate_formats(altered.formats, altered.schema)
+    return AlterSourceV1(source_name=source.name, ksql_type=statement.kind, new_columns=added)
+
+
+def altered_source(source: Source, added: tuple[Column, ...]) -> Source:
+    """The source with value columns appended.
+
+    Raises:
+        StatementError: the source has a column of such a name.
+    """
+    schema = source.schema
+    for column in added:
+        if schema.find(column.name) is not None:
+            raise StatementError(f"Cannot add column `{column.name}` to schema. A column with the same name already exists.")
+        schema = Schema.of((*schema.key, *schema.value, column, *schema.headers))
+    return replace(source, schema=schema)
+
+
+def plan_create_type(statement: CreateType, catalog: Catalog) -> RegisterTypeV1 | None:
+    """Plan CREATE TYPE; None if it exists and the statement says IF NOT EXISTS.
+
+    Raises:
+        StatementError: the name is taken.
+        TypeMismatchError: the type uses one that does not exist.
+    """
+    known = catalog.types.get(statement.name)
+    if known is not None:
+        if statement.if_not_exists:
+            return None
+        raise StatementError(f"Cannot register custom type '{statement.name}' since it is already registered with type: {known}")
+    return RegisterTypeV1(type=resolve_type(statement.type, catalog.types), type_name=statement.name)
+
+
+def plan_drop_type(statement: DropType, catalog: Catalog) -> DropTypeV1 | None:
+    """Plan DROP TYPE; None if it does not exist and the statement says IF EXISTS.
+
+    Raises:
+        StatementError: there is no such type.
+    """
+    if statement.name in catalog.types:
+        return DropTypeV1(type_name=statement.name)
+    if statement.if_exists:
+        return None
+    raise StatementError(f"Type {statement.name} does not exist.", span=statement.span)

@@ -1,0 +1,1 @@
+"""Types, literals and coercion of expressions, as the planner needs them."""

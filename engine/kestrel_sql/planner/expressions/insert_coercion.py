@@ -1,0 +1,113 @@
+"""The strict coercion of the values of INSERT VALUES to the types of their columns (`spec/schema-and-naming.md` 9)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import decimal
+from collections.abc import Mapping
+
+from kestrel_sql.errors import EngineError, TypeMismatchError
+from kestrel_sql.planner.expressions.timestamp_literals import parse_partial_timestamp
+from kestrel_sql.types.conversion import numeric_rank
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import BYTES, DATE, DOUBLE, STRING, TIME, TIMESTAMP, Array, Decimal, Map, SqlType, Struct, is_numeric
+
+_DAY = 86_400_000
+
+
+def coerce_value(value: object, source: SqlType | None, column: Column) -> object:
+    """Turn a value of the type `source` (None for an untyped NULL) into a value of the column.
+
+    Values are the Python values of `types.sql_types`. Numbers widen, DECIMAL only without rounding; text becomes a date, a time,
+    a timestamp or (base64) bytes, never a number; collections coerce their items; a struct may leave fields out, and what the column has no
+    field for is dropped; NULL fits everything.
+
+    Raises:
+        TypeMismatchError: the value does not fit.
+    """
+    try:
+        return _coerce(value, source, column.type)
+    except _UnfitError as error:
+        raise TypeMismatchError(
+            f"Expected type {column.type} for field `{column.name}` but got {source}({value})", hint=str(error) or None
+        ) from error
+
+
+class _UnfitError(Exception):
+    """A value that has no counterpart in the wanted type."""
+
+
+def _coerce(value: object, source: SqlType | None, target: SqlType) -> object:
+    if value is None:
+        return None
+    match source, target:
+        case Array(item), Array(wanted) if isinstance(value, list):
+            return [_coerce(part, item, wanted) for part in value]
+        case Map(key, item), Map(wanted_key, wanted) if isinstance(value, dict):
+            return {_coerce(k, key, wanted_key): _coerce(v, item, wanted) for k, v in value.items()}
+        case Struct(), Struct() if isinstance(value, dict):
+            return _coerce_struct(value, source, target)
+        case _ if source is not None and is_numeric(source) and is_numeric(target):
+            return _coerce_number(value, source, target)
+        case _ if source == STRING and target != STRING and isinstance(value, str):
+            return _parse(value, target)
+        case _ if source == target:
+            return value
+        case _:
+            raise _UnfitError
+
+
+def _coerce_struct(value: Mapping[str, object], source: Struct, target: Struct) -> dict[str, object]:
+    given = {field.name: field.type for field in source.fields}
+    return {field.name: _coerce(value.get(field.name), given.get(field.name), field.type) for field in target.fields}
+
+
+def _coerce_number(value: object, source: SqlType, target: SqlType) -> object:
+    if numeric_rank(source) > numeric_rank(target) or not isinstance(value, int | float | decimal.Decimal):
+        raise _UnfitError
+    if target == DOUBLE:
+        return float(value)
+    if isinstance(target, Decimal):
+        return _fit(decimal.Decimal(value), target)
+    return value
+
+
+def _fit(number: decimal.Decimal, target: Decimal) -> decimal.Decimal:
+    with decimal.localcontext(prec=80):
+        scaled = number.quantize(decimal.Decimal(1).scaleb(-target.scale), rounding=decimal.ROUND_HALF_UP)
+        if scaled != number:
+            raise _UnfitError(f"{number} would have to be rounded")
+    if abs(scaled) >= 10 ** (target.precision - target.scale):
+        raise _UnfitError(f"{number} has too many digits")
+    return scaled
+
+
+def _parse(text: str, target: SqlType) -> object:
+    try:
+        if target == BYTES:
+            return base64.b64decode(text, validate=True)
+        if target == TIMESTAMP:
+            return parse_partial_timestamp(text)
+        if target == DATE:
+            return _days(text)
+        if target == TIME:
+            return _millis_of_day(text)
+    except (ValueError, binascii.Error, EngineError) as error:
+        raise _UnfitError(str(error)) from error
+    raise _UnfitError
+
+
+def _days(text: str) -> int:
+    days, rest = divmod(parse_partial_timestamp(text), _DAY)
+    if rest:
+        raise ValueError("a date has no time of day")
+    return days
+
+
+def _millis_of_day(text: str) -> int:
+    time = dt.time.fromisoformat(text)
+    if time.tzinfo is not None:
+        raise ValueError("a time has no zone")
+    return ((time.hour * 60 + time.minute) * 60 + time.second) * 1000 + time.microsecond // 1000

@@ -1,0 +1,162 @@
+"""INSERT INTO: which columns VALUES are for, and whether the result of a SELECT fits a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import StatementError, UnknownColumnError, UnknownSourceError
+from kestrel_sql.formats.capabilities import column_list
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.walk import column_refs
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.sql.nodes.statements import InsertValues, SourceKind
+from kestrel_sql.types.conversion import can_implicitly_cast
+from kestrel_sql.types.schema import PSEUDO_COLUMNS, ROWTIME, WINDOW_BOUNDS, Column, Role, Schema
+from kestrel_sql.types.sql_types import quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedInsert:
+    """One record to produce; columns of `source` that are not in `values` are null.
+
+    `timestamp` gives the record's time (BIGINT ms or a timestamp text), None is now.
+    """
+
+    source: Source
+    values: tuple[tuple[Column, Expression], ...]
+    timestamp: Expression | None = None
+
+
+def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config) -> ResolvedInsert:
+    """Resolve the columns of INSERT VALUES.
+
+    The values are still expressions: whoever evaluates them uses `kestrel_sql.planner.expressions.insert_coercion.coerce_value`.
+
+    Raises:
+        UnknownSourceError: there is no such stream or table.
+        UnknownColumnError: there is no such column.
+        StatementError: the source or a column is not writable, a table's key is missing, or the counts differ.
+    """
+    if not config.flag("ksql.insert.into.values.enabled"):
+        raise StatementError("The server has disabled INSERT INTO ... VALUES functionality.", span=statement.span)
+    source = _writable(statement, catalog)
+    columns = _targets(statement, source)
+    headers = [column.name for column in columns if column.role is Role.HEADERS]
+    if headers:
+        raise StatementError(f"Cannot insert into HEADER columns: {', '.join(headers)}", span=statement.span)
+    if len(columns) != len(statement.values):
+        names = ", ".join(quote(column.name) for column in columns)
+        raise StatementError(
+            f"Expected a value for each column. Expected Columns: [{names}]. Got {len(statement.values)} value(s).", span=statement.span
+        )
+    _check_key(source, columns)
+    for value in statement.values:
+        _check_constant(value)
+    pairs = tuple(zip(columns, statement.values, strict=True))
+    return ResolvedInsert(
+        source=source,
+        values=tuple(pair for pair in pairs if pair[0] is not ROWTIME),
+        timestamp=next((value for column, value in pairs if column is ROWTIME), None),
+    )
+
+
+def _writable(statement: InsertValues, catalog: Catalog) -> Source:
+    source = catalog.sources.get(statement.target)
+    if source is None:
+        raise UnknownSourceError(
+            f"Cannot insert values into an unknown stream/table: {quote(statement.target)}",
+            span=statement.span,
+            hint=case_hint(statement.target, catalog.sources),
+        )
+    if source.is_source:
+        raise StatementError(f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=statement.span)
+    if source.window is not None:
+        raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=statement.span)
+    return source
+
+
+def case_hint(name: str, known: Mapping[str, object]) -> str | None:
+    """Suggest a name that differs by case only, None if there is none."""
+    close = sorted(other for other in known if other.upper() == name.upper() and other != name)
+    if not close:
+        return None
+    quoted = " or ".join(f'"{other}"' for other in close)
+    return f"did you mean {quoted}? Wrap the name in double quotes to keep its case, or leave the quotes out for upper case."
+
+
+def _targets(statement: InsertValues, source: Source) -> tuple[Column, ...]:
+    if not statement.columns:
+        return source.schema.columns
+    if len(set(statement.columns)) < len(statement.columns):
+        raise StatementError(f"A column is listed more than once: {', '.join(map(quote, statement.columns))}", span=statement.span)
+    return tuple(_target(name, statement, source) for name in statement.columns)
+
+
+def _target(name: str, statement: InsertValues, source: Source) -> Column:
+    column = source.schema.find(name)
+    if column is not None:
+        return column
+    if name == ROWTIME.name:
+        return ROWTIME
+    if name in {system.name for system in (*PSEUDO_COLUMNS[1], *WINDOW_BOUNDS)}:
+        raise StatementError(f"Inserting into column {quote(name)} is not allowed.", span=statement.span)
+    raise UnknownColumnError(
+        f"Column name {quote(name)} does not exist.",
+        span=statement.span,
+        hint=case_hint(name, {column.name: column for column in source.schema.columns}),
+    )
+
+
+def _check_key(source: Source, columns: tuple[Column, ...]) -> None:
+    missing = [column.name for column in source.schema.key if column not in columns]
+    if source.kind is SourceKind.TABLE and missing:
+        raise StatementError(f"Value for primary key column(s) {', '.join(map(quote, missing))} is required for tables")
+
+
+def _check_constant(value: Expression) -> None:
+    for reference in column_refs(value):
+        if reference.qualifier is not None:
+            raise StatementError(
+                f"Failed to prepare statement: '{reference.qualifier}' is not a valid stream/table name or alias.", span=reference.span
+            )
+        raise StatementError(
+            f"Column {quote(reference.name)} cannot be resolved: VALUES has no columns to refer to.",
+            span=reference.span,
+            hint="text is written in single quotes",
+        )
+
+
+def check_insert_target(sink: Source) -> None:
+    """Check that INSERT INTO … SELECT may write the source.
+
+    Raises:
+        StatementError: it is a table, read-only, or has header columns.
+    """
+    if sink.kind is SourceKind.TABLE:
+        raise StatementError(f"INSERT INTO can only be used to insert into a stream. {sink.name} is a table.")
+    if sink.is_source:
+        raise StatementError(f"Cannot insert into read-only stream: {sink.name}")
+    if sink.schema.headers:
+        raise StatementError(f"Cannot insert into {sink.name} because it has header columns")
+
+
+def check_insert(result: Schema, sink: Source) -> None:
+    """Check that the `result` of a SELECT may be written to `sink`: names, roles and types position by position.
+
+    Raises:
+        StatementError: the sink is not writable, or the schemas do not fit (`spec/schema-and-naming.md` 10).
+    """
+    check_insert_target(sink)
+    wanted = sink.schema.columns
+    fits = len(result.columns) == len(wanted) and all(map(_fits, result.columns, wanted))
+    if not fits:
+        raise StatementError(
+            f"Incompatible schema between results and sink.\nResult schema is {result}\nSink schema is {sink.schema}",
+            hint=f"the columns of {sink.name} are {column_list(wanted)}: alias the selected expressions accordingly",
+        )
+
+
+def _fits(column: Column, wanted: Column) -> bool:
+    return (column.name, column.role) == (wanted.name, wanted.role) and can_implicitly_cast(column.type, wanted.type)

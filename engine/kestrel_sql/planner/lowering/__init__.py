@@ -1,0 +1,1 @@
+"""Analysed queries to steps."""

@@ -1,0 +1,243 @@
+"""The steps of aggregating queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from kestrel_sql.errors import FormatError, StatementError
+from kestrel_sql.formats.capabilities import facts_of
+from kestrel_sql.functions.declaration import Aggregate
+from kestrel_sql.plan.step import SelectItem, Step
+from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
+from kestrel_sql.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV2
+from kestrel_sql.plan.steps.tables import TableGroupByV2
+from kestrel_sql.planner.analysis.aggregate_rules import check_aggregates
+from kestrel_sql.planner.analysis.analyze import Analysis
+from kestrel_sql.planner.analysis.join_names import and_list
+from kestrel_sql.planner.analysis.key_rules import missing_key
+from kestrel_sql.planner.analysis.scope import BOUND_NAMES
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite
+from kestrel_sql.planner.lowering.projection import check_distinct, expand, select
+from kestrel_sql.planner.lowering.relation import Relation, check_key
+from kestrel_sql.planner.lowering.single_source import filtered
+from kestrel_sql.planner.lowering.windows import window_expression, window_info
+from kestrel_sql.planner.properties.serdes import internal_formats
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import BooleanLiteral, ColumnRef, Expression, FunctionCall
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.types.schema import ROWTIME, Column
+from kestrel_sql.types.sql_types import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """An aggregating query over plain column names."""
+
+    items: tuple[SelectItem, ...]
+    group_by: tuple[Expression, ...]
+    having: Expression | None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All expressions, in the order in which their columns become needed."""
+        having = () if self.having is None else (self.having,)
+        return (*(item.expression for item in self.items), *self.group_by, *having)
+
+
+def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: Types) -> Relation:
+    """Group, aggregate, filter by HAVING and compute the projection; `sink` None is a push query.
+
+    Raises:
+        StatementError: a rule on aggregating queries is broken.
+    """
+    grouping = _grouping(analysis, relation, types)
+    check_aggregates(analysis, grouping.items, grouping.group_by, grouping.having, types)
+    names = _key_names(grouping, sink)
+    # Over windowed rows that are not windowed again the bounds are columns like others.
+    bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
+    where = () if analysis.where is None else (analysis.scope.plain(analysis.where),)
+    required = _required((*grouping.expressions, *where), bounds)
+    arguments = _Arguments(required)
+    for expression in grouping.expressions:
+        for call in calls(expression, types.is_aggregate):
+            for argument in call.arguments:
+                arguments.add(argument)
+    prepared = select(relation, relation.key_names, arguments.items(), "Aggregate/Prepare", types)
+    prepared = replace(prepared, window=relation.window)
+    results = _Results(arguments, types, prepared)
+    items = tuple(SelectItem(results.taken_out(item.expression), item.alias) for item in grouping.items)
+    having = None if grouping.having is None else results.taken_out(grouping.having)
+    grouped = _group(prepared, grouping.group_by, types)
+    result = _aggregate(analysis, grouped, required, tuple(results.found), types)
+    if having is not None:
+        result = filtered(result, having, "HAVING", "Aggregate/HavingFilter", types)
+    return _project(grouping, items, result, names, types, is_persistent=sink is not None)
+
+
+def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
+    first = analysis.scope.sources[0].alias
+    default = analysis.scope.plain(ColumnRef(ROWTIME.name, first))
+
+    def with_default(node: Expression) -> Expression | None:
+        if isinstance(node, FunctionCall) and not node.arguments and types.is_aggregate(node.name):
+            return replace(node, arguments=(default,))
+        return None
+
+    def prepare(expression: Expression) -> Expression:
+        return rewrite(expression, with_default)
+
+    # Without GROUP BY, which only push queries may leave out, all rows are one group.
+    group_by = tuple(map(analysis.scope.plain, analysis.group_by)) if analysis.group_by is not None else (BooleanLiteral(True),)
+    having = None if analysis.having is None else prepare(analysis.scope.plain(analysis.having))
+    return Grouping(expand(analysis, relation, None, prepare), group_by, having)
+
+
+def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
+    """The aliases under which the projection has the grouping expressions; None where it leaves them out."""
+    found = [[item.alias for item in grouping.items if item.expression == expression] for expression in grouping.group_by]
+    for aliases in found:
+        if len(aliases) > 1 and sink is not None:
+            raise StatementError(
+                f"The projection contains a key column more than once: {and_list(map(quote, aliases))}.\n"
+                "Each key column must only be in the projection once. If you intended to copy the key into the value, then consider "
+                "using the AS_VALUE function to indicate which key reference should be copied."
+            )
+    missing = [format_expression(e) for e, aliases in zip(grouping.group_by, found, strict=True) if not aliases]
+    if missing and sink is not None:
+        raise missing_key(sink, "grouping expression", missing)
+    return tuple(aliases[0] if aliases else None for aliases in found)
+
+
+def _required(expressions: Iterable[Expression], bounds: frozenset[str]) -> tuple[str, ...]:
+    """The columns that the grouping keeps; those of WHERE are among them, as ksqlDB's upgrade rules show."""
+    names = (ref.name for expression in expressions for ref in column_refs(expression))
+    return tuple(dict.fromkeys(name for name in names if name not in bounds))
+
+
+class _Arguments:
+    """The columns that the step before the grouping computes: needed ones, then arguments that are no columns."""
+
+    def __init__(self, required: Iterable[str]) -> None:
+        self._names: dict[Expression, str] = {ColumnRef(name): name for name in required}
+
+    def add(self, argument: Expression) -> None:
+        if not isinstance(argument, ColumnRef):
+            self._names.setdefault(argument, f"KSQL_INTERNAL_COL_{len(self._names)}")
+
+    def column(self, argument: Expression) -> Expression:
+        return ColumnRef(self._names[argument]) if argument in self._names else argument
+
+    def items(self) -> tuple[SelectItem, ...]:
+        return tuple(SelectItem(expression, name) for expression, name in self._names.items())
+
+
+class _Results:
+    """Takes aggregates out of expressions; each call, equal ones too, gets its own result column."""
+
+    def __init__(self, arguments: _Arguments, types: Types, prepared: Relation) -> None:
+        self._arguments = arguments
+        self._types = types
+        self._prepared = prepared
+        self.found: list[FunctionCall] = []
+
+    def taken_out(self, expression: Expression) -> Expression:
+        return rewrite(expression, self._rule)
+
+    def _rule(self, node: Expression) -> Expression | None:
+        if not isinstance(node, FunctionCall) or not self._types.is_aggregate(node.name):
+            return None
+        literals = self._types.overload(node, self._prepared.scope).literals
+        arguments = (a if i in literals else self._arguments.column(a) for i, a in enumerate(node.arguments))
+        self.found.append(FunctionCall(node.name, tuple(arguments)))
+        return ColumnRef(f"KSQL_AGG_VARIABLE_{len(self.found) - 1}")
+
+
+def _group(relation: Relation, group_by: tuple[Expression, ...], types: Types) -> Relation:
+    context = "Aggregate/GroupBy"
+    if not relation.is_table and relation.window is None and relation.is_keyed_by(group_by):
+        formats = internal_formats(relation.formats, relation.schema.key, rekeyed=False)
+        by_key = StreamGroupByKeyV1(query_context=context, source=relation.step, internal_formats=formats)
+        return replace(relation.then(by_key, types), formats=formats)
+    step = TableGroupByV2 if relation.is_table else StreamGroupByV2
+
+    def built(source: Relation) -> Step:
+        return step(query_context=context, source=source.step, internal_formats=source.formats, group_by_expressions=group_by)
+
+    key = relation.then(built(relation), types).schema.key
+    check_key(key)
+    with_formats = replace(relation, formats=internal_formats(relation.formats, key))
+    return replace(with_formats.then(built(with_formats), types), window=None)
+
+
+def _aggregate(
+    analysis: Analysis, relation: Relation, required: tuple[str, ...], functions: tuple[FunctionCall, ...], types: Types
+) -> Relation:
+    context = "Aggregate/Aggregate"
+    _check_undoable(relation, functions, types)
+    _check_storable(relation, functions, types)
+    window = analysis.query.window
+    make: Callable[..., Step] = TableAggregateV1 if relation.is_table else StreamAggregateV1
+    extra = {}
+    if window is not None:
+        if relation.is_table:
+            raise StatementError("Windowing not supported for table aggregations.", span=window.span)
+        make = StreamWindowedAggregateV1
+        extra = {"window_expression": window_expression(window, analysis.query.emit)}
+    step = make(
+        query_context=context,
+        source=relation.step,
+        internal_formats=relation.formats,
+        non_aggregate_columns=required,
+        aggregation_functions=functions,
+        **extra,
+    )
+    info = None if window is None else window_info(window, analysis.query.emit)
+    return replace(relation.then(step, types), kind=SourceKind.TABLE, window=info)
+
+
+def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
+    if not relation.is_table:
+        return
+    found = ((call, types.overload(call, relation.scope).function) for call in functions)
+    names = sorted({call.name for call, function in found if isinstance(function, Aggregate) and not function.undoable})
+    if names:
+        raise StatementError(
+            f"The aggregation function(s) ({', '.join(names)}) cannot be applied to a table source, only to a stream source."
+        )
+
+
+def _check_storable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
+    states = tuple(Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, relation.scope)) for i, call in enumerate(functions))
+    if facts_of(relation.formats.value_format.format).check(states):
+        raise FormatError(
+            "One of the functions used in the statement has an intermediate type that the value format can not handle. "
+            "Please remove the function or change the format.",
+            hint=f"the value format is {relation.formats.value_format.format}",
+        )
+
+
+def _project(
+    grouping: Grouping,
+    items: tuple[SelectItem, ...],
+    relation: Relation,
+    names: tuple[str | None, ...],
+    types: Types,
+    *,
+    is_persistent: bool,
+) -> Relation:
+    keys = tuple(name or old for name, old in zip(names, relation.key_names, strict=True))
+    if not is_persistent:
+        return select(relation, keys, items, "Aggregate/Project", types)
+    written = [original.expression for original in grouping.items]
+    values = tuple(
+        item for item, expression in zip(items, written, strict=True) if expression not in grouping.group_by and not _is_bound(item)
+    )
+    result = select(relation, keys, values, "Aggregate/Project", types)
+    check_distinct((*(Column(c.name, c.type) for c in result.schema.key), *result.schema.value), "value")
+    return result
+
+
+def _is_bound(item: SelectItem) -> bool:
+    return isinstance(item.expression, ColumnRef) and item.expression.name in BOUND_NAMES and item.alias == item.expression.name

@@ -1,0 +1,178 @@
+"""The steps of single sources: reading, filtering, re-keying and table functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import EngineError, StatementError, TypeMismatchError
+from kestrel_sql.formats.capabilities import facts_of
+from kestrel_sql.plan.schemas import step_schema
+from kestrel_sql.plan.step import FormatInfo, Step
+from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.streams import StreamFilterV1, StreamFlatMapV1, StreamSelectKeyV2
+from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectKeyV1
+from kestrel_sql.planner.analysis.scope import PSEUDO_VERSION
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.expressions.walk import calls, rewrite
+from kestrel_sql.planner.lowering.relation import Relation
+from kestrel_sql.planner.properties.serdes import internal_formats
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.types.sql_types import BOOLEAN
+
+WINDOWED_REPARTITION = "Implicit repartitioning of windowed sources is not supported. See https://github.com/confluentinc/ksql/issues/4385."
+
+
+def read(source: Source, context: str, types: Types) -> Relation:
+    """Read a stream or table."""
+    step = _source_step(source, context)
+    formats = internal_formats(source.formats, source.schema.key, rekeyed=False)
+    return Relation(step, step_schema(step, (), types.of), source.kind, formats, source.window)
+
+
+def _source_step(source: Source, context: str) -> Step:
+    is_table = source.kind is SourceKind.TABLE
+    if source.window is not None:
+        windowed = WindowedTableSourceV1 if is_table else WindowedStreamSourceV1
+        return windowed(
+            query_context=context,
+            topic_name=source.topic,
+            formats=source.formats,
+            window_info=source.window,
+            timestamp_column=source.timestamp_column,
+            source_schema=source.schema,
+            pseudo_column_version=PSEUDO_VERSION,
+        )
+    if source.intake is not None:
+        kafka = KafkaTableSourceV1 if is_table else KafkaStreamSourceV1
+        return kafka(
+            query_context=context,
+            topic_name=source.topic,
+            formats=source.formats,
+            intake=source.intake,
+            source_schema=source.schema,
+            pseudo_column_version=PSEUDO_VERSION,
+        )
+    if is_table:
+        return TableSourceV2(
+            query_context=context,
+            topic_name=source.topic,
+            formats=source.formats,
+            timestamp_column=source.timestamp_column,
+            source_schema=source.schema,
+            pseudo_column_version=PSEUDO_VERSION,
+            state_store_formats=internal_formats(source.formats, source.schema.key, rekeyed=False),
+        )
+    return StreamSourceV1(
+        query_context=context,
+        topic_name=source.topic,
+        formats=source.formats,
+        timestamp_column=source.timestamp_column,
+        source_schema=source.schema,
+        pseudo_column_version=PSEUDO_VERSION,
+    )
+
+
+def filtered(relation: Relation, predicate: Expression, clause: str, context: str, types: Types) -> Relation:
+    """Keep the rows for which `predicate` is true; `clause` is WHERE or HAVING.
+
+    Raises:
+        TypeMismatchError: the predicate is not a boolean.
+        StatementError: it is not well typed.
+    """
+    try:
+        found = types.of(predicate, relation.scope)
+    except EngineError as error:
+        raise StatementError(f"Error in {clause} expression: {error.message}", span=error.span, hint=error.hint) from error
+    if found != BOOLEAN:
+        raise TypeMismatchError(
+            f"Type error in {clause} expression: Should evaluate to boolean but is {format_expression(predicate)} ({found}) instead.",
+            span=predicate.span,
+        )
+    _check_row_wise(predicate, clause, types)
+    step = TableFilterV1 if relation.is_table else StreamFilterV1
+    return relation.then(step(query_context=context, source=relation.step, filter_expression=predicate), types)
+
+
+def _check_row_wise(predicate: Expression, clause: str, types: Types) -> None:
+    for word, wanted in (("aggregate", types.is_aggregate), ("table", types.is_table_function)):
+        for call in calls(predicate, wanted):
+            raise StatementError(f"{clause} does not support {word} functions: {call.name} is one.", span=call.span)
+
+
+def rekeyed(
+    relation: Relation,
+    expressions: tuple[Expression, ...],
+    context: str,
+    types: Types,
+    *,
+    key_format: FormatInfo | None = None,
+    format_changes: bool = False,
+    forced: bool = False,
+) -> Relation:
+    """Make `expressions` the key, in `key_format` where one is demanded; a no-op if that changes nothing.
+
+    Raises:
+        StatementError: a table or a windowed stream would have to be repartitioned.
+    """
+    needed = not relation.is_keyed_by(expressions)
+    if not (needed or format_changes or forced):
+        return relation
+    if relation.window is not None and (needed or not forced or relation.is_table):
+        raise StatementError(WINDOWED_REPARTITION)
+    demanded = replace(relation.formats, key_format=key_format or relation.formats.key_format)
+    if relation.is_table:
+        _check_same_key(relation, expressions, needed=needed)
+        formats = internal_formats(demanded, relation.schema.key)
+        table_step = TableSelectKeyV1(query_context=context, source=relation.step, internal_formats=formats, key_expression=expressions)
+        return replace(relation.then(table_step, types), formats=formats)
+    result = relation.then(StreamSelectKeyV2(query_context=context, source=relation.step, key_expression=expressions), types)
+    return replace(result, formats=internal_formats(demanded, result.schema.key))
+
+
+def _check_same_key(relation: Relation, expressions: tuple[Expression, ...], *, needed: bool) -> None:
+    keys = relation.key_names
+    if len(keys) > 1:
+        raise StatementError(
+            "Cannot repartition a TABLE source. If this is a join, joins on tables with multiple columns is not yet supported."
+        )
+    if needed:
+        raise StatementError(
+            "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the TABLE's key column "
+            f"{keys[0]} instead of {', '.join(map(format_expression, expressions))}"
+        )
+
+
+def infers_schema(key_format: FormatInfo) -> bool:
+    """Whether a key format keeps its schemas in a registry, which makes joins copy the topic (`spec/schema-and-naming.md` 7.5)."""
+    return facts_of(key_format.format).infers
+
+
+def exploded(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> Relation:
+    """Replace each row by those that its table functions give."""
+    return relation.then(
+        StreamFlatMapV1(query_context="FlatMap", source=relation.step, table_functions=functions),
+        types,
+    )
+
+
+class TableFunctions:
+    """Takes the table functions out of a projection, in the order in which they are written."""
+
+    def __init__(self, types: Types) -> None:
+        """Start with none."""
+        self._types = types
+        self.found: list[FunctionCall] = []
+
+    def taken_out(self, expression: Expression) -> Expression:
+        """The expression with each call of a table function replaced by the column that will hold its result."""
+        return rewrite(expression, self._rule)
+
+    def _rule(self, node: Expression) -> Expression | None:
+        if not isinstance(node, FunctionCall) or not self._types.is_table_function(node.name):
+            return None
+        self.found.append(node)
+        return ColumnRef(f"KSQL_SYNTH_{len(self.found) - 1}", span=node.span)

@@ -1,0 +1,1 @@
+"""WITH clauses and the formats that follow from them."""

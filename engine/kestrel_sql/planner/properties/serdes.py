@@ -1,0 +1,237 @@
+"""The formats of sources, sinks and internal topics: which ones, with which properties and features, and whether they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import FormatError, PropertyError
+from kestrel_sql.formats.capabilities import (
+    FULL_NAME,
+    SCHEMA_ID,
+    UNWRAP_PRIMITIVES,
+    FormatFacts,
+    check_properties,
+    column_list,
+    facts_of,
+)
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.properties.with_clause import SideProperties, SinkProperties, SourceProperties
+from kestrel_sql.types.schema import Column, Schema
+
+KEY_SCHEMA_NAMESPACE = "io.confluent.ksql.avro_schemas"
+
+
+def key_schema_name(source: str) -> str:
+    """Name the Avro record of the key of a stream or table, so that records of different sources do not clash."""
+    camel = "".join(word[:1].upper() + word[1:].lower() for word in source.split("_"))
+    return f"{KEY_SCHEMA_NAMESPACE}.{camel}Key"
+
+
+def source_formats(name: str, properties: SourceProperties, schema: Schema, config: Config) -> Formats:
+    """Choose the formats of a source called `name` over a topic, and validate them against its schema.
+
+    Raises:
+        PropertyError: a format is missing, or WRAP_SINGLE_VALUE does not apply.
+        FormatError: a property that a format does not have, or a schema that it cannot hold.
+    """
+    key, value = source_format_infos(name, properties, config)
+    formats = Formats(
+        key_format=key,
+        value_format=value,
+        key_features=_key_features(facts_of(key.format), len(schema.key)),
+        value_features=_value_features(facts_of(value.format), len(schema.value), properties.wrap_single_value, config),
+    )
+    validate_formats(formats, schema)
+    return formats
+
+
+def source_format_infos(name: str, properties: SourceProperties, config: Config) -> tuple[FormatInfo, FormatInfo]:
+    """Choose key and value format of a source, which needs no schema.
+
+    Raises:
+        PropertyError: no format is given and the configuration has no default.
+        FormatError: an unknown format, or a property that a format does not have.
+    """
+    key = _required(properties.key.format or config.default_key_format, "key")
+    value = _required(properties.value.format or config.default_value_format, "value")
+    check_schema_id("KEY", key, properties.key)
+    check_schema_id("VALUE", value, properties.value)
+    return (
+        _format_info(key, dict(properties.key.properties), key_of=name),
+        _format_info(value, dict(properties.value.properties)),
+    )
+
+
+def sink_formats(
+    properties: SinkProperties,
+    leftmost: Source,
+    schema: Schema,
+    config: Config,
+    *,
+    sink: str,
+    partitioned_by_null: bool = False,
+) -> Formats:
+    """Choose the formats of the sink called `sink` of a CREATE AS, and validate them against the result `schema`.
+
+    A format that the statement does not give comes from the left-most source, and with it (or with the same format given again) its
+    inheritable properties (`spec/formats.md` 7); how a single value is wrapped never does.
+
+    Raises:
+        PropertyError: WRAP_SINGLE_VALUE does not apply, or a key format is given for PARTITION BY NULL.
+        FormatError: a property that a format does not have, or a schema that it cannot hold.
+    """
+    key = sink_key_format(properties, leftmost, schema, config, sink=sink, partitioned_by_null=partitioned_by_null)
+    value = sink_value_format(properties, leftmost)
+    formats = Formats(
+        key_format=key,
+        value_format=value,
+        key_features=_key_features(facts_of(key.format), len(schema.key)),
+        value_features=_value_features(facts_of(value.format), len(schema.value), properties.wrap_single_value, config),
+    )
+    validate_formats(formats, schema)
+    return formats
+
+
+def sink_key_format(
+    properties: SinkProperties,
+    leftmost: Source,
+    schema: Schema,
+    config: Config,
+    *,
+    sink: str,
+    partitioned_by_null: bool = False,
+) -> FormatInfo:
+    """Choose the key format of a sink; NONE is not inherited by a result that has key columns.
+
+    Raises:
+        PropertyError: a key format is given for PARTITION BY NULL, or there is no default to fall back to.
+        FormatError: a property that the format does not have.
+    """
+    explicit = properties.key.format
+    if partitioned_by_null:
+        if explicit not in (None, "NONE"):
+            raise FormatError("Key format specified for stream without key columns.")
+        return FormatInfo("NONE")
+    inherited = leftmost.formats.key_format
+    name = explicit or inherited.format
+    if explicit is None and name == "NONE" and schema.key:
+        name = _required(config.default_key_format, "key")
+    check_schema_id("KEY", name, properties.key)
+    return _format_info(name, _inherited(name, inherited, properties.key), key_of=sink)
+
+
+def sink_value_format(properties: SinkProperties, leftmost: Source) -> FormatInfo:
+    """Choose the value format of a sink.
+
+    Raises:
+        FormatError: a property that the format does not have.
+    """
+    inherited = leftmost.formats.value_format
+    name = properties.value.format or inherited.format
+    check_schema_id("VALUE", name, properties.value)
+    return _format_info(name, _inherited(name, inherited, properties.value))
+
+
+def check_schema_id(word: str, name: str, side: SideProperties) -> None:
+    """Check that a side with a schema id, KEY or VALUE, has a format that the registry knows.
+
+    Raises:
+        FormatError: the format called `name` has no schemas.
+    """
+    if side.schema_id is not None and not facts_of(name).infers:
+        raise FormatError(f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {name}.")
+
+
+def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool = True) -> Formats:
+    """Choose the formats of a repartition topic or state store whose key columns are `key`, from those of the source.
+
+    The value format stays, in its natural form and without schema id. A re-keying step may leave the key format of the source, which
+    becomes JSON where it cannot hold the new key (`spec/formats.md` 9, last paragraph).
+    """
+    key_format = without_schema_id(source.key_format)
+    if rekeyed and not _holds(facts_of(key_format.format), key):
+        key_format = FormatInfo("JSON")
+    features = _key_features(facts_of(key_format.format), len(key)) if rekeyed else source.key_features
+    return Formats(key_format, without_schema_id(source.value_format), features)
+
+
+def without_schema_id(info: FormatInfo) -> FormatInfo:
+    """The format as internal topics and sinks use it: schema ids belong to the topic they were given for."""
+    return FormatInfo(info.format, tuple(pair for pair in info.properties if pair[0] != SCHEMA_ID))
+
+
+def validate_formats(formats: Formats, schema: Schema) -> None:
+    """Check that the formats can hold the columns of `schema`.
+
+    Raises:
+        FormatError: one cannot; the message gives format, columns, features and reason.
+    """
+    _validate("Key", formats.key_format, schema.key, formats.key_features)
+    _validate("Value", formats.value_format, schema.value, formats.value_features)
+
+
+def _validate(side: str, info: FormatInfo, columns: tuple[Column, ...], features: frozenset[SerdeFeature]) -> None:
+    reason = facts_of(info.format).check(columns)
+    if reason:
+        names = ", ".join(sorted(feature.value for feature in features))
+        raise FormatError(
+            f"{side} format does not support schema.\n"
+            f"format: {info.format}\n"
+            f"schema: Persistence{{columns={column_list(columns)}, features=[{names}]}}\n"
+            f"reason: {reason}"
+        )
+
+
+def _required(name: str | None, side: str) -> str:
+    if name:
+        return facts_of(name).name
+    word = f"{side.upper()}_FORMAT"
+    raise PropertyError(
+        f"Statement is missing the '{word}' property from the WITH clause. "
+        f"Either provide one or set a default via the 'ksql.persistence.default.format.{side}' config."
+    )
+
+
+def _inherited(name: str, source: FormatInfo, side: SideProperties) -> dict[str, str]:
+    inheritable = facts_of(name).inheritable if name == source.format else frozenset[str]()
+    return {**{key: text for key, text in source.properties if key in inheritable}, **dict(side.properties)}
+
+
+def _format_info(name: str, properties: Mapping[str, str], *, key_of: str | None = None) -> FormatInfo:
+    chosen = dict(properties)
+    if name == "PROTOBUF":
+        chosen[UNWRAP_PRIMITIVES] = "true"
+    if name == "AVRO" and key_of is not None:
+        chosen.setdefault(FULL_NAME, key_schema_name(key_of))
+    info = FormatInfo(name, tuple(sorted(chosen.items())))
+    check_properties(info)
+    return info
+
+
+def _key_features(facts: FormatFacts, columns: int) -> frozenset[SerdeFeature]:
+    unwraps = columns == 1 and facts.chooses_wrapping
+    return frozenset({SerdeFeature.UNWRAP_SINGLES}) if unwraps else frozenset()
+
+
+def _value_features(facts: FormatFacts, columns: int, wrap: bool | None, config: Config) -> frozenset[SerdeFeature]:
+    if wrap is not None:
+        feature = _wrapping(wrap)
+        if feature not in facts.features:
+            raise PropertyError(f"Format '{facts.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'.")
+        if columns != 1:
+            raise PropertyError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
+        return frozenset({feature})
+    default = config.wrap_single_values
+    if columns != 1 or default is None:
+        return frozenset()
+    return frozenset({_wrapping(default)}) & facts.features
+
+
+def _wrapping(wrap: bool) -> SerdeFeature:
+    return SerdeFeature.WRAP_SINGLES if wrap else SerdeFeature.UNWRAP_SINGLES
+
+
+def _holds(facts: FormatFacts, key: tuple[Column, ...]) -> bool:
+    return (facts.holds_many or len(key) <= 1) and all(facts.holds_key(column.type) for column in key)

@@ -1,0 +1,183 @@
+"""The typed values of a WITH clause."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Collection, Mapping
+
+from kestrel_sql.errors import PropertyError, SqlSyntaxError
+from kestrel_sql.sql.nodes.statements import MILLIS, Properties, PropertyValue
+
+CONNECTOR_KEYS = frozenset({"SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"})
+WINDOW_KEYS = frozenset({"WINDOW_TYPE", "WINDOW_SIZE"})
+COMMON_KEYS = frozenset(
+    {
+        "KAFKA_TOPIC",
+        "PARTITIONS",
+        "REPLICAS",
+        "RETENTION_MS",
+        "CLEANUP_POLICY",
+        "FORMAT",
+        "KEY_FORMAT",
+        "VALUE_FORMAT",
+        "KEY_DELIMITER",
+        "VALUE_DELIMITER",
+        "WRAP_SINGLE_VALUE",
+        "TIMESTAMP",
+        "TIMESTAMP_FORMAT",
+        "KEY_SCHEMA_ID",
+        "VALUE_SCHEMA_ID",
+        "KEY_SCHEMA_FULL_NAME",
+        "VALUE_SCHEMA_FULL_NAME",
+        "VALUE_AVRO_SCHEMA_FULL_NAME",
+        "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+        "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
+    }
+)
+SOURCE_KEYS = COMMON_KEYS | WINDOW_KEYS | CONNECTOR_KEYS
+SINK_KEYS = COMMON_KEYS | {"HEADERS"}
+INSERT_KEYS = frozenset({"QUERY_ID"})
+
+
+class WithClause:
+    """The properties of one WITH clause, read by name and type; a property set to NULL counts as absent."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, properties: Properties, known: Collection[str]) -> None:
+        """Take the clause of a statement that has the properties `known`.
+
+        Raises:
+            PropertyError: a property that the statement does not have (`spec/language.md` 6).
+        """
+        self._values: Mapping[str, PropertyValue] = {name.upper(): value for name, value in properties}
+        unknown = [name for name in self._values if name not in known]
+        if unknown:
+            raise PropertyError(f"Failed to prepare statement: Invalid config variable(s) in the WITH clause: {','.join(unknown)}")
+
+    def __contains__(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def text(self, name: str) -> str | None:
+        """Read text; a number or a boolean counts as its text."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def integer(self, name: str, bits: int = 32) -> int | None:
+        """Read a whole number that fits `bits` bits, also when written as text.
+
+        Raises:
+            PropertyError: the value is no such number.
+        """
+        value = self._values.get(name)
+        if value is None:
+            return None
+        number = _whole(value)
+        if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+            kind = {16: "SHORT", 32: "INT", 64: "LONG"}[bits]
+            raise PropertyError(f"Failed to prepare statement: Invalid value {value} for configuration {name}: Not a number of type {kind}")
+        return number
+
+    def boolean(self, name: str) -> bool | None:
+        """Read true or false, also when written as text.
+
+        Raises:
+            PropertyError: the value is neither.
+        """
+        value = self._values.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        word = str(value).strip().lower()
+        if word not in ("true", "false"):
+            raise PropertyError(
+                f"Failed to prepare statement: Invalid value {value} for configuration {name}: Expected value to be either true or false"
+            )
+        return word == "true"
+
+    def choice(self, name: str, choices: Collection[str]) -> str | None:
+        """Read one of `choices`, which are upper case, in any case.
+
+        Raises:
+            PropertyError: the value is none of them.
+        """
+        value = self.text(name)
+        if value is None:
+            return None
+        if value.upper() not in choices:
+            raise PropertyError(
+                f"Failed to prepare statement: Invalid value {value} for configuration {name}: String must be one of: {', '.join(choices)}"
+            )
+        return value.upper()
+
+
+def _whole(value: PropertyValue) -> int | None:
+    if isinstance(value, bool | float):
+        return None
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else None
+    try:
+        return int(str(value).strip())
+    except ValueError:
+        return None
+
+
+def invalid(name: str, why: str) -> PropertyError:
+    """The error for a property whose value is of the right type and still wrong."""
+    return PropertyError(f"Failed to prepare statement: Configuration {name} is invalid: {why}")
+
+
+def parse_duration(text: str) -> int:
+    """Read `'<n> <unit>'` as ms; units are those of the WINDOW clause, singular or plural, in any case.
+
+    Raises:
+        ValueError: text that is no duration; its message says why.
+    """
+    parts = text.split()
+    if len(parts) != 2:
+        raise ValueError(f"Invalid duration: '{text}'. Expected a number and a time unit. Example valid value: '10 SECONDS'")
+    unit = parts[1].upper()
+    millis = MILLIS.get(unit, MILLIS.get(f"{unit}S"))
+    if millis is None:
+        raise ValueError(f"Invalid duration: '{text}'. Unknown time unit: '{unit}'")
+    try:
+        number = int(parts[0])
+    except ValueError:
+        raise ValueError(f"Invalid duration: '{text}'. Not a number: '{parts[0]}'") from None
+    if number <= 0:
+        raise ValueError(f"Invalid duration: '{text}'. Must be greater than 0")
+    return number * millis
+
+
+def parse_identifier(text: str) -> str:
+    """Read a column name written in a property: upper case unless quoted by back-ticks or double quotes.
+
+    Raises:
+        SqlSyntaxError: an opening quote without a closing one.
+    """
+    name = text.strip()
+    quote = name[:1]
+    if quote not in ("`", '"'):
+        return name.upper()
+    if len(name) < 2 or name[-1] != quote:
+        raise SqlSyntaxError(f"Syntax error in column name: {text}")
+    return name[1:-1].replace(quote * 2, quote)
+
+
+def check_delimiter(name: str, value: str) -> None:
+    """Refuse what is not a single character, TAB or SPACE.
+
+    Raises:
+        PropertyError: any other text, or blank text.
+    """
+    if not value.strip():
+        raise invalid(
+            name,
+            "Delimiter cannot be empty, if you meant to have a tab or space for delimiter, "
+            "please use the special values 'TAB' or 'SPACE'\nExample valid value: ';'",
+        )
+    if len(value) != 1 and value not in ("TAB", "SPACE"):
+        raise invalid(
+            name, f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE\nExample valid value: ';'"
+        )

@@ -1,0 +1,1 @@
+"""Push and pull queries, and a whole engine in one process."""

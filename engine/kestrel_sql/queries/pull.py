@@ -1,0 +1,181 @@
+"""Pull queries: what they may say, and the plan. `kestrel_sql.queries.pull_state` answers them from the state of the source's query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import QueryError, Span, StatementError
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.planner.analysis.scope import unknown_source
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.walk import calls, column_refs
+from kestrel_sql.queries.pull_rules import KeyRules, check_in_lists, unqualified
+from kestrel_sql.queries.transient import QueryKind, TransientQuery, plan_query
+from kestrel_sql.spark.io.ingestion import NULL_KEY
+from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.sql.nodes.statements import Query, SelectExpression, SelectStructAll, SourceKind
+from kestrel_sql.topics.records import LogEntry, Record
+from kestrel_sql.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
+from kestrel_sql.types.sql_types import quote
+
+_MORE = " See https://cnfl.io/queries for more info."
+_PUSH_HINT = "\nAdd EMIT CHANGES if you intended to issue a push query."
+_REFUSED_COLUMNS = (ROWPARTITION.name, ROWOFFSET.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A part of a query that a pull query cannot have."""
+
+    name: str
+    given: bool
+
+
+def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry) -> TransientQuery:
+    """Check and plan a pull query (`spec/language.md` 5).
+
+    Raises:
+        UnknownSourceError: there is no such stream or table.
+        StatementError: a clause or column that pull queries do not have, or a table that no query materialises.
+    """
+    _check_clauses(query, config)
+    source = catalog.sources.get(query.source.name)
+    if source is None:
+        raise unknown_source(query.source.name, catalog, query.source.span)
+    _check_columns(query)
+    _check_calls(query, source, functions)
+    _check_queryable(source, query, config)
+    # Every key comes once, so that the rows need no more than a stream's: no old version is ever looked for.
+    rows = replace(source, kind=SourceKind.STREAM)
+    kind = QueryKind.PULL_STREAM if source.kind is SourceKind.STREAM else QueryKind.PULL_TABLE
+    view = Catalog(MappingProxyType({**catalog.sources, source.name: rows}), catalog.types)
+    planned = plan_query(query, view, config, query_id, functions, kind=kind, source=source.name)
+    if kind is QueryKind.PULL_STREAM:
+        return planned
+    where = None if query.where is None else unqualified(query.where)
+    if where is not None:
+        check_in_lists(where, source.schema.key)
+    KeyRules.of(source.schema.key, config).check(where)
+    return replace(planned, columns=_marked(planned, source), where=where)
+
+
+def keeps(plan: QueryPlan, source: Source) -> bool:
+    """Whether a persistent query keeps the rows of a table: the CREATE AS query that made it, or that of a CREATE SOURCE TABLE."""
+    if source.created_by is not None:
+        return plan.query_id == source.created_by
+    return source.is_source and plan.sink is None and plan.sources == (source.name,)
+
+
+def _check_clauses(query: Query, config: Config) -> None:
+    if not config.flag("ksql.query.pull.enable"):
+        raise StatementError("Pull queries are disabled.", span=query.span, hint="set ksql.query.pull.enable to true")
+    clauses = (
+        _Clause("JOIN", bool(query.joins)),
+        _Clause("WINDOW", query.window is not None),
+        _Clause("GROUP BY", query.group_by is not None),
+        _Clause("PARTITION BY", query.partition_by is not None),
+        _Clause("HAVING", query.having is not None),
+    )
+    for clause in clauses:
+        if clause.given:
+            raise StatementError(f"Pull queries don't support {clause.name} clauses.{_MORE}{_PUSH_HINT}", span=query.span)
+    if query.limit is None:
+        return
+    if not config.flag("ksql.query.pull.limit.clause.enabled"):
+        raise StatementError(
+            "LIMIT clause in pull queries is currently disabled. You can enable them by setting "
+            f"ksql.query.pull.limit.clause.enabled=true.{_MORE}{_PUSH_HINT}",
+            span=query.span,
+        )
+    if query.limit < 0:
+        raise StatementError(f"Pull queries don't support negative integers in the LIMIT clause.{_MORE}{_PUSH_HINT}", span=query.span)
+
+
+def _check_columns(query: Query) -> None:
+    selected = (item.expression for item in query.select if isinstance(item, SelectExpression | SelectStructAll))
+    _refuse_columns(selected, "SELECT")
+    if query.where is not None:
+        _refuse_columns((query.where,), "WHERE")
+
+
+def _check_calls(query: Query, source: Source, functions: Registry) -> None:
+    """Refuse aggregates, which would need a GROUP BY, and table functions over tables (`spec/language.md` 9)."""
+    for expression in (item.expression for item in query.select if isinstance(item, SelectExpression)):
+        for call in calls(expression, functions.is_aggregate):
+            hint = f"a table that is made by SELECT {format_expression(call)} … GROUP BY … can be asked for its rows"
+            raise StatementError(f"Pull queries don't support aggregate functions.{_MORE}{_PUSH_HINT}", span=call.span, hint=hint)
+        if source.kind is SourceKind.TABLE and next(calls(expression, functions.is_table_function), None) is not None:
+            raise StatementError("Table source is not supported with table functions", span=expression.span)
+
+
+def _refuse_columns(expressions: Iterable[Expression], clause: str) -> None:
+    found = [ref for expression in expressions for ref in column_refs(expression) if ref.name in _REFUSED_COLUMNS]
+    if found:
+        names = ", ".join(dict.fromkeys(quote(ref.name) for ref in found))
+        raise StatementError(f"Pull queries don't support the following columns in {clause} clauses: {names}", span=found[0].span)
+
+
+def _check_queryable(source: Source, query: Query, config: Config) -> None:
+    if source.kind is SourceKind.STREAM:
+        if not config.flag("ksql.query.pull.stream.enabled"):
+            hint = "set ksql.query.pull.stream.enabled to true"
+            raise StatementError("Pull queries on streams are disabled.", span=query.span, hint=hint)
+        return
+    if source.created_by is None and not (source.is_source and config.flag("ksql.source.table.materialization.enabled")):
+        raise not_queryable(source, query.source.span)
+
+
+def not_queryable(source: Source, span: Span | None) -> StatementError:
+    """The refusal of a table that no query keeps; it names the statement that would."""
+    return StatementError(
+        f"The {quote(source.name)} table isn't queryable. To derive a queryable table, you can do "
+        f"'CREATE TABLE QUERYABLE_{source.name} AS SELECT * FROM {source.name}'.{_MORE}{_PUSH_HINT}",
+        span=span,
+    )
+
+
+def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
+    keys = {column.name for column in source.schema.key} | {column.name for column in WINDOW_BOUNDS}
+    pairs = zip(planned.columns, planned.from_key, strict=True)
+    return tuple(replace(column, role=Role.KEY) if origin in keys else column for column, origin in pairs)
+
+
+def check_no_null_key(records: Iterable[Record], source: Source) -> None:
+    """Refuse to answer from an UPSERT or DEBEZIUM source while an error of a NULL key stands (`spec/kafka-metadata.md` 1.4).
+
+    Raises:
+        QueryError: the last message with a NULL key has a value.
+    """
+    if source.intake is None:
+        return
+    last = next((record for record in reversed(list(records)) if record.key is None), None)
+    if last is not None and last.value is not None:
+        raise QueryError(f"{NULL_KEY} ({last.topic}-{last.partition} at offset {last.offset})", hint="the other rows are back after that")
+
+
+def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry | None:
+    """The entry for which a pull query has no answer: of a failed query, or of a row of an UPSERT source that cannot be read."""
+    kinds = (DESERIALIZATION, FATAL) if source is not None and source.intake is not None else (FATAL,)
+    return next((entry for entry in log if entry.kind in kinds), None)
+
+
+def current_messages(records: Iterable[Record]) -> list[Record]:
+    """The messages that an UPSERT or DEBEZIUM source stands for: the last of every key, tombstones left out, by the bytes of the key.
+
+    Such a source answers out of its topic: the error of a message that cannot be read stands until its key is written again.
+    """
+    rows: dict[bytes, Record] = {}
+    for record in records:
+        if record.key is None:
+            continue
+        if record.value is None:
+            rows.pop(record.key, None)
+        else:
+            rows[record.key] = record
+    return [rows[key] for key in sorted(rows)]

@@ -1,0 +1,66 @@
+"""The keys that a WHERE clause names, so that a pull query reads their pages only."""
+
+from __future__ import annotations
+
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portable
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.planner.expressions.walk import column_refs
+from kestrel_sql.queries.pull_rules import disjuncts
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, INTEGER, STRING, TIME, TIMESTAMP
+
+Keys = tuple[tuple[object, ...], ...]
+
+_EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, DATE, TIME, TIMESTAMP})
+"""Types of which equal values have equal bytes: others are compared row by row."""
+
+_MOST_KEYS = 10_000
+
+
+def named_keys(where: Expression | None, key: tuple[Column, ...], functions: Registry) -> Keys | None:
+    """Give every key that could meet `where` (its columns unqualified), None if that may be any.
+
+    The condition still has to be checked on what is found: only equality with constants is looked at.
+    """
+    if where is None or any(column.type not in _EXACT for column in key):
+        return None
+    alternatives = disjuncts(where)
+    if len(alternatives) > _MOST_KEYS:
+        return None
+    found: dict[tuple[object, ...], None] = {}
+    for alternative in alternatives:
+        values = _values(alternative, key, functions)
+        if len(values) < len(key):
+            return None
+        found[tuple(values[column.name] for column in key)] = None
+    return tuple(found)
+
+
+def _values(alternative: tuple[Expression, ...], key: tuple[Column, ...], functions: Registry) -> dict[str, object]:
+    """The constants that key columns are compared with."""
+    columns = {column.name: column for column in key}
+    found: dict[str, object] = {}
+    for condition in alternative:
+        match condition:
+            case Comparison(ComparisonOp.EQUAL, ColumnRef(name), constant) | Comparison(ComparisonOp.EQUAL, constant, ColumnRef(name)):
+                if name in columns and next(column_refs(constant), None) is None:
+                    value = _constant(constant, columns[name], functions)
+                    if value is not None:
+                        found.setdefault(name, value)
+            case _:
+                continue
+    return found
+
+
+def _constant(expression: Expression, column: Column, functions: Registry) -> object:
+    """The value of a constant as a key, None if it is of another type, or fails: then every row shall be looked at."""
+    bound = bind(expression, {}, functions)
+    fits = bound.type == column.type or (bound.type == INTEGER and column.type == BIGINT)
+    if not fits:
+        return None
+    try:
+        return evaluate(portable(bound), Values({}))
+    except Exception:  # noqa: BLE001 - whatever it throws, it will throw again where the condition is checked
+        return None

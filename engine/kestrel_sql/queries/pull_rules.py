@@ -1,0 +1,170 @@
+"""What a WHERE clause must say of the key when scans of whole tables are switched off (`ksql.query.pull.*.scan.enabled`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kestrel_sql.errors import StatementError
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.walk import column_refs, rewrite
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import (
+    Between,
+    ColumnRef,
+    Comparison,
+    ComparisonOp,
+    Expression,
+    InList,
+    Like,
+    Logical,
+    LogicalOp,
+    Not,
+    NullLiteral,
+    StringLiteral,
+)
+from kestrel_sql.types.schema import WINDOW_BOUNDS, Column
+from kestrel_sql.types.sql_types import STRING
+
+_MIRRORED = {
+    ComparisonOp.LESS_THAN: ComparisonOp.GREATER_THAN,
+    ComparisonOp.LESS_THAN_OR_EQUAL: ComparisonOp.GREATER_THAN_OR_EQUAL,
+    ComparisonOp.GREATER_THAN: ComparisonOp.LESS_THAN,
+    ComparisonOp.GREATER_THAN_OR_EQUAL: ComparisonOp.LESS_THAN_OR_EQUAL,
+}
+_BOUNDS = frozenset(column.name for column in WINDOW_BOUNDS)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """The key of a table, and which scans are allowed."""
+
+    key: tuple[Column, ...]
+    table_scan: bool
+    range_scan: bool
+
+    @staticmethod
+    def of(key: tuple[Column, ...], config: Config) -> KeyRules:
+        """The rules in force under a configuration."""
+        table, ranges = (config.flag(f"ksql.query.pull.{scan}.scan.enabled") for scan in ("table", "range"))
+        return KeyRules(key, table, ranges)
+
+    def check(self, where: Expression | None) -> None:
+        """Check that every alternative of WHERE looks keys up, where nothing else is allowed.
+
+        Raises:
+            StatementError: names the alternative that would have to read the whole table.
+        """
+        if self.table_scan:
+            return
+        if where is None:
+            raise StatementError("Missing WHERE clause. Query requires table scan to be enabled.", hint=_HINT)
+        alternatives = disjuncts(where)
+        for alternative in alternatives:
+            self._check_alternative(alternative, single=len(alternatives) == 1)
+
+    def _check_alternative(self, alternative: tuple[Expression, ...], *, single: bool) -> None:
+        seen: set[str] = set()
+        ranged = False
+        for condition in alternative:
+            name, by_range = self._key_of(condition)
+            if name in seen:
+                raise _refused("A comparison condition on the key column cannot be combined with other comparisons such as an IN predicate")
+            if name is not None:
+                seen.add(name)
+                ranged = ranged or by_range
+        missing = [column.name for column in self.key if column.name not in seen]
+        shown = " AND ".join(map(format_expression, alternative))
+        if missing and (seen or len(self.key) > 1):
+            raise _refused(f"Multi-column sources must specify every key in the WHERE clause. Specified: {sorted(seen)}")
+        if missing:
+            raise _refused(f"WHERE clause missing key column for disjunct: {shown}")
+        if ranged and not (self.range_scan and single and len(self.key) == 1 and self.key[0].type == STRING):
+            raise _refused("Query requires table scan to be enabled")
+
+    def _key_of(self, condition: Expression) -> tuple[str | None, bool]:
+        """The key column that a condition restricts, and whether to a range."""
+        match condition:
+            case Comparison(op, left, right):
+                return self._compared(condition, op, left, right)
+            case Like(operand):
+                if not isinstance(operand, ColumnRef):
+                    raise _refused("Like condition must be between strings")
+                return None, False
+            case _:
+                raise _refused("Query requires table scan to be enabled")
+
+    def _compared(self, whole: Expression, op: ComparisonOp, left: Expression, right: Expression) -> tuple[str | None, bool]:
+        if not isinstance(left, ColumnRef) and isinstance(right, ColumnRef):
+            left, right, op = right, left, _MIRRORED.get(op, op)
+        if not isinstance(left, ColumnRef):
+            raise _refused(f"A comparison must directly reference a key column. Got: {format_expression(whole)}")
+        if left.name in _BOUNDS or left.name not in {column.name for column in self.key}:
+            return None, False
+        if next(column_refs(right), None) is not None:
+            raise _refused(f"A comparison must be between a key column and a resolvable expression. Got: {format_expression(whole)}")
+        if op is not ComparisonOp.EQUAL and op not in _MIRRORED:
+            raise _refused("Query requires table scan to be enabled")
+        return left.name, op in _MIRRORED
+
+
+_HINT = "set ksql.query.pull.table.scan.enabled to true"
+
+
+def _refused(message: str) -> StatementError:
+    return StatementError(message, hint=_HINT)
+
+
+def disjuncts(where: Expression) -> tuple[tuple[Expression, ...], ...]:
+    """WHERE as alternatives, each a list of conditions that hold together; IN and BETWEEN are spelled out."""
+    match where:
+        case Logical(LogicalOp.OR, left, right):
+            return (*disjuncts(left), *disjuncts(right))
+        case Logical(LogicalOp.AND, left, right):
+            return tuple((*a, *b) for a in disjuncts(left) for b in disjuncts(right))
+        case InList(operand, items):
+            return tuple((Comparison(ComparisonOp.EQUAL, operand, item),) for item in items)
+        case Between(operand, lower, upper):
+            above = Comparison(ComparisonOp.GREATER_THAN_OR_EQUAL, operand, lower)
+            return ((above, Comparison(ComparisonOp.LESS_THAN_OR_EQUAL, operand, upper)),)
+        case Not(Logical(op, left, right)):
+            turned = LogicalOp.AND if op is LogicalOp.OR else LogicalOp.OR
+            return disjuncts(Logical(turned, Not(left), Not(right)))
+        case Not(Not(inner)):
+            return disjuncts(inner)
+        case _:
+            return ((where,),)
+
+
+def check_in_lists(where: Expression, key: tuple[Column, ...]) -> None:
+    """Refuse IN lists over a key column whose items can be no key: NULL, or text for a key that is none.
+
+    Raises:
+        StatementError: names the item.
+    """
+    types = {column.name: column for column in key}
+    for alternative in disjuncts(where):
+        for condition in alternative:
+            match condition:
+                case Comparison(ComparisonOp.EQUAL, ColumnRef(name), NullLiteral()) if name in types:
+                    raise StatementError(f"Primary key columns can not be NULL: {format_expression(condition)}", span=where.span)
+                case Comparison(ComparisonOp.EQUAL, ColumnRef(name), StringLiteral() as text) if name in types:
+                    _check_text(text, types[name])
+                case _:
+                    continue
+
+
+def _check_text(text: StringLiteral, column: Column) -> None:
+    if column.type == STRING or not _is_number(column):
+        return
+    raise StatementError(
+        f"{format_expression(text)} can not be converted to the type of the key column: {str(column).replace('`', '')}", span=text.span
+    )
+
+
+def _is_number(column: Column) -> bool:
+    return str(column.type).split("(")[0] in ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
+
+
+def unqualified(where: Expression) -> Expression:
+    """The condition with the alias of its only source left out."""
+    return rewrite(where, lambda node: replace(node, qualifier=None) if isinstance(node, ColumnRef) else None)

@@ -1,0 +1,232 @@
+"""Pull queries answered from the state that Spark checkpointed (docs/adr/0018): rows out of operator states, then the query's own steps.
+
+A query by key decodes the pages of its keys only. What has to be computed for each row is computed in Python, like in Spark's workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.windowed_key import join
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.operators.operator import Scope, State, Window
+from kestrel_sql.operators.state_codec import dump_state, load_state
+from kestrel_sql.operators.table_rows import Entry, Names, contents
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.sinks import StreamSinkV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV1
+from kestrel_sql.queries.pull_lookup import Keys, named_keys
+from kestrel_sql.queries.row_steps import RowSteps, RowValues
+from kestrel_sql.queries.transient import Row, TransientQuery
+from kestrel_sql.session.insert_values import source_spec
+from kestrel_sql.spark.build.keyed import EncodedKey
+from kestrel_sql.spark.build.queryable import Kept
+from kestrel_sql.spark.io.columns import from_rows, to_rows
+from kestrel_sql.spark.state.hashing import HASHABLE, hash_row
+from kestrel_sql.topics.partitioner import partition_of
+from kestrel_sql.topics.records import LogEntry, Record
+from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
+
+_LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
+"""Value formats that do not give every row back as it was; ksqlDB's stores are written in the format of the sink."""
+
+_UNWRITTEN = b"\xff" + dump_state({"key": []})[:6]
+"""How the name of a key begins that its format could not write."""
+
+_CHUNK = 10_000
+
+
+class States(Protocol):
+    """Where states are read from, by (level, task, page)."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the query has."""
+        ...
+
+    @property
+    def pages(self) -> int:
+        """How many pages a task has."""
+        ...
+
+    def state(self, place: tuple[int, int, int]) -> State | None:
+        """The states of a page, by relation."""
+        ...
+
+    def states(self, level: int) -> Iterator[State]:
+        """The states of all pages of a level."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row of a table: key and value columns, time (ms), window (ms), and the bytes of its whole key in the table's topic."""
+
+    key: tuple[Any, ...]
+    values: RowValues
+    timestamp: int
+    window: Window | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader:
+    """Reads the rows of a table that a persistent query keeps.
+
+    `partitions` is the number of partitions of the table's topic, which only matters for the order of rows.
+    """
+
+    source: Source
+    kept: Kept
+    states: States
+    functions: Registry
+    settings: Mapping[str, str]
+    serde: Callable[[SerdeSpec], SerdeSpec]
+    query_id: str
+    partitions: int = 1
+
+    def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
+        """Give the rows of the keys, or all; in no order.
+
+        Raises:
+            UnsupportedError: a step behind the state needs Spark.
+        """
+        steps = RowSteps(self.query_id, self.functions, self.settings, log)
+        run = steps.chain(self.kept.steps)
+        lossy = self._round_trip()
+        handle = self.kept.stateful.output
+        names = [column.name for column in handle.schema.value]
+        for chunk in _chunks(self._entries(keys), _CHUNK):
+            # As Spark would hold them: an aggregate may give 0 for a DOUBLE.
+            values = to_rows(from_rows([entry.value for entry in chunk], handle.schema.value))
+            for entry, value in zip(chunk, values, strict=True):
+                found = run(dict(zip(names, value or (), strict=True)))
+                if found is not None:
+                    yield TableRow(self._key(entry.name), lossy(found), entry.timestamp, entry.window)
+
+    def _entries(self, keys: Keys | None) -> Iterator[Entry]:
+        stateful = self.kept.stateful
+        operator = stateful.operator
+        names: Names = None if keys is None else {operator.key_bytes(key) for key in keys}
+        for state in self._pages(keys):
+            own = state.get(str(stateful.output.relation))
+            if own:
+                yield from contents(operator, own, names, stateful.output.window is not None)
+
+    def _pages(self, keys: Keys | None) -> Iterator[State]:
+        places = None if keys is None else self._places(keys)
+        if places is None:
+            yield from self.states.states(self.kept.level)
+            return
+        for task in range(self.states.tasks):
+            for page in places:
+                state = self.states.state((self.kept.level, task, page))
+                if state is not None:
+                    yield state
+
+    def _places(self, keys: Keys) -> set[int] | None:
+        """The pages of keys, None if they cannot be told; windows have one page in each task."""
+        columns = self.kept.stateful.output.schema.key
+        if self.states.pages == 1 or self.kept.stateful.operator.scope is not Scope.KEY:
+            return {0}
+        if any(column.type not in HASHABLE for column in columns):
+            return None
+        # The host hashes a struct of the key columns, which is the hash of its fields.
+        return {hash_row(key, columns) % self.states.pages for key in keys}
+
+    def _key(self, name: bytes) -> tuple[Any, ...]:
+        key_bytes = self.kept.stateful.operator.key_bytes
+        if name.startswith(_UNWRITTEN) or not isinstance(key_bytes, EncodedKey):
+            return tuple(load_state(name[1:])["key"])
+        return decoder(key_bytes.spec)(name) or (None,) * len(key_bytes.spec.columns)
+
+    def _round_trip(self) -> Callable[[RowValues], RowValues]:
+        if self.source.formats.value_format.format not in _LOSSY:
+            return lambda values: values
+        spec = self.serde(source_spec(self.source, Side.VALUE))
+        names = [column.name for column in spec.columns]
+        write, read = encoder(spec), decoder(spec)
+
+        def there_and_back(values: RowValues) -> RowValues:
+            try:
+                row = read(write(tuple(values[name] for name in names)))
+            except SerdeError:
+                return values
+            return values if row is None else {**values, **dict(zip(names, row, strict=True))}
+
+        return there_and_back
+
+    def place(self, row: TableRow) -> tuple[int, bytes]:
+        """Where a row stands when ksqlDB scans the table: its partition, then the bytes of its key in the table's topic."""
+        try:
+            bare = encoder(self.serde(source_spec(self.source, Side.KEY)))(row.key) or b""
+        except SerdeError:
+            bare = b""
+        whole = bare if row.window is None or self.source.window is None else join(bare, row.window, self.source.window)
+        return partition_of(bare, self.partitions), whole
+
+    def records(self, log: list[LogEntry]) -> list[Record]:
+        """All rows as records of the table's topic, for a query that needs Spark."""
+        write = encoder(self.serde(source_spec(self.source, Side.VALUE)))
+        names = [column.name for column in self.source.schema.value]
+        found = [(self.place(row), row) for row in self.rows(None, log)]
+        return [
+            Record(topic=self.source.topic, key=key, value=write(tuple(row.values[name] for name in names)), timestamp=row.timestamp)
+            for (_, key), row in sorted(found, key=lambda pair: pair[0])
+        ]
+
+
+def pull_rows(planned: TransientQuery, table: TableReader, log: list[LogEntry]) -> list[Row]:
+    """Answer a pull query over a table.
+
+    Raises:
+        UnsupportedError: a step or an expression that needs Spark.
+    """
+    settings, functions = table.settings, table.functions
+    steps = RowSteps(planned.plan.query_id, functions, settings, log)
+    run = steps.chain(_own_steps(planned.plan.physical_plan))
+    keys = named_keys(planned.where, table.source.schema.key, functions)
+    found = []
+    for row in table.rows(keys, log):
+        result = run(_as_read(row, table.source.schema.key))
+        if result is not None:
+            found.append((table.place(row), tuple(result[column.name] for column in planned.columns)))
+    found.sort(key=lambda pair: pair[0])
+    limited = found if planned.limit is None else found[: planned.limit]
+    rows = to_rows(from_rows([values for _, values in limited], planned.columns))
+    return [Row(tuple(values or ())) for values in rows]
+
+
+def _own_steps(root: Step) -> list[Step]:
+    """The steps between source and sink of a pull query, in order."""
+    steps: list[Step] = []
+    step = root.upstream[0] if isinstance(root, StreamSinkV1) else root
+    while not isinstance(step, StreamSourceV1 | WindowedStreamSourceV1):
+        steps.insert(0, step)
+        (step,) = step.upstream
+    return steps
+
+
+def _as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
+    """A row as expressions see it: with its time, copies of the key, and the bounds of its window."""
+    values = {**row.values, ROWTIME.name: row.timestamp}
+    values.update(zip((column.name for column in key), row.key, strict=True))
+    if row.window is not None:
+        values[WINDOWSTART.name], values[WINDOWEND.name] = row.window
+    return values
+
+
+def _chunks(entries: Iterator[Entry], size: int) -> Iterator[list[Entry]]:
+    held: list[Entry] = []
+    for entry in entries:
+        held.append(entry)
+        if len(held) >= size:
+            yield held
+            held = []
+    if held:
+        yield held

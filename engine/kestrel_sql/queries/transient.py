@@ -1,0 +1,151 @@
+"""Queries that answer their user and no topic: the plan, and how the records of its private topic become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.errors import StatementError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import decoder
+from kestrel_sql.formats.windowed_key import split
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.schemas import result_schema
+from kestrel_sql.plan.step import FormatInfo, Formats, Step, WindowInfo
+from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from kestrel_sql.plan.steps.streams import StreamSelectV1
+from kestrel_sql.plan.steps.tables import TableSelectV1
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.query import plan_transient
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.topics.records import Record
+from kestrel_sql.types.schema import WINDOWEND, WINDOWSTART, Column, Schema
+
+TOPIC = "transient"
+"""The private topic of a query; it leaves no process."""
+
+
+class QueryKind(Enum):
+    """How a query is answered."""
+
+    PUSH = "push"
+    PULL_TABLE = "pull from a table"
+    PULL_STREAM = "pull from a stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of an answer, in column order; a tombstone has its key columns only."""
+
+    values: tuple[object, ...]
+    tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransientQuery:
+    """A planned query; `columns` are those of the answer, `from_key` says by name which of them come from the key.
+
+    `source` is the name of the only source of a pull query, `where` its condition.
+    """
+
+    kind: QueryKind
+    plan: QueryPlan
+    columns: tuple[Column, ...]
+    key: tuple[Column, ...]
+    from_key: tuple[str | None, ...]
+    is_table: bool
+    limit: int | None
+    source: str = ""
+    where: Expression | None = None
+
+    def rows(self, records: Sequence[Record], window: WindowInfo | None) -> list[Row]:
+        """Read the rows out of the records that the query wrote, up to its LIMIT; `window` is that of its key."""
+        found: list[Row] = []
+        for row in self._rows(records, window):
+            if self.limit is not None and len(found) >= self.limit:
+                break
+            found.append(row)
+        return found
+
+    def is_full(self, rows: Sequence[Row]) -> bool:
+        """Whether the LIMIT has been reached."""
+        return self.limit is not None and len(rows) >= self.limit
+
+    def _rows(self, records: Sequence[Record], window: WindowInfo | None) -> Iterator[Row]:
+        formats = _formats(self.key)
+        key_of = decoder(SerdeSpec(formats.key_format, self.key, formats.key_features, Side.KEY, TOPIC))
+        value_of = decoder(SerdeSpec(formats.value_format, self.columns, formats.value_features, Side.VALUE, TOPIC))
+        for record in records:
+            value = value_of(record.value)
+            if value is not None:
+                yield Row(value)
+            elif self.is_table:
+                yield Row(self._tombstone(record.key, key_of, window), tombstone=True)
+
+    def _tombstone(
+        self, data: bytes | None, key_of: Callable[[bytes | None], tuple[object, ...] | None], window: WindowInfo | None
+    ) -> tuple[object, ...]:
+        known: dict[str, object] = {}
+        if window is not None and data is not None:
+            data, (known[WINDOWSTART.name], known[WINDOWEND.name]) = split(data, window)
+        key = key_of(data) or (None,) * len(self.key)
+        known.update(zip((column.name for column in self.key), key, strict=True))
+        return tuple(None if name is None else known.get(name) for name in self.from_key)
+
+
+def plan_query(
+    query: Query,
+    catalog: Catalog,
+    config: Config,
+    query_id: str,
+    functions: Registry,
+    *,
+    kind: QueryKind = QueryKind.PUSH,
+    source: str = "",
+) -> TransientQuery:
+    """Plan a query whose rows go to its user.
+
+    Raises:
+        StatementError: see `spec/language.md` 9.
+    """
+    planned = plan_transient(query, catalog, config, query_id, functions)
+    root = planned.physical_plan
+    if not isinstance(root, StreamSelectV1 | TableSelectV1):
+        raise StatementError("a query must end in a projection", span=query.span)
+    schema = result_schema(root, Types(functions, config).of)
+    names = dict(zip(_source_keys(root, functions, config), root.key_column_names or (), strict=False))
+    return TransientQuery(
+        kind=kind,
+        plan=QueryPlan(sources=planned.sources, sink=None, physical_plan=_sink(root, schema), query_id=query_id),
+        columns=schema.value,
+        key=schema.key,
+        from_key=tuple(_from_key(item.expression, names) for item in root.select_expressions),
+        is_table=isinstance(root, TableSelectV1),
+        limit=query.limit,
+        source=source,
+    )
+
+
+def _source_keys(root: StreamSelectV1 | TableSelectV1, functions: Registry, config: Config) -> tuple[str, ...]:
+    return tuple(column.name for column in result_schema(root.source, Types(functions, config).of).key)
+
+
+def _from_key(expression: object, keys: dict[str, str]) -> str | None:
+    if not isinstance(expression, ColumnRef):
+        return None
+    return expression.name if expression.name in (WINDOWSTART.name, WINDOWEND.name) else keys.get(expression.name)
+
+
+def _sink(root: Step, schema: Schema) -> Step:
+    formats = _formats(schema.key)
+    sink = TableSinkV1 if isinstance(root, TableSelectV1) else StreamSinkV1
+    return sink(query_context="Transient", source=root, formats=formats, topic_name=TOPIC)
+
+
+def _formats(key: tuple[Column, ...]) -> Formats:
+    return Formats(key_format=FormatInfo("JSON" if key else "NONE"), value_format=FormatInfo("JSON"))

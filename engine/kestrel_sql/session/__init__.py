@@ -1,0 +1,1 @@
+"""Statements in; catalog, plans and persistent queries out."""

@@ -1,0 +1,285 @@
+"""The public face: statements in; catalog, plans and persistent queries out. Nothing here starts Spark.
+
+Every statement is planned, written to JSON, read back and only then executed, so that the plan format is exercised by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+
+from kestrel_sql.catalog.apply import apply_command, kafka_source
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.catalog.upgrade import check_plan_upgrade, check_source_upgrade
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1
+from kestrel_sql.plan.document import QueryPlan, StatementPlan
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.ddl.kafka_source import plan_kafka_source, refuse_generated
+from kestrel_sql.planner.ddl.statements import (
+    SourceUse,
+    may_create,
+    plan_alter,
+    plan_create_source,
+    plan_create_type,
+    plan_drop,
+    plan_drop_type,
+    source_of,
+)
+from kestrel_sql.planner.inserts import ResolvedInsert, plan_insert_values
+from kestrel_sql.planner.properties.with_clause import insert_properties
+from kestrel_sql.planner.query import plan_create_as, plan_insert_into, plan_source_table
+from kestrel_sql.session.schema_lookup import RegistryLookup, delete_schemas, register_schemas
+from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource
+from kestrel_sql.sql.nodes.statements import (
+    AlterSource,
+    CreateAs,
+    CreateSource,
+    CreateType,
+    DefineVariable,
+    DropSource,
+    DropType,
+    InsertInto,
+    InsertValues,
+    SetProperty,
+    SourceKind,
+    UndefineVariable,
+    UnsetProperty,
+)
+from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistentQuery:
+    """A query that runs until it is terminated, with the settings it was planned under."""
+
+    plan: QueryPlan
+    config: Config
+    statement_text: str
+
+    @property
+    def id(self) -> str:
+        """The query id, such as `CSAS_OUT_0`."""
+        return self.plan.query_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What one statement did; `plan` is None for statements that only touch the session."""
+
+    statement: ParsedStatement
+    plan: StatementPlan | None = None
+    insert: ResolvedInsert | None = None
+    message: str = ""
+    deletes: Source | None = None
+    """The dropped source whose topic is to be deleted, and with it what `Session.delete_schemas` deletes."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One user's view of an engine: catalog, queries, properties, variables, schema registry."""
+
+    config: Config = field(default_factory=Config)
+    functions: Registry = FUNCTIONS
+    registry: SchemaRegistry = field(default_factory=MemoryRegistry)
+    catalog: Catalog = field(default_factory=Catalog)
+    queries: dict[str, PersistentQuery] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    counter: int = 0
+
+    def parse(self, text: str) -> tuple[ParsedStatement, ...]:
+        """Parse a script; nothing is executed unless all of it parses.
+
+        Raises:
+            SqlSyntaxError: at the first place that is not of the language.
+        """
+        substitute = self.config.flag("ksql.variable.substitution.enable")
+        return parse_script(text, self.variables if substitute else None)
+
+    def execute(self, parsed: ParsedStatement) -> Executed:
+        """Plan a statement and carry it out.
+
+        Raises:
+            StatementError: the statement is refused; nothing has changed.
+        """
+        return self._run(parsed.statement, parsed)
+
+    def execute_plan(self, plan: StatementPlan, config: Config | None = None) -> None:
+        """Carry out a plan, from whatever release: the DDL command first, then the query.
+
+        Raises:
+            StatementError: the catalog does not allow the command; nothing has changed.
+        """
+        query = plan.query_plan
+        if plan.ddl_command is not None:
+            created_by = query.query_id if query is not None and query.sink is not None else None
+            self._forget_dropped(plan.ddl_command)
+            self.catalog = apply_command(self.catalog, plan.ddl_command, created_by=created_by, statement_text=plan.statement_text)
+        if query is not None:
+            self.queries[query.query_id] = PersistentQuery(plan=query, config=config or self.config, statement_text=plan.statement_text)
+
+    def sources_of_topic(self, topic: str) -> list[Source]:
+        """The streams and tables over a topic."""
+        return [source for source in self.catalog.sources.values() if source.topic == topic]
+
+    def delete_schemas(self, source: Source) -> None:
+        """Delete the schemas of a topic that is gone.
+
+        Raises:
+            RegistryError: the registry does not answer, or refuses.
+        """
+        delete_schemas(self.registry, source)
+
+    def serde(self) -> Callable[[SerdeSpec], SerdeSpec]:
+        """A function that completes a serde spec with the schemas known now."""
+        snapshot = self.registry.snapshot()
+        return lambda spec: replace(spec, schemas=snapshot)
+
+    @singledispatchmethod
+    def _run(self, statement: object, parsed: ParsedStatement) -> Executed:
+        word = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
+        raise UnsupportedError(
+            f"{word} is not supported here", span=parsed.span, hint="a session only plans; `kestrel shell` answers what asks or steers"
+        )
+
+    @_run.register
+    def _(self, statement: CreateSource, parsed: ParsedStatement) -> Executed:
+        lookup = RegistryLookup(self.registry)
+        command = plan_create_source(statement, self.catalog, self.config, lookup)
+        if command is None:
+            return Executed(statement=parsed, message=f"{statement.name} already exists")
+        self._check_replaced(statement.name, source_of(command))
+        query = self._materialised(source_of(command)) if command.is_source else None
+        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False)
+
+    @_run.register
+    def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
+        command = plan_kafka_source(statement, self.catalog, self.config, RegistryLookup(self.registry))
+        if command is None:
+            return Executed(statement=parsed, message=f"{statement.name} already exists")
+        query = self._materialised(kafka_source(command))
+        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False)
+
+    @_run.register
+    def _(self, statement: CreateGeneratedSource, parsed: ParsedStatement) -> Executed:
+        raise refuse_generated(statement)
+
+    @_run.register
+    def _(self, statement: CreateAs, parsed: ParsedStatement) -> Executed:
+        if not may_create(statement, self.catalog, self.config):
+            return Executed(statement=parsed, message=f"{statement.name} already exists")
+        prefix = "CSAS" if statement.kind is SourceKind.STREAM else "CTAS"
+        replaced = self._query_writing(statement.name)
+        query_id = replaced.id if replaced else self._query_id(f"{prefix}_{statement.name.upper()}_")
+        plan = plan_create_as(statement, self.catalog, self.config, query_id, parsed.text, self.functions, RegistryLookup(self.registry))
+        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
+            self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=query_id))
+        if replaced is not None and plan.query_plan is not None:
+            check_plan_upgrade(replaced.plan.physical_plan, plan.query_plan.physical_plan)
+        return self._commit(parsed, plan, sink=True)
+
+    @_run.register
+    def _(self, statement: InsertInto, parsed: ParsedStatement) -> Executed:
+        query_id = insert_properties(statement.properties).query_id or self._query_id("INSERTQUERY_")
+        plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
+        return self._commit(parsed, plan, sink=False)
+
+    @_run.register
+    def _(self, statement: InsertValues, parsed: ParsedStatement) -> Executed:
+        return Executed(statement=parsed, insert=plan_insert_values(statement, self.catalog, self.config))
+
+    @_run.register
+    def _(self, statement: DropSource, parsed: ParsedStatement) -> Executed:
+        own = self._query_writing(statement.name)
+        others = [q for q in self.queries.values() if own is None or q.id != own.id]
+        use = SourceUse(
+            readers=tuple(q.id for q in others if statement.name in q.plan.sources),
+            writers=tuple(q.id for q in others if q.plan.sink == statement.name),
+        )
+        source = self.catalog.sources.get(statement.name)
+        sharing = tuple(x.name for x in self.sources_of_topic(source.topic) if x.name != source.name) if source else ()
+        done = self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
+        return replace(done, deletes=source) if statement.delete_topic else done
+
+    @_run.register
+    def _(self, statement: CreateType, parsed: ParsedStatement) -> Executed:
+        return self._commit_ddl(parsed, plan_create_type(statement, self.catalog))
+
+    @_run.register
+    def _(self, statement: DropType, parsed: ParsedStatement) -> Executed:
+        return self._commit_ddl(parsed, plan_drop_type(statement, self.catalog))
+
+    @_run.register
+    def _(self, statement: AlterSource, parsed: ParsedStatement) -> Executed:
+        return self._commit_ddl(parsed, plan_alter(statement, self.catalog))
+
+    @_run.register
+    def _(self, statement: SetProperty, parsed: ParsedStatement) -> Executed:
+        self.config = self.config.with_property(statement.name, statement.value)
+        return Executed(statement=parsed)
+
+    @_run.register
+    def _(self, statement: UnsetProperty, parsed: ParsedStatement) -> Executed:
+        self.config = self.config.without_property(statement.name)
+        return Executed(statement=parsed)
+
+    @_run.register
+    def _(self, statement: DefineVariable, parsed: ParsedStatement) -> Executed:
+        self.variables[statement.name] = statement.value
+        return Executed(statement=parsed)
+
+    @_run.register
+    def _(self, statement: UndefineVariable, parsed: ParsedStatement) -> Executed:
+        self.variables.pop(statement.name, None)
+        return Executed(statement=parsed)
+
+    def _materialised(self, source: Source) -> QueryPlan | None:
+        """The query that keeps the rows of a read-only table, unless that is switched off."""
+        if source.kind is not SourceKind.TABLE or not self.config.flag("ksql.source.table.materialization.enabled"):
+            return None
+        return plan_source_table(source, self._query_id(f"CST_{source.name.upper()}_"), self.config)
+
+    def _commit(self, parsed: ParsedStatement, plan: StatementPlan, *, sink: bool) -> Executed:
+        """Register schemas, send the plan through its JSON, and execute what comes back."""
+        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
+            register_schemas(self.registry, plan.ddl_command, sink=sink)
+        stored = decode_statement(encode_statement(plan))
+        self.execute_plan(stored)
+        if stored.query_plan is not None:
+            self.counter += 1
+        return Executed(statement=parsed, plan=stored)
+
+    def _commit_ddl(self, parsed: ParsedStatement, command: DdlCommand | None) -> Executed:
+        if command is None:
+            return Executed(statement=parsed, message="nothing to do")
+        plan = decode_statement(encode_statement(StatementPlan(statement_text=parsed.text, ddl_command=command)))
+        self.execute_plan(plan)
+        return Executed(statement=parsed, plan=plan)
+
+    def _check_replaced(self, name: str, new: Source) -> None:
+        existing = self.catalog.sources.get(name)
+        if existing is not None:
+            check_source_upgrade(existing, new)
+
+    def _query_writing(self, name: str) -> PersistentQuery | None:
+        """The CREATE AS query of a source, if it has one."""
+        source = self.catalog.sources.get(name)
+        return self.queries.get(source.created_by) if source is not None and source.created_by else None
+
+    def _forget_dropped(self, command: DdlCommand) -> None:
+        if isinstance(command, DropSourceV1) and (query := self._query_writing(command.source_name)) is not None:
+            del self.queries[query.id]
+
+    def _query_id(self, prefix: str) -> str:
+        return f"{prefix}{self.counter}"
+
+
+def properties_config(properties: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> Config:
+    """The configuration of a session with these properties over these defaults."""
+    return Config.of({**(defaults or {}), **properties})

@@ -1,0 +1,1 @@
+"""Plans to Spark SQL, and the Spark pipelines that run it."""

@@ -1,0 +1,1 @@
+"""Steps to operations of a pipeline."""

@@ -1,0 +1,51 @@
+"""Grouping keys, of streams and of both versions of a table's row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kestrel_sql.plan.schemas import scope_of
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.casts import java_text
+from kestrel_sql.spark.compile.context import Fault
+from kestrel_sql.spark.compile.expressions import compile_expression, typed
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.stages.group import QueryBuild
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.types.schema import Schema
+from kestrel_sql.types.sql_types import STRING
+
+EXCLUDED = "The source row will be excluded from the table."
+
+
+def grouped_key(
+    build: QueryBuild, source: Handle, expressions: Sequence[Expression], schema: Schema, part: str, *, joined: bool
+) -> tuple[Tree, Tree, tuple[Fault, ...]]:
+    """The key struct of a row, whether the row has a group at all, and what is logged where it has none.
+
+    `joined` puts several components into one STRING separated by `|+|` (`spec/plan-format.md` 6.4, V1).
+    """
+    row = source.part(part)
+    scope = scope_of(source.schema)
+    components: list[tuple[Tree, Tree]] = []
+    usable: list[Tree] = [s.is_not_null(row)]
+    faults: list[Fault] = []
+    for index, expression in enumerate(expressions):
+        context = build.context(source, part, nested=False)
+        bound = build.bind(expression, scope)
+        result = compile_expression(bound, context)
+        empty = s.is_null(result.value)
+        if result.fails is not None:
+            usable.append(s.not_(result.fails))
+            message = f"Error calculating group-by column with index {index}. {EXCLUDED}"
+            faults.append(Fault(s.all_of(s.is_not_null(row), result.fails), message))
+            empty = s.all_of(s.not_(result.fails), empty)
+        usable.append(s.is_not_null(result.value))
+        faults.append(Fault(s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"))
+        components.append((typed(result.value, bound), java_text(result.value, bound.type or STRING)))
+    if joined and len(components) > 1:
+        text = s.call("concat_ws", s.text("|+|"), *(words for _, words in components))
+        return s.named_struct([(schema.key[0].name, text)]), s.all_of(*usable), tuple(faults)
+    key = s.named_struct([(column.name, tree) for column, (tree, _) in zip(schema.key, components, strict=True)])
+    return key, s.all_of(*usable), tuple(faults)

@@ -1,0 +1,83 @@
+"""Keys as operators see them, and the store that gives a table its old rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import encoder
+from kestrel_sql.operators.operator import Operator
+from kestrel_sql.operators.state_codec import dump_state
+from kestrel_sql.operators.tables.previous_row import Materialise
+from kestrel_sql.spark.stages.group import QueryBuild
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMESTAMP
+
+_REMEMBERED = 1 << 16
+
+_EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, BYTES, TIME, DATE, TIMESTAMP})
+"""Types whose values are equal exactly if their bytes are: 0.0 and -0.0 are not, lists cannot be looked up."""
+
+
+class EncodedKey:
+    """A key's bytes in the operator's key format; made anew in each worker, where it remembers the keys that it has seen.
+
+    A key that its format cannot write still has an identity, behind all others in order.
+    """
+
+    __slots__ = ("_encode", "_exact", "_seen", "spec")
+
+    def __init__(self, spec: SerdeSpec) -> None:
+        self.spec = spec
+        self._encode: Callable[[Any], bytes | None] | None = None
+        self._exact = all(column.type in _EXACT for column in spec.columns)
+        self._seen: dict[Any, bytes] = {}
+
+    @property
+    def exact(self) -> bool:
+        """Whether two keys have the same bytes exactly if their values are equal."""
+        return self._exact
+
+    def __call__(self, key: tuple[Any, ...]) -> bytes:
+        """Serialise a key."""
+        if not self._exact:
+            return self._written(key)
+        found = self._seen.get(key)
+        if found is None:
+            if len(self._seen) >= _REMEMBERED:
+                self._seen.clear()
+            found = self._seen[key] = self._written(key)
+        return found
+
+    def _written(self, key: tuple[Any, ...]) -> bytes:
+        if self._encode is None:
+            self._encode = encoder(self.spec)
+        try:
+            return self._encode(key) or b""
+        except SerdeError:
+            return b"\xff" + dump_state({"key": list(key)})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EncodedKey, (self.spec,)
+
+
+def key_bytes(build: QueryBuild, handle: Handle) -> EncodedKey:
+    """How operators over a relation serialise its keys."""
+    codec = handle.key_codec
+    return EncodedKey(build.serde(SerdeSpec(codec.format, handle.schema.key, codec.features, Side.KEY, handle.topic)))
+
+
+def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:
+    """The same table with its old rows tracked: behind a store, unless they already are."""
+    if source.has_old:
+        return source
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        output = replace(source, relation=relation, level=level, has_old=True)
+        rowtime = next((at for at, column in enumerate(source.schema.value) if column.name == "ROWTIME"), None)
+        return Materialise(key_bytes=key_bytes(build, source), rowtime=rowtime), output
+
+    return build.stateful(make, (source,), logger)

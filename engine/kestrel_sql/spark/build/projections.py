@@ -1,0 +1,126 @@
+"""Compiling what builders share: projections, predicates and keys over a relation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.plan.schemas import scope_of
+from kestrel_sql.plan.step import SelectItem
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, Fault
+from kestrel_sql.spark.compile.expressions import compile_closed, compile_expression, typed
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.stages.group import QueryBuild
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import Case, ColumnRef, Expression, FunctionCall, Lambda, Logical, NullLiteral
+from kestrel_sql.types.schema import Column
+
+
+def present(faults: Iterable[Fault], row: Tree) -> tuple[Fault, ...]:
+    """The faults, for rows that exist."""
+    return tuple(Fault(s.all_of(s.is_not_null(row), fault.condition), fault.message) for fault in faults)
+
+
+def projection(build: QueryBuild, handle: Handle, items: Sequence[SelectItem], part: str) -> tuple[Tree, tuple[Fault, ...]]:
+    """The struct of a projection over `v` or `o`; NULL for a NULL row."""
+    context = build.context(handle, part, nested=True)
+    scope = scope_of(handle.schema)
+    fields = []
+    for index, item in enumerate(items):
+        bound = build.bind(item.expression, scope)
+        message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
+        tree = compile_closed(bound, context, message)
+        fields.append((item.alias, typed(tree, bound)))
+        for name, changed in _sorted_in_place(bound, context):
+            # The columns of one row are the same Java objects wherever they stand, before the call too.
+            context.columns = {**context.columns, name: changed}
+            copies = [at for at, other in enumerate(items[: index + 1]) if other.expression == ColumnRef(name)]
+            fields = [(alias, changed if at in copies else field) for at, (alias, field) in enumerate(fields)]
+    return s.if_(s.is_null(handle.part(part)), s.NULL, s.named_struct(fields)), present(context.faults, handle.part(part))
+
+
+def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree]]:
+    """Give the columns whose arrays an expression surely sorts, and what they are then: ARRAY_SORT changes its argument."""
+    if isinstance(bound.node, Case | Logical | Lambda):
+        return
+    for child in bound.children:
+        yield from _sorted_in_place(child, context)
+    if isinstance(bound.node, FunctionCall) and bound.node.name == "ARRAY_SORT" and isinstance(bound.children[0].node, ColumnRef):
+        name = bound.children[0].node.name
+        silent = replace(context, faults=[])
+        yield name, s.call("coalesce", compile_expression(bound, silent).value, context.columns[name])
+
+
+def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: str) -> tuple[Tree, tuple[Fault, ...]]:
+    """A condition over `v` or `o`, false where it fails or the row is NULL."""
+    context = build.context(handle, part, nested=False)
+    result = compile_expression(build.bind(expression, scope_of(handle.schema)), context)
+    row = handle.part(part)
+    holds = s.all_of(s.is_not_null(row), s.coalesce_false(result.value))
+    if result.fails is None:
+        return holds, ()
+    fault = Fault(s.all_of(s.is_not_null(row), result.fails), f"Error evaluating predicate {format_expression(expression)}")
+    return s.all_of(holds, s.not_(result.fails)), (fault,)
+
+
+def rekeyed(build: QueryBuild, handle: Handle, expressions: Sequence[Expression]) -> tuple[list[Tree], tuple[Fault, ...]]:
+    """The components of a new key; a component that fails is NULL (`spec/operators.md` 5).
+
+    Expressions that use key columns only are computed from the key, so that they work for NULL rows; others are NULL there, `IS NULL` too.
+    """
+    trees: list[Tree] = []
+    faults: list[Fault] = []
+    row = handle.part("v")
+    for expression in expressions:
+        context = build.context(handle, nested=True)
+        tree = _component(build, handle, expression, context)
+        faults += present(context.faults, row)
+        if handle.schema.key and _uses_only(expression, {c.name for c in handle.schema.key}):
+            from_key = _component(build, handle, expression, build.context(handle, "k", nested=True))
+            tree = s.if_(s.is_null(row), from_key, tree)
+        elif not isinstance(expression, NullLiteral):
+            tree = s.if_(s.is_null(row), s.NULL, tree)
+            faults.append(Fault(s.is_null(row), f"Error computing new key from expression {format_expression(expression)}"))
+        trees.append(tree)
+    return trees, tuple(faults)
+
+
+def _component(build: QueryBuild, handle: Handle, expression: Expression, context: Context) -> Tree:
+    bound = build.bind(expression, scope_of(handle.schema))
+    message = f"Error computing new key from expression {format_expression(expression)}"
+    return typed(compile_closed(bound, context, message), bound)
+
+
+def _uses_only(expression: Expression, names: set[str]) -> bool:
+    return all(reference in names for reference in references(expression))
+
+
+def references(node: object) -> Iterable[str]:
+    """The names of the columns an expression refers to."""
+    if isinstance(node, ColumnRef):
+        yield node.name
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from references(item)
+    elif hasattr(node, "__dataclass_fields__"):
+        for field in node.__dataclass_fields__:
+            yield from references(getattr(node, field))
+
+
+def key_struct(columns: Sequence[Column], trees: Sequence[Tree]) -> tuple[tuple[str, Tree], ...]:
+    """The `k` field of a struct, or nothing for a key-less stream."""
+    if not columns:
+        return ()
+    pairs = [(column.name, tree) for column, tree in zip(columns, trees, strict=True)]
+    return (("k", s.named_struct(pairs)),)
+
+
+def renamed_key(handle: Handle, names: Sequence[str], kept: Sequence[str]) -> tuple[tuple[str, Tree], ...]:
+    """The key under new names, restricted to those `kept`; a NULL key stays NULL."""
+    if not kept:
+        return ()
+    pairs = [(new, handle.part("k", old.name)) for new, old in zip(names, handle.schema.key, strict=True) if new in kept]
+    return (("k", s.if_(s.is_null(handle.part("k")), s.NULL, s.named_struct(pairs))),)

@@ -1,0 +1,79 @@
+"""Tables that pull queries can ask: which operator's state holds their rows, and what lies between that state and the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kestrel_sql.operators.operator import Operator
+from kestrel_sql.operators.table_rows import shows_table
+from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.sinks import TableSinkV1
+from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
+from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
+from kestrel_sql.spark.build.keyed import key_bytes, with_old
+from kestrel_sql.spark.build.walk import BUILDERS, build_step
+from kestrel_sql.spark.stages.group import Group, QueryBuild, Stateful
+from kestrel_sql.spark.stages.handles import Handle
+
+_SOURCES = (TableSourceV1, TableSourceV2, WindowedTableSourceV1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where the rows of a table are kept: an operator at a level (from 1), and the steps that its rows still go through, in order."""
+
+    level: int
+    stateful: Stateful
+    steps: tuple[Step, ...]
+
+
+def build_kept(root: Step, build: QueryBuild, *, replaceable: bool) -> Handle:
+    """Build a plan so that a state holds the rows of its table: the one that its last operator has, or else a store before the sink.
+
+    With `replaceable` the operators are the same with and without filters, so that CREATE OR REPLACE finds its state again: a filter
+    over a table looks at the rows that are replaced, which are then always stored.
+    """
+    walk = _with_old_rows if replaceable else build_step
+    if isinstance(root, TableSinkV1):
+        return BUILDERS[TableSinkV1](root, build, _keep(root, build, walk(root.source, build)))
+    return _keep(root, build, build_step(root, build))
+
+
+def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
+    if isinstance(step, TableSelectV1 | TableFilterV1):
+        return BUILDERS[type(step)](step, build, _with_old_rows(step.source, build))
+    handle = build_step(step, build)
+    return with_old(build, handle, build.logger(step)) if isinstance(step, _SOURCES) else handle
+
+
+def _keep(root: Step, build: QueryBuild, result: Handle) -> Handle:
+    if not result.is_table or _showing(build.group, result) is not None:
+        return result
+    operator = TableStore(key_bytes=key_bytes(build, result), width=len(result.schema.value))
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        return operator, replace(result, relation=relation, level=level, has_old=False, has_old_key=False)
+
+    return build.stateful(make, (result,), build.logger(root))
+
+
+def kept_table(group: Group, query: int, root: Step) -> Kept | None:
+    """Find where the rows of a query's table are kept, None where nothing keeps them."""
+    end = group.ends[query]
+    stateful = _showing(group, end) if end.is_table else None
+    if stateful is None:
+        return None
+    steps: list[Step] = []
+    if not isinstance(stateful.operator, TableStore):
+        step = root.upstream[0] if isinstance(root, TableSinkV1) else root
+        while isinstance(step, TableSelectV1 | TableFilterV1):
+            steps.insert(0, step)
+            step = step.source
+    return Kept(stateful.output.level, stateful, tuple(steps))
+
+
+def _showing(group: Group, handle: Handle) -> Stateful | None:
+    """The operator that made a relation, if its state shows a table; stateless steps keep the relation of their source."""
+    found = (stateful for level in group.levels for stateful in level if stateful.output.relation == handle.relation)
+    return next((stateful for stateful in found if shows_table(stateful.operator)), None)

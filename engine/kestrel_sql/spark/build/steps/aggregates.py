@@ -1,0 +1,176 @@
+"""Builders of the aggregating steps: they choose the operator and tell it where its columns are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
+from kestrel_sql.operators.aggregates.groups import Calls, Columns
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
+from kestrel_sql.operators.aggregates.suppress import TableSuppress
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
+from kestrel_sql.operators.operator import Operator
+from kestrel_sql.plan.schemas import of_column, scope_of
+from kestrel_sql.plan.step import WindowInfo, WindowType
+from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.spark.build.keyed import key_bytes
+from kestrel_sql.spark.build.steps.streams import schema_after
+from kestrel_sql.spark.stages.group import QueryBuild
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.sql.nodes.expressions import (
+    BooleanLiteral,
+    ColumnRef,
+    DecimalLiteral,
+    DoubleLiteral,
+    Expression,
+    FunctionCall,
+    IntegerLiteral,
+    LongLiteral,
+    Negate,
+    NullLiteral,
+    StringLiteral,
+)
+from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, TumblingWindow, Window
+
+DAY_MS = 86_400_000
+
+AnyAggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
+
+
+def stream_aggregate_v1(step: StreamAggregateV1, build: QueryBuild, source: Handle) -> Handle:
+    """Aggregate a stream per key."""
+    columns, calls = _columns(step, build, source)
+    old = step is not build.unread
+    operator = StreamAggregate(key_bytes=key_bytes(build, source), columns=columns, calls=calls, with_old=old)
+    return _aggregated(step, build, source, operator, None)
+
+
+def table_aggregate_v1(step: TableAggregateV1, build: QueryBuild, source: Handle) -> Handle:
+    """Aggregate a table per group."""
+    columns, calls = _columns(step, build, source)
+    operator = TableAggregate(key_bytes=key_bytes(build, source), columns=columns, calls=calls)
+    return _aggregated(step, build, source, operator, None)
+
+
+def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBuild, source: Handle) -> Handle:
+    """Aggregate a stream per key and window."""
+    columns, calls = _columns(step, build, source)
+    window, final = step.window_expression.window, step.window_expression.emit is Emit.FINAL
+    grace, retention = grace_and_retention(window)
+    keys = key_bytes(build, source)
+    if isinstance(window, SessionWindow):
+        session = SessionWindowAggregate(
+            key_bytes=keys, columns=columns, calls=calls, gap_ms=window.gap.millis, grace_ms=grace, retention_ms=retention, final=final
+        )
+        return _aggregated(step, build, source, session, WindowInfo(WindowType.SESSION))
+    size = window.size.millis
+    advance = window.advance.millis if isinstance(window, HoppingWindow) else size
+    timed = TimeWindowAggregate(
+        key_bytes=keys,
+        columns=columns,
+        calls=calls,
+        size_ms=size,
+        advance_ms=advance,
+        grace_ms=grace,
+        retention_ms=retention,
+        final=final,
+        with_old=step is not build.unread,
+    )
+    kind = WindowType.TUMBLING if isinstance(window, TumblingWindow) else WindowType.HOPPING
+    return _aggregated(step, build, source, timed, WindowInfo(kind, size))
+
+
+def grace_and_retention(window: Window) -> tuple[int, int]:
+    """The grace and retention of a window in ms, with the defaults of `spec/operators.md` 8."""
+    length = window.gap.millis if isinstance(window, SessionWindow) else window.size.millis
+    grace = window.grace.millis if window.grace else max(DAY_MS - length, 0)
+    needed = length + grace
+    retention = window.retention.millis if window.retention else needed
+    return grace, max(retention, needed)
+
+
+def table_suppress_v1(step: TableSuppressV1, build: QueryBuild, source: Handle) -> Handle:
+    """Hold results back until their window closes."""
+    operator = TableSuppress(key_bytes=key_bytes(build, source), grace_ms=source.suppress_ms)
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        return operator, replace(source, relation=relation, level=level, has_old=False)
+
+    return build.stateful(make, (source,), build.logger(step))
+
+
+def _aggregated(step: AnyAggregate, build: QueryBuild, source: Handle, operator: Operator, window: WindowInfo | None) -> Handle:
+    schema = schema_after(build, step, source)
+    suppress = 0
+    if isinstance(step, StreamWindowedAggregateV1):
+        kind = step.window_expression.window
+        grace, _ = grace_and_retention(kind)
+        suppress = grace + (kind.gap.millis if isinstance(kind, SessionWindow) else 0)
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        output = replace(
+            source,
+            relation=relation,
+            level=level,
+            schema=schema,
+            is_table=True,
+            has_old=step is not build.unread,
+            has_old_key=False,
+            window=window or (None if isinstance(step, TableAggregateV1) else source.window),
+            suppress_ms=suppress,
+        )
+        return operator, output
+
+    return build.stateful(make, (source,), build.logger(step))
+
+
+def _columns(step: AnyAggregate, build: QueryBuild, source: Handle) -> tuple[Columns, Calls]:
+    positions = {column.name: i for i, column in enumerate(source.schema.value)}
+    columns = tuple(of_column(step, "nonAggregateColumns", name, positions) for name in step.non_aggregate_columns)
+    return columns, tuple(_call(call, build, source, positions) for call in step.aggregation_functions)
+
+
+def _call(call: FunctionCall, build: QueryBuild, source: Handle, positions: dict[str, int]) -> tuple[Aggregator, tuple[int, ...]]:
+    bound = build.bind(call, scope_of(source.schema))
+    function = bound.function
+    if not isinstance(function, Aggregate) or bound.type is None:
+        raise UnsupportedError(f"{call.name} is not an aggregate function")
+    choice = build.group.functions.choose(call.name, [child.type for child in bound.children])
+    constants = set(choice.literals)
+    indices = []
+    types = []
+    literals = []
+    for at, child in enumerate(bound.children):
+        if at in constants:
+            literals.append(_constant(child.node))
+        elif isinstance(child.node, ColumnRef):
+            indices.append(positions[child.node.name])
+            types.append(child.type)
+        else:
+            raise UnsupportedError(f"{call.name} takes columns and constants, not expressions")
+    settings = {k: v for k, v in build.settings.items() if k.startswith("ksql.functions.")}
+    aggregator = function.factory(AggregateCall(tuple(types), bound.type, tuple(literals), settings))
+    return replace(aggregator, name=call.name), tuple(indices)
+
+
+def _constant(node: Expression) -> object:
+    match node:
+        case Negate(operand):
+            value = _constant(operand)
+            assert isinstance(value, int | float)  # noqa: S101 - the binder lets no other through
+            return -value
+        case (
+            BooleanLiteral(value)
+            | IntegerLiteral(value)
+            | LongLiteral(value)
+            | DecimalLiteral(value)
+            | DoubleLiteral(value)
+            | StringLiteral(value)
+        ):
+            return value
+        case NullLiteral():
+            return None
+        case _:
+            raise UnsupportedError("an aggregate's constant must be a literal")

@@ -1,0 +1,78 @@
+"""Builders of the steps that write a topic. Encoding itself is done once for a whole group (`kestrel_sql.spark.io.topics`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kestrel_sql.operators.operator import Operator
+from kestrel_sql.operators.tables.stream_time import StreamTime
+from kestrel_sql.plan.step import TimestampColumn
+from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from kestrel_sql.spark.build.keyed import key_bytes
+from kestrel_sql.spark.build.steps.sources import clocks, specs
+from kestrel_sql.spark.build.timestamps import extracted
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Fault
+from kestrel_sql.spark.stages.group import QueryBuild, SinkWrite
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.stage import Operation
+
+
+def stream_sink_v1(step: StreamSinkV1, build: QueryBuild, source: Handle) -> Handle:
+    """Write a stream; a NULL row is written with a NULL value."""
+    return _sink(step, build, source)
+
+
+def table_sink_v1(step: TableSinkV1, build: QueryBuild, source: Handle) -> Handle:
+    """Write a table; a NULL row is a tombstone."""
+    return _sink(step, build, source)
+
+
+def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -> Handle:
+    handle = replace(source, topic=step.topic_name)
+    if step.timestamp_column is not None:
+        if handle.is_table:
+            handle = _at_stream_time(step, build, handle)
+        handle = _timestamped(step, build, handle, step.timestamp_column)
+    key, value = specs(build, step.formats, handle, handle.schema.value)
+    build.group.sinks.append(
+        SinkWrite(
+            query=build.query,
+            handle=handle,
+            topic=step.topic_name,
+            key=key,
+            value=value,
+            window=handle.window,
+            logger=build.logger(step),
+            guarded=step.timestamp_column is not None,
+            logs_rows=build.logs_rows,
+        )
+    )
+    return handle if handle.relation == source.relation else source
+
+
+def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle) -> Handle:
+    """Give tombstones the stream time of the task that read them."""
+    operator = StreamTime(key_bytes=key_bytes(build, handle))
+
+    def make(relation: int, level: int) -> tuple[Operator, Handle]:
+        return operator, replace(handle, relation=relation, level=level, has_old=False, has_old_key=False, extra=())
+
+    return build.stateful(make, (handle, *clocks(step.source, build)), build.logger(step))
+
+
+def _timestamped(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn) -> Handle:
+    """Stamp records with a column; rows without a usable one are dropped, NULL rows keep theirs (`spec/operators.md` 17)."""
+    timestamp, unusable = extracted(build, handle, column)
+    present = s.is_not_null(handle.part("v"))
+    usable = s.all_of(s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0))))
+    operation = Operation(
+        fields=handle.unchanged(),
+        keep=s.any_of([s.is_null(handle.part("v")), usable]),
+        timestamp=s.if_(present, timestamp, s.column("ts")),
+        faults=(Fault(s.all_of(present, s.not_(usable)), f"Error writing row with extracted timestamp: column {column.column}"),),
+        logger=build.logger(step),
+    )
+    return build.apply(handle, operation, handle)

@@ -1,0 +1,122 @@
+"""Builders of the steps that read a topic. Decoding itself is done once for a whole group (`kestrel_sql.spark.io.topics`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.plan.step import Formats, Step, TimestampColumn, WindowInfo
+from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.spark.build.steps.streams import schema_after
+from kestrel_sql.spark.build.timestamps import extracted
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Fault
+from kestrel_sql.spark.stages.group import QueryBuild, SourceRead
+from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.stage import Operation
+from kestrel_sql.types.schema import Column
+
+AnySource = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
+
+
+def stream_source_v1(step: StreamSourceV1, build: QueryBuild) -> Handle:
+    """Read a topic as a stream; NULL keys and NULL values flow on."""
+    return _source(step, build, None)
+
+
+def windowed_stream_source_v1(step: WindowedStreamSourceV1, build: QueryBuild) -> Handle:
+    """Read a topic with windowed keys as a stream."""
+    return _source(step, build, step.window_info)
+
+
+def table_source_v1(step: TableSourceV1, build: QueryBuild) -> Handle:
+    """Read a topic as a table; records without a key are dropped."""
+    return _table(step, build, None)
+
+
+def table_source_v2(step: TableSourceV2, build: QueryBuild) -> Handle:
+    """Read a topic as a table; records without a key are dropped."""
+    return _table(step, build, None)
+
+
+def windowed_table_source_v1(step: WindowedTableSourceV1, build: QueryBuild) -> Handle:
+    """Read a topic with windowed keys as a table."""
+    return _table(step, build, step.window_info)
+
+
+def _table(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Handle:
+    handle = replace(_source(step, build, window), is_table=True)
+    present = s.is_not_null(handle.part("k"))
+    if len(handle.schema.key) == 1:
+        present = s.all_of(present, s.is_not_null(handle.part("k", handle.schema.key[0].name)))
+    return build.apply(handle, Operation(fields=handle.unchanged(), keep=present, logger=build.logger(step)), handle)
+
+
+def clocks(step: Step, build: QueryBuild) -> Iterator[Handle]:
+    """Read the topics of a plan once more, for the times of their records only: what cannot be read is said elsewhere."""
+    if isinstance(step, AnySource):
+        window = step.window_info if isinstance(step, WindowedStreamSourceV1 | WindowedTableSourceV1) else None
+        yield _source(step, build, window, quiet=True)
+    for upstream in step.upstream:
+        yield from clocks(upstream, build)
+
+
+def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, quiet: bool = False) -> Handle:
+    schema, formats = step.source_schema, step.formats
+    handle = Handle(
+        relation=build.group.new_relation(),
+        level=0,
+        schema=schema_after(build, step),
+        window=window,
+        key_codec=KeyCodec(format=formats.key_format, features=formats.key_features),
+        topic=step.topic_name,
+    )
+    build.group.stage(0).relation(handle.relation)
+    key, value = specs(build, formats, handle, schema.value)
+    build.group.sources.append(
+        SourceRead(
+            query=build.query,
+            relation=handle.relation,
+            topic=step.topic_name,
+            key=key,
+            value=value,
+            headers=schema.headers,
+            pseudo_version=step.pseudo_column_version,
+            window=window,
+            logger=build.logger(step),
+            handle=handle,
+            strict=build.flag("ksql.fail.on.deserialization.error", "false"),
+            quiet=quiet,
+            logs_rows=build.logs_rows,
+        )
+    )
+    return handle if step.timestamp_column is None else _timestamped(step, build, handle, step.timestamp_column, quiet=quiet)
+
+
+def specs(build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Column, ...]) -> tuple[SerdeSpec, SerdeSpec]:
+    """The two sides of a topic, completed with what the registry knows."""
+    key = SerdeSpec(formats.key_format, handle.schema.key, formats.key_features, Side.KEY, handle.topic)
+    value = SerdeSpec(formats.value_format, values, formats.value_features, Side.VALUE, handle.topic)
+    return build.serde(key), build.serde(value)
+
+
+def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: TimestampColumn, *, quiet: bool) -> Handle:
+    """Take the timestamp from a column; a record without a usable one is dropped (`spec/operators.md` 1)."""
+    timestamp, unusable = extracted(build, handle, column)
+    present = s.is_not_null(handle.part("v"))
+    values = [(c.name, timestamp if c.name == "ROWTIME" else handle.part("v", c.name)) for c in handle.schema.value]
+    fields = [(field, tree) for field, tree in handle.unchanged() if field != "v"]
+    fatal = build.flag("ksql.timestamp.throw.on.invalid", "false")
+    message = f"Failed to extract timestamp from row: column {column.column}"
+    operation = Operation(
+        fields=(*fields, ("v", s.if_(present, s.named_struct(values), s.NULL))),
+        keep=s.all_of(present, s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0)))),
+        timestamp=timestamp,
+        faults=() if quiet else (Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, message),),
+        logger=build.logger(step),
+        fatal=fatal and not quiet,
+    )
+    return build.apply(handle, operation, handle)

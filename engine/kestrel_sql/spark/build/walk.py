@@ -1,0 +1,44 @@
+"""The walk over a plan, and the table that says which function builds which step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, ModuleType
+from typing import Any, get_type_hints
+
+from kestrel_sql.plan.step import Step
+from kestrel_sql.spark.build.steps import aggregates, joins, kafka, sinks, sources, streams, tables
+from kestrel_sql.spark.stages.group import QueryBuild
+from kestrel_sql.spark.stages.handles import Handle
+
+Builder = Callable[..., Handle]
+
+
+def collect_builders(*families: ModuleType) -> Mapping[type[Step], Builder]:
+    """Index the public functions of `families` whose parameter `step` is annotated with a step class.
+
+    Raises:
+        ValueError: two builders for one step.
+    """
+    table: dict[type[Step], Builder] = {}
+    for family in families:
+        for name, function in inspect.getmembers(family, inspect.isfunction):
+            if function.__module__ != family.__name__ or name.startswith("_"):
+                continue
+            step: Any = get_type_hints(function).get("step")
+            if not (isinstance(step, type) and issubclass(step, Step)) or step is Step:
+                continue
+            if step in table:
+                raise ValueError(f"{step.__name__} has two builders: {table[step].__name__} and {name}")
+            table[step] = function
+    return MappingProxyType(table)
+
+
+BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
+
+
+def build_step(step: Step, build: QueryBuild) -> Handle:
+    """Build everything upstream of `step`, then `step` itself."""
+    inputs = [build_step(source, build) for source in step.upstream]
+    return BUILDERS[type(step)](step, build, *inputs)

@@ -1,0 +1,130 @@
+"""Whether a query may go on from a checkpoint: looked at before Spark starts it, so that no record is processed on a foreign state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from kestrel_sql.errors import CheckpointError, QueryError
+from kestrel_sql.spark.checkpoint.metadata import Note, differences, read_note, write_note
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
+from kestrel_sql.spark.state.level import load_page
+from kestrel_sql.spark.state.packing import home_page
+
+_FLAW = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("flaw", pa.string())])
+_HINT = "run the statement that wrote it, or begin anew with a new checkpoint; this one was left as it is"
+
+
+def check_start(
+    open_spark: Callable[[], SparkSession],
+    pipeline: Pipeline,
+    checkpoint: str | Path,
+    *,
+    pages: int = 1,
+    tasks: Sequence[int] | None = None,
+    has_homes: bool = False,
+    replaced: bool = False,
+) -> None:
+    """Check that a pipeline may be started on a checkpoint: a fresh one, or one that the same pipeline has left.
+
+    Every page of its states is decoded once, in parallel; where there is none, `open_spark` is not called. `pages`, `tasks` and
+    `has_homes` are those of `Pipeline.frame`. With `replaced` the plan may differ from the one that wrote the checkpoint, as
+    CREATE OR REPLACE allows; its operators may not.
+
+    Raises:
+        CheckpointError: it may not; names the query, the checkpoint and what differs.
+    """
+    folder = folder_of(checkpoint)
+    own = Note.of(pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_homes=has_homes)
+    flaw = next(_flaws(open_spark, pipeline, folder, own, replaced=replaced), None)
+    if flaw is not None:
+        raise CheckpointError(f"{_names(pipeline)} cannot go on from the checkpoint {folder}: {flaw}", hint=_HINT)
+    write_note(folder, own)
+
+
+def folder_of(checkpoint: str | Path) -> Path:
+    """The folder of a checkpoint that is given by its path or its `file:` URI."""
+    text = str(checkpoint)
+    return Path(url2pathname(urlsplit(text).path)) if text.startswith("file:") else Path(text)
+
+
+def _flaws(open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: Note, *, replaced: bool) -> Iterator[str]:
+    levels = pipeline.depth - 1
+    operators = _numbered(folder / "state")
+    if not _numbered(folder / "offsets"):
+        if operators:
+            yield "it holds states, but no record of how far they are"
+        return
+    written = read_note(folder)
+    if written is not None:
+        yield from differences(written, own, replaced=replaced)
+    batches = committed(folder)
+    if batches == 0:
+        return
+    if operators != list(range(levels)):
+        yield f"it holds the states of {len(operators)} levels of operators, and the query has {levels}"
+    for number in range(1, levels + 1):
+        yield from _state_flaws(open_spark(), pipeline, folder, own, number)
+
+
+def _state_flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Note, number: int) -> Iterator[str]:
+    """What is wrong with the states of a level, as far as the first pages tell that have a flaw."""
+    fingerprint = list(own.operators[number - 1])
+    try:
+        stored = stored_pages(spark, str(folder), levels=pipeline.depth - 1, level=number)
+        found = stored.mapInArrow(_page_flaws(fingerprint, own), "task INT, page INT, flaw STRING").limit(1).collect()
+    except (PySparkException, Py4JJavaError) as error:
+        yield f"the states of level {number} cannot be read: {_cause(error)}"
+        return
+    for row in found:
+        yield f"page {row['page']} of task {row['task']} of level {number}: {row['flaw']}"
+
+
+def _page_flaws(fingerprint: list[str], own: Note) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    tasks = max(own.tasks)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            flaws = []
+            for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                flaw = _page_flaw(blob, fingerprint)
+                if flaw is None and not (0 <= task < tasks and (0 <= page < own.pages or (own.has_homes and page == home_page(task)))):
+                    flaw = f"the query has {tasks} tasks of {own.pages} pages"
+                if flaw is not None:
+                    flaws.append((task, page, flaw))
+            arrays = [pa.array([flaw[at] for flaw in flaws], field.type) for at, field in enumerate(_FLAW)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_FLAW)
+
+    return look
+
+
+def _page_flaw(blob: bytes, fingerprint: list[str]) -> str | None:
+    try:
+        load_page(blob, fingerprint)
+    except QueryError as error:
+        return error.message
+    return None
+
+
+def _numbered(folder: Path) -> list[int]:
+    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
+
+
+def _names(pipeline: Pipeline) -> str:
+    ids = [plan.query_id for _, plan in sorted(pipeline.group.plans.items())]
+    return f"the query {ids[0]}" if len(ids) == 1 else f"the group of the queries {', '.join(ids)}"
+
+
+def _cause(error: Exception) -> str:
+    """The innermost sentence that Java has for it, else the first one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return causes[-1].removeprefix("Caused by: ") if causes else lines[0] if lines else type(error).__name__

@@ -1,0 +1,1 @@
+"""Typed expressions to Spark SQL."""

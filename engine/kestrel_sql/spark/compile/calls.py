@@ -1,0 +1,177 @@
+"""Calls of scalar functions as Spark expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+from sqlglot import exp
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
+from kestrel_sql.functions.library.spark_sql.expressions import is_large, is_simple, let
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCall
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types.sql_types import SqlType
+
+
+def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:
+    """Compile a call whose arguments are compiled."""
+    function = bound.function
+    if not isinstance(function, Scalar):
+        raise UnsupportedError(f"{function.name if function else 'this function'} cannot be called here")
+    types = call_types(bound, context)
+    failures = [argument.fails for argument in arguments if isinstance(argument, Checked)]
+    failures += missing_required(bound, arguments)
+    if function.runs is Runs.PYTHON:
+        result = python_result(function, types, arguments, context, constants(bound, types))
+    else:
+        result = _native(function, types, arguments)
+    failed = s.any_of(failures)
+    # A NULL argument makes the result NULL only where the declaration says so.
+    quiet = failed is None or (function.nulls is Nulls.PROPAGATE and all(a.falls_silent for a in arguments if isinstance(a, Checked)))
+    return Checked(result.value, s.any_of([failed, result.fails]), quiet and result.falls_silent)
+
+
+def constants(bound: Bound, types: CallTypes) -> tuple[tuple[int, Any], ...]:
+    """The arguments of a call that are literals, by position: a Python body gets them without a column for each."""
+    pairs = enumerate(zip(bound.children, types.arguments, strict=True))
+    return tuple((i, child.node.value) for i, (child, sql_type) in pairs if _is_plain(child.node) and child.type == sql_type)
+
+
+def call_types(bound: Bound, context: Context) -> CallTypes:
+    """What a body may want to know about its call."""
+    if bound.type is None:
+        raise UnsupportedError("a function whose result has no type cannot be called")
+    settings = {key: value for key, value in context.settings.items() if key.startswith("ksql.functions.")}
+    return CallTypes(tuple(child.type for child in bound.children), bound.type, settings)
+
+
+def missing_required(bound: Bound, arguments: Sequence[Checked | SparkLambda]) -> list[Tree]:
+    """The conditions under which an argument is NULL that the function takes as a Java primitive."""
+    pairs = zip(bound.required, arguments, strict=False)
+    return [s.is_null(a.value) for required, a in pairs if required and isinstance(a, Checked) and not s.is_constant(a.value)]
+
+
+def _is_plain(node: e.Expression) -> TypeGuard[e.StringLiteral | e.IntegerLiteral | e.LongLiteral | e.BooleanLiteral]:
+    return isinstance(node, e.StringLiteral | e.IntegerLiteral | e.LongLiteral | e.BooleanLiteral)
+
+
+def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | SparkLambda]) -> Checked:
+    given = [argument.value if isinstance(argument, Checked) else argument for argument in arguments]
+    result = _guarded(function, types, given)
+    if function.nulls is Nulls.BODY or not any(isinstance(a, exp.Expression) and is_large(a) for a in given):
+        return result
+    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)):
+        return result
+    # The guard and the body would write a large argument twice, and so would those around it.
+    shared = [i for i, a in enumerate(given) if isinstance(a, exp.Expression) and not s.is_constant(a) and not is_simple(a)]
+
+    def with_names(*names: Tree) -> Checked:
+        named = dict(zip(shared, names, strict=True))
+        return _guarded(function, types, [named.get(i, a) for i, a in enumerate(given)])
+
+    values = [a for i, a in enumerate(given) if i in shared and isinstance(a, exp.Expression)]
+    fails = None if result.fails is None else let(values, lambda *names: with_names(*names).fails or s.FALSE)
+    return Checked(let(values, lambda *names: with_names(*names).value), fails, result.quiet)
+
+
+def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLambda]) -> Checked:
+    """Apply a body; a NULL argument makes the result NULL unless the body decides that."""
+    made = function.body(types, *given) if function.with_types else function.body(*given)
+    result = made if isinstance(made, Checked) else Checked(made)
+    if function.nulls is Nulls.BODY:
+        return result
+    null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a))
+    if null_argument is None:
+        return result
+    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)):
+        return result
+    fails = None if result.fails is None else s.all_of(s.not_(null_argument), result.fails)
+    return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails, result.quiet)
+
+
+def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
+    """Whether Spark by itself gives NULL for `tree` where `argument`, a part of it, is NULL; false if that is not known."""
+    if tree is argument:
+        return True
+    match tree:
+        case exp.Null():
+            return True
+        case exp.Anonymous(this="if", expressions=[_, then, otherwise]):
+            return gives_null(then, argument) and gives_null(otherwise, argument)
+        case exp.Anonymous():
+            return tree.name in _NULL_IN_NULL_OUT and any(gives_null(part, argument) for part in tree.expressions)
+        case exp.Cast() | exp.Paren() | exp.Neg():
+            return isinstance(tree.this, exp.Expr) and gives_null(tree.this, argument)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.IntDiv():
+            return any(gives_null(side, argument) for side in (tree.left, tree.right))
+        case _:
+            return False
+
+
+_NULL_IN_NULL_OUT = frozenset(
+    {
+        *(
+            "abs",
+            "acos",
+            "asin",
+            "atan",
+            "atan2",
+            "btrim",
+            "cbrt",
+            "ceil",
+            "cos",
+            "cosh",
+            "cot",
+            "degrees",
+            "encode",
+            "floor",
+            "length",
+            "lower",
+        ),
+        *("lpad", "md5", "octet_length", "radians", "regexp_replace", "replace", "rpad", "signum", "sin", "sinh", "split", "sqrt"),
+        *("substring", "tan", "tanh", "upper"),
+    }
+)
+"""Spark functions that a guard against NULL arguments would only make longer."""
+
+
+def python_result(
+    function: Scalar | Tabular,
+    types: CallTypes,
+    arguments: Sequence[Checked | SparkLambda],
+    context: Context,
+    literals: tuple[tuple[int, Any], ...] = (),
+) -> Checked:
+    """Call a Python body; Spark sees a function of what is no literal that gives the value and the text of an error."""
+    given = [argument.value for argument in arguments if isinstance(argument, Checked)]
+    if len(given) != len(arguments):
+        raise UnsupportedError(f"{function.name} runs in Python and cannot take a lambda")
+    fixed = {position for position, _ in literals}
+    columns = [s.cast(value, types.arguments[i]) for i, value in enumerate(given) if i not in fixed]
+    guarded = context.active is not s.TRUE or not columns
+    name = context.python.name(PythonCall(function, types, literals, guarded))
+    outcome = s.call(name, *([context.active] if guarded else []), *columns)
+    if isinstance(function, Scalar) and function.vector is not None:
+        return Checked(outcome)
+    value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
+    error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
+    return Checked(value, s.is_not_null(error), quiet=True)
+
+
+def evaluated_call(
+    bound: Bound, body: Callable[..., Any], types: tuple[SqlType | None, ...], arguments: Sequence[Checked], context: Context
+) -> Checked:
+    """Call `body`, which evaluates the whole of a call in Python, with arguments of the given types."""
+    function = bound.function
+    if not isinstance(function, Scalar) or bound.type is None:
+        raise UnsupportedError("only a scalar function can be called here")
+    stand_in = replace(function, body=body, runs=Runs.PYTHON, nulls=Nulls.BODY, with_types=False)
+    result = python_result(stand_in, CallTypes(types, bound.type), arguments, context)
+    failed = s.any_of(argument.fails for argument in arguments)
+    return Checked(result.value, s.any_of([failed, result.fails]), quiet=failed is None)

@@ -1,0 +1,339 @@
+"""CAST between SQL types as Spark expressions (`spec/language.md` 4.6).
+
+Every function takes a non-failing Spark tree and gives `Checked`: `fails` is true where ksqlDB throws. A NULL operand
+gives NULL and never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal as Number
+from itertools import count
+
+from sqlglot import exp
+
+from kestrel_sql.errors import TypeMismatchError
+from kestrel_sql.functions.declaration import Checked
+from kestrel_sql.functions.library.spark_sql.expressions import let
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
+
+DAY_MS = 86_400_000
+_MOST_MILLIS = (2**63 - 1) // 1000
+_PLAIN_SCALE = 6
+_LEAST_PLAIN = Number("0.000001")
+_LEAST = Decimal(7, 6)
+_names = count()
+
+
+def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checked:
+    """Convert `value` of type `source` (None: an untyped NULL) to `target`.
+
+    Raises:
+        TypeMismatchError: a pair that the language does not allow.
+    """
+    if source is None:
+        return Checked(s.null_of(target))
+    if source == target:
+        return Checked(value)
+    if not _is_cheap(value) and _is_used_twice(source, target):
+        return _once(value, source, target)
+    match source, target:
+        case Primitive(a), Primitive(b) if (a, b) in _PRIMITIVE:
+            return _PRIMITIVE[a, b](value)
+        case Primitive(Base.INTEGER | Base.BIGINT | Base.DOUBLE) | Decimal(), Decimal():
+            return _null_means_failure(value, s.cast(value, target))
+        case Primitive(Base.STRING), Decimal():
+            return _null_means_failure(value, s.cast(_trim(value), target))
+        case Decimal(), Primitive(Base.INTEGER | Base.BIGINT | Base.DOUBLE):
+            return Checked(s.cast(value, target))
+        case Decimal(_, scale), Primitive(Base.STRING):
+            return Checked(decimal_text(value, scale))
+        case _:
+            return _composite(value, source, target)
+
+
+def _is_cheap(value: Tree) -> bool:
+    """Whether it costs nothing to evaluate twice."""
+    while isinstance(value, exp.Dot) and isinstance(value.this, exp.Expression):
+        value = value.this
+    return isinstance(value, exp.Column | exp.Identifier | exp.Literal)
+
+
+def _is_used_twice(source: SqlType, target: SqlType) -> bool:
+    """Whether the text of a cast needs the operand more than once; that of nested casts would then grow by the power of their depth."""
+    match source, target:
+        case Decimal(_, scale), Primitive(Base.STRING):
+            return scale > _PLAIN_SCALE
+        case Primitive(Base.STRING), Primitive(Base.TIMESTAMP | Base.DATE | Base.TIME):
+            return True
+        case Primitive(Base.TIMESTAMP), Primitive(Base.DATE | Base.STRING):
+            return True
+        case Primitive(Base.TIME), Primitive(Base.STRING):
+            return True
+        case (Map(), Map()) | (Struct(), _):
+            return True
+        case _:
+            return False
+
+
+def _once(value: Tree, source: SqlType, target: SqlType) -> Checked:
+    converted = let([value], lambda operand: cast_checked(operand, source, target).value)
+    probe = cast_checked(exp.to_identifier("operand"), source, target)
+    if probe.fails is None:
+        return Checked(converted)
+    if probe.quiet:
+        return _null_means_failure(value, converted)
+    return Checked(converted, let([value], lambda operand: cast_checked(operand, source, target).fails or s.FALSE))
+
+
+def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
+    match source, target:
+        case ((Array() | Map() | Struct()), Primitive(Base.STRING)):
+            return Checked(java_text(value, source))
+        case Array(a_item), Array(b_item):
+            return _array(value, a_item, b_item)
+        case Map(), Map():
+            return _map(value, source, target)
+        case Struct(), Struct():
+            return _struct(value, source, target)
+        case _:
+            raise TypeMismatchError(f"Cast of {source} to {target} is not supported")
+
+
+def decimal_text(value: Tree, scale: int) -> Tree:
+    """A DECIMAL in plain notation; Java's own text turns to exponents below 1E-6."""
+    if scale <= _PLAIN_SCALE:
+        return s.cast(value, t.STRING)
+    # Java turns to exponents below 1E-6 only, where there are few digits left.
+    small = s.cast(value, Decimal(scale, scale))
+    positive = s.binary(exp.GTE, value, s.decimal(_LEAST_PLAIN, _LEAST))
+    usual = exp.Paren(this=exp.or_(positive, s.binary(exp.LTE, value, s.decimal(-_LEAST_PLAIN, _LEAST)), copy=False))
+    return s.if_(usual, s.cast(value, t.STRING), _small_text(small, scale))
+
+
+def _small_text(value: Tree, scale: int) -> Tree:
+    whole = s.call("floor", s.call("abs", value))
+    fraction = s.cast(s.binary(exp.Sub, s.call("abs", value), whole), Decimal(scale, scale))
+    shifted = s.binary(exp.Mul, fraction, s.cast(s.text("1" + "0" * scale), Decimal(scale + 1, 0)))
+    exact = s.call("lpad", s.cast(s.cast(shifted, Decimal(scale, 0)), t.STRING), s.integer(scale), s.text("0"))
+    sign = s.if_(s.binary(exp.LT, value, s.integer(0)), s.text("-"), s.text(""))
+    return s.call("concat", sign, s.cast(whole, t.STRING), s.text("."), exact)
+
+
+def java_text(value: Tree, sql_type: SqlType) -> Tree:
+    """A value as Java's `toString` prints it; NULL stays NULL at the top, prints `null` inside."""
+    match sql_type:
+        case Primitive(Base.STRING):
+            return value
+        case Decimal(_, scale):
+            return decimal_text(value, scale)
+        case Array(item):
+            body = _element_text(lambda x: java_text(x, item))
+            return s.call("concat", s.text("["), s.call("array_join", s.call("transform", value, body), s.text(", ")), s.text("]"))
+        case Map(key, item):
+            x = _fresh()
+            entry = s.call(
+                "concat",
+                _or_null_text(java_text(_part(x, "key"), key)),
+                s.text("="),
+                _or_null_text(java_text(_part(x, "value"), item)),
+            )
+            entries = s.call("transform", s.call("map_entries", value), s.lambda_([x], entry))
+            return s.call("concat", s.text("{"), s.call("array_join", entries, s.text(", ")), s.text("}"))
+        case Struct(fields):
+            parts = [s.call("concat", s.text(f"{f.name}="), java_text(_field(value, f.name), f.type)) for f in fields]
+            joined = s.call("array_join", s.call("array", *parts), s.text(","))
+            return s.if_(s.is_null(value), s.null_of(t.STRING), s.call("concat", s.text("Struct{"), joined, s.text("}")))
+        case Primitive(Base.TIME | Base.DATE | Base.TIMESTAMP | Base.BYTES):
+            return cast_checked(value, sql_type, t.STRING).value if sql_type != t.BYTES else s.call("base64", value)
+        case _:
+            return s.cast(value, t.STRING)
+
+
+def _element_text(render: Callable[[Tree], Tree]) -> Tree:
+    x = _fresh()
+    return s.lambda_([x], _or_null_text(render(exp.to_identifier(x))))
+
+
+def _or_null_text(value: Tree) -> Tree:
+    return s.call("coalesce", value, s.text("null"))
+
+
+def _fresh() -> str:
+    return f"e{next(_names)}"
+
+
+def _part(variable: str, field: str) -> Tree:
+    return exp.Dot(this=exp.to_identifier(variable), expression=exp.to_identifier(field, quoted=True))
+
+
+def _field(value: Tree, field: str) -> Tree:
+    return exp.Dot(this=value, expression=exp.to_identifier(field, quoted=True))
+
+
+def _trim(value: Tree) -> Tree:
+    return s.call("trim", value)
+
+
+def _null_means_failure(operand: Tree, result: Tree) -> Checked:
+    return Checked(result, s.all_of(s.is_not_null(operand), s.is_null(result)), quiet=True)
+
+
+def _plain(target: SqlType) -> Callable[[Tree], Checked]:
+    return lambda value: Checked(s.cast(value, target))
+
+
+def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
+    # What the pattern does not match becomes the empty text, which is no number.
+    return lambda value: _null_means_failure(value, s.cast(_matched(_trim(value), "^[+-]?[0-9]+$"), target))
+
+
+def _string_to_double(value: Tree) -> Checked:
+    # Neither NaN nor an infinity: no other number has these letters.
+    return _null_means_failure(value, s.cast(_matched(_trim(value), "^[^nNiI]*$"), t.DOUBLE))
+
+
+def _matched(value: Tree, pattern: str) -> Tree:
+    return s.call("regexp_extract", value, s.text(pattern), s.integer(0))
+
+
+def _string_to_boolean(value: Tree) -> Checked:
+    word = s.call("lower", _trim(value))
+    return Checked(s.call("rlike", word, s.text("^(t|tr|tru|true|y|ye|yes)$")))
+
+
+def _string_to_bytes(value: Tree) -> Checked:
+    return _null_means_failure(value, s.call("try_to_binary", _trim(value), s.text("base64")))
+
+
+def _string_to_timestamp(value: Tree) -> Checked:
+    trimmed = _matched(_trim(value), r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T.*)?)?)?$")
+    date = s.call("regexp_extract", trimmed, s.text("^([^T]*)"), s.integer(1))
+    rest = s.call("regexp_extract", trimmed, s.text("T(.*)$"), s.integer(1))
+    time = s.call("regexp_extract", rest, s.text(r"^(.*?)(Z|[+-]\d{2}:?\d{2})?$"), s.integer(1))
+    zone_text = s.call("regexp_extract", rest, s.text(r"(Z|[+-]\d{2}:?\d{2})$"), s.integer(1))
+    zone = s.call("regexp_replace", zone_text, s.text(r"([+-]\d\d):?(\d\d)"), s.text("$1:$2"))
+    zone = s.if_(s.binary(exp.EQ, zone_text, s.text("")), s.text("Z"), zone)
+    has_time = s.call("contains", trimmed, s.text("T"))
+    full_date = s.if_(s.any_of([has_time, s.binary(exp.EQ, trimmed, s.text(""))]) or s.TRUE, date, _padded(date, "0000-01-01"))
+    text = s.call("concat", full_date, s.text(" "), _padded(time, "00:00:00.000"), zone)
+    parsed = s.call("unix_millis", s.call("try_to_timestamp", text, s.text("yyyy-MM-dd HH:mm:ss.SSSXXX")))
+    return _null_means_failure(value, parsed)
+
+
+def _padded(value: Tree, template: str) -> Tree:
+    return s.call("concat", value, s.call("substring", s.text(template), s.binary(exp.Add, s.call("length", value), s.integer(1))))
+
+
+def _string_to_date(value: Tree) -> Checked:
+    trimmed = _trim(value)
+    shaped = s.call("rlike", trimmed, s.text(r"^\d{4}(-\d{2}(-\d{2})?)?$"))
+    parsed = s.call("try_to_timestamp", _padded(trimmed, "0000-01-01"), s.text("yyyy-MM-dd"))
+    days = s.call("unix_date", exp.Cast(this=parsed, to=exp.DataType.build("DATE")))
+    return _null_means_failure(value, s.if_(shaped, days, s.null_of(t.INTEGER)))
+
+
+def _string_to_time(value: Tree) -> Checked:
+    trimmed = _trim(value)
+    shaped = s.call("rlike", trimmed, s.text(r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?$"))
+
+    def piece(start: int, length: int) -> Tree:
+        return s.call("coalesce", s.cast(s.call("substring", trimmed, s.integer(start), s.integer(length)), t.INTEGER), s.integer(0))
+
+    millis = s.cast(s.call("rpad", s.call("substring", trimmed, s.integer(10), s.integer(3)), s.integer(3), s.text("0")), t.INTEGER)
+    total = s.binary(exp.Add, s.binary(exp.Mul, piece(1, 2), s.integer(3_600_000)), s.binary(exp.Mul, piece(4, 2), s.integer(60_000)))
+    total = s.binary(exp.Add, s.binary(exp.Add, total, s.binary(exp.Mul, piece(7, 2), s.integer(1_000))), millis)
+    return _null_means_failure(value, s.if_(shaped, total, s.null_of(t.INTEGER)))
+
+
+def _instant(value: Tree) -> Tree:
+    return s.call("timestamp_millis", s.cast(value, t.BIGINT))
+
+
+def _timestamp_to_string(value: Tree) -> Checked:
+    # Beyond the years that Spark has, its conversion would end the query.
+    given = s.if_(s.binary(exp.LTE, s.call("abs", value), s.bigint(_MOST_MILLIS)), value, s.null_of(t.BIGINT))
+    own = s.if_(s.binary(exp.EQ, value, s.bigint(-(2**63))), s.null_of(t.BIGINT), given)
+    return _null_means_failure(value, s.call("date_format", _instant(own), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS")))
+
+
+def _timestamp_to_date(value: Tree) -> Checked:
+    midnight = s.binary(exp.Sub, value, s.call("pmod", value, s.bigint(DAY_MS)))
+    return Checked(s.cast(s.binary(exp.IntDiv, midnight, s.bigint(DAY_MS)), t.INTEGER))
+
+
+def _timestamp_to_time(value: Tree) -> Checked:
+    return Checked(s.cast(s.call("pmod", value, s.bigint(DAY_MS)), t.INTEGER))
+
+
+def _date_to_string(value: Tree) -> Checked:
+    return Checked(s.cast(s.call("date_from_unix_date", value), t.STRING))
+
+
+def _date_to_timestamp(value: Tree) -> Checked:
+    return Checked(s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(DAY_MS)))
+
+
+def _time_to_string(value: Tree) -> Checked:
+    whole_minute = s.binary(exp.EQ, s.call("pmod", s.binary(exp.IntDiv, value, s.integer(1000)), s.integer(60)), s.integer(0))
+    short = s.call("date_format", _instant(value), s.text("HH:mm"))
+    return Checked(s.if_(whole_minute, short, s.call("date_format", _instant(value), s.text("HH:mm:ss"))))
+
+
+def _array(value: Tree, source: SqlType, target: SqlType) -> Checked:
+    x = _fresh()
+    item = cast_checked(exp.to_identifier(x), source, target)
+    fails = None
+    if item.fails is not None:
+        y = _fresh()
+        again = cast_checked(exp.to_identifier(y), source, target)
+        fails = s.coalesce_false(s.call("exists", value, s.lambda_([y], again.fails or s.FALSE)))
+    return Checked(s.call("transform", value, s.lambda_([x], item.value)), fails)
+
+
+def _map(value: Tree, source: Map, target: Map) -> Checked:
+    keys = _array(s.call("map_keys", value), source.key, target.key)
+    values = _array(s.call("map_values", value), source.value, target.value)
+    return Checked(s.call("map_from_arrays", keys.value, values.value), s.any_of([keys.fails, values.fails]))
+
+
+def _struct(value: Tree, source: Struct, target: Struct) -> Checked:
+    parts: list[tuple[str, Tree]] = []
+    failures: list[Tree | None] = []
+    for field in target.fields:
+        given = source.field(field.name)
+        converted = cast_checked(_field(value, field.name), given.type if given else None, field.type)
+        parts.append((field.name, converted.value))
+        failures.append(converted.fails)
+    return Checked(s.if_(s.is_null(value), s.null_of(target), s.named_struct(parts)), s.any_of(failures))
+
+
+_PRIMITIVE: dict[tuple[Base, Base], Callable[[Tree], Checked]] = {
+    (Base.BOOLEAN, Base.STRING): _plain(t.STRING),
+    (Base.INTEGER, Base.BIGINT): _plain(t.BIGINT),
+    (Base.INTEGER, Base.DOUBLE): _plain(t.DOUBLE),
+    (Base.INTEGER, Base.STRING): _plain(t.STRING),
+    (Base.BIGINT, Base.INTEGER): _plain(t.INTEGER),
+    (Base.BIGINT, Base.DOUBLE): _plain(t.DOUBLE),
+    (Base.BIGINT, Base.STRING): _plain(t.STRING),
+    (Base.DOUBLE, Base.INTEGER): _plain(t.INTEGER),
+    (Base.DOUBLE, Base.BIGINT): _plain(t.BIGINT),
+    (Base.DOUBLE, Base.STRING): _plain(t.STRING),
+    (Base.STRING, Base.BOOLEAN): _string_to_boolean,
+    (Base.STRING, Base.INTEGER): _string_to_integer(t.INTEGER),
+    (Base.STRING, Base.BIGINT): _string_to_integer(t.BIGINT),
+    (Base.STRING, Base.DOUBLE): _string_to_double,
+    (Base.STRING, Base.BYTES): _string_to_bytes,
+    (Base.STRING, Base.TIMESTAMP): _string_to_timestamp,
+    (Base.STRING, Base.DATE): _string_to_date,
+    (Base.STRING, Base.TIME): _string_to_time,
+    (Base.TIMESTAMP, Base.STRING): _timestamp_to_string,
+    (Base.TIMESTAMP, Base.DATE): _timestamp_to_date,
+    (Base.TIMESTAMP, Base.TIME): _timestamp_to_time,
+    (Base.DATE, Base.STRING): _date_to_string,
+    (Base.DATE, Base.TIMESTAMP): _date_to_timestamp,
+    (Base.TIME, Base.STRING): _time_to_string,
+}

@@ -1,0 +1,112 @@
+"""Comparisons, which in ksqlDB are false for NULL operands, and LIKE (`spec/language.md` 4.3, 4.5)."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from kestrel_sql.functions.declaration import Checked
+from kestrel_sql.functions.library.spark_sql.expressions import is_simple, signed_order
+from kestrel_sql.functions.library.text.like import ANY, LINE_ENDS, like_regex, plain_part, quote
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.sql.nodes.expressions import ComparisonOp
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+
+_KINDS: dict[ComparisonOp, type[exp.Binary]] = {
+    ComparisonOp.EQUAL: exp.EQ,
+    ComparisonOp.NOT_EQUAL: exp.NEQ,
+    ComparisonOp.LESS_THAN: exp.LT,
+    ComparisonOp.LESS_THAN_OR_EQUAL: exp.LTE,
+    ComparisonOp.GREATER_THAN: exp.GT,
+    ComparisonOp.GREATER_THAN_OR_EQUAL: exp.GTE,
+}
+
+_ORDERS = frozenset(
+    {ComparisonOp.LESS_THAN, ComparisonOp.LESS_THAN_OR_EQUAL, ComparisonOp.GREATER_THAN, ComparisonOp.GREATER_THAN_OR_EQUAL}
+)
+
+_SPECIAL = r"([\\.\[\]{}()*+?^$|])"
+_ESCAPED = (("%", "\u0001"), ("_", "\u0002"))
+_LAST = "\u0003"
+_MARKS = ("\u0001", "\u0002", _LAST)
+"""Marks inside of a pattern; where the pattern itself has one, it is written as an escape."""
+
+
+def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None, right_type: SqlType | None) -> Tree:
+    """Compare two values; the result is never NULL."""
+    if t.TIMESTAMP in (left_type, right_type) and t.DATE in (left_type, right_type):
+        left, right = (_as_instant(x, sql_type) for x, sql_type in ((left, left_type), (right, right_type)))
+    left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
+    if left_type == t.BYTES and op in _ORDERS:
+        left, right = signed_order(left), signed_order(right)
+    if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
+        return s.binary(exp.NullSafeEQ, left, right)
+    if op is ComparisonOp.IS_DISTINCT_FROM:
+        return s.binary(exp.NullSafeNEQ, left, right)
+    return s.coalesce_false(s.binary(_KINDS[op], left, right))
+
+
+def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:
+    """Spark compares no maps: compare their entries, ordered by key."""
+    if sql_type is None or not t.contains_map(sql_type):
+        return value
+    match sql_type:
+        case Map(_, item):
+            x = exp.to_identifier("c")
+            part = [exp.Dot(this=x.copy(), expression=exp.to_identifier(name)) for name in ("key", "value")]
+            entry = s.named_struct([("key", part[0]), ("value", _comparable(part[1], item))])
+            return s.call("sort_array", s.call("transform", s.call("map_entries", value), s.lambda_(["c"], entry)))
+        case Array(item):
+            return s.call("transform", value, s.lambda_(["a"], _comparable(exp.to_identifier("a"), item)))
+        case Struct(fields):
+            parts = [(f.name, _comparable(exp.Dot(this=value, expression=exp.to_identifier(f.name, quoted=True)), f.type)) for f in fields]
+            return s.if_(s.is_null(value), s.NULL, s.named_struct(parts))
+        case _:
+            return value
+
+
+def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:
+    return s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(86_400_000)) if sql_type == t.DATE else value
+
+
+def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
+    """Match a whole text; `%` is any run and `_` one character, neither a line end."""
+    if isinstance(pattern, exp.Literal):
+        plain = plain_part(pattern.this, escape) if is_simple(value) else None
+        if plain is not None:
+            return Checked(_like_plain(value, *plain))
+        regex = like_regex(pattern.this, escape, any_=".")
+        return Checked(s.FALSE, s.TRUE) if regex is None else Checked(s.call("rlike", value, s.text(f"\\A(?:{regex})\\z")))
+    return Checked(s.call("rlike", value, _pattern_of(pattern, escape)))
+
+
+def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
+    """Look for a text, which costs a fraction of a regular expression; `%` before or behind it forbids line ends."""
+    if not before and not after:
+        return s.binary(exp.EQ, value, s.text(part))
+    found = s.call("contains" if before and after else "endswith" if before else "startswith", value, s.text(part))
+    ends = [s.call("contains", value, s.text(end)) for end in LINE_ENDS]
+    is_ascii = s.binary(exp.EQ, s.call("octet_length", value), s.call("length", value))
+    rare = s.any_of(end for end, text in zip(ends, LINE_ENDS, strict=True) if not text.isascii()) or s.FALSE
+    usual = [end for end, text in zip(ends, LINE_ENDS, strict=True) if text.isascii()]
+    return s.all_of(found, s.not_(s.any_of([*usual, s.all_of(s.not_(is_ascii), rare)]) or s.FALSE))
+
+
+def _pattern_of(pattern: Tree, escape: str | None) -> Tree:
+    """Translate a LIKE pattern that is known only to a row, as `like_regex` does."""
+    marked = s.call("regexp_replace", pattern, s.text(_SPECIAL), s.text(r"\\$1"))
+    for mark in _MARKS:
+        marked = _replaced(marked, mark, f"\\x{ord(mark):02x}")
+    if escape is not None:
+        for wild, mark in _ESCAPED:
+            marked = _replaced(marked, quote(escape) + wild, mark)
+    last = s.call("regexp_replace", marked, s.text(r"(?s)\A(.*)%([^%]*)\z"), s.text(f"$1{_LAST}$2"))
+    body = _replaced(_replaced(_replaced(last, "%", f")(?>{ANY}*?"), "_", ANY), _LAST, f"){ANY}*(?:")
+    for wild, mark in _ESCAPED:
+        body = _replaced(body, mark, wild) if escape is not None else body
+    return s.call("concat", s.text("\\A(?>"), body, s.text(")\\z"))
+
+
+def _replaced(tree: Tree, old: str, new: str) -> Tree:
+    return s.call("replace", tree, s.text(old), s.text(new))

@@ -1,0 +1,367 @@
+"""Bound expressions to Spark expressions, one function per node; operands arrive compiled.
+
+Spark has no exceptions per row, so each result is `Checked`: the value, and the condition under which ksqlDB's generated
+Java would have thrown (`spec/language.md` 4.3). Whoever closes an error scope decides what a failure means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+
+from sqlglot import exp
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.declaration import Checked, SparkLambda
+from kestrel_sql.functions.interpreter.evaluate import CallInPython, columns_of, needs_python, stays
+from kestrel_sql.functions.library.spark_sql.expressions import is_large, let, negative
+from kestrel_sql.spark.compile import arithmetic, casts, comparisons
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.calls import compile_call, evaluated_call
+from kestrel_sql.spark.compile.context import Context, Fault
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Map, is_numeric
+
+Operand = Checked | SparkLambda
+
+
+def compile_expression(bound: Bound, context: Context) -> Checked:
+    """Compile a bound expression; the result may fail, the caller closes the scope."""
+    compiled = _compile(bound, context)
+    if isinstance(compiled, SparkLambda):
+        raise UnsupportedError("a lambda is only allowed as an argument of a function")
+    return compiled
+
+
+def compile_closed(bound: Bound, context: Context, message: str) -> Tree:
+    """Compile and close the scope: NULL where it fails, with a processing-log entry."""
+    return close(compile_expression(bound, context), context, message)
+
+
+def typed(tree: Tree, bound: Bound) -> Tree:
+    """What an expression compiled to, in the expression's type; a column has its type."""
+    return tree if isinstance(bound.node, e.ColumnRef) else s.cast(tree, bound.type)
+
+
+def close(result: Checked, context: Context, message: str) -> Tree:
+    """Turn failures of `result` into NULL and a processing-log entry."""
+    if result.fails is None:
+        return result.value
+    context.faults.append(Fault(result.fails, message))
+    return result.value if result.quiet else s.if_(result.fails, s.NULL, result.value)
+
+
+def _compile(bound: Bound, context: Context) -> Operand:
+    if isinstance(bound.node, e.Lambda):
+        return _lambda(bound, context)
+    if needs_python(bound):
+        return _in_python(bound, context)
+    children = [_compile(child, context) for child in bound.children]
+    if isinstance(bound.node, e.FunctionCall):
+        return compile_call(bound, [_argument(c, b, context) for c, b in zip(children, bound.children, strict=True)], context)
+    return translate(bound.node, bound, [child for child in children if isinstance(child, Checked)], context)
+
+
+def _lambda(bound: Bound, context: Context) -> SparkLambda:
+    assert isinstance(bound.node, e.Lambda)  # noqa: S101
+    outer = context.faults
+    context.faults = []
+    body = compile_expression(bound.children[0], context)
+    context.faults = outer
+    return SparkLambda(bound.node.parameters, body.value, body.fails)
+
+
+def _in_python(bound: Bound, context: Context) -> Checked:
+    """A call whose lambda calls a Python function, which Spark cannot: all lambdas run in one Arrow function.
+
+    Its other arguments are compiled as ever, and given as columns together with the columns that the lambdas use.
+    """
+    given = [(child, _argument(_compile(child, context), child, context)) for child in bound.children if not stays(child)]
+    compiled = [(child, argument) for child, argument in given if isinstance(argument, Checked)]
+    captured = {name: sql_type for child in bound.children if stays(child) for name, sql_type in columns_of(child)}
+    types = (*(child.type for child, _ in compiled), *captured.values())
+    body = CallInPython.of(bound, tuple(captured), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings)
+    arguments = [*(argument for _, argument in compiled), *(Checked(context.columns[name]) for name in captured)]
+    return evaluated_call(bound, body, types, arguments, context)
+
+
+def _argument(compiled: Operand, bound: Bound, context: Context) -> Operand:
+    """Calls and dereferences that are arguments of a call have their own scope."""
+    if isinstance(compiled, Checked) and isinstance(bound.node, e.FunctionCall | e.Dereference):
+        return _scoped(compiled, bound, context)
+    return compiled
+
+
+def _scoped(compiled: Checked, bound: Bound, context: Context) -> Checked:
+    if not context.nested or compiled.fails is None:
+        return compiled
+    return Checked(close(compiled, context, f"Error processing {format_expression(bound.node)}"))
+
+
+@singledispatch
+def translate(node: object, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    """Translate one node whose operands are compiled."""
+    raise UnsupportedError(f"{type(node).__name__} is not supported here")
+
+
+@translate.register
+def _(node: e.NullLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.NULL if bound.type is None else s.null_of(bound.type))
+
+
+@translate.register
+def _(node: e.BooleanLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.TRUE if node.value else s.FALSE, exact=True)
+
+
+@translate.register(e.IntegerLiteral)
+@translate.register(e.LongLiteral)
+def _(node: e.IntegerLiteral | e.LongLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.bigint(node.value) if bound.type == t.BIGINT else s.integer(node.value), exact=True)
+
+
+@translate.register
+def _(node: e.DecimalLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.decimal(node.value, bound.type) if bound.type else s.NULL)
+
+
+@translate.register
+def _(node: e.DoubleLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.double(node.value), exact=True)
+
+
+@translate.register
+def _(node: e.StringLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.text(node.value), exact=True)
+
+
+@translate.register
+def _(node: e.IntervalUnit, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.text(node.unit))
+
+
+@translate.register
+def _(node: e.ColumnRef, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(context.columns[node.name])
+
+
+@translate.register
+def _(node: e.LambdaVariable, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(exp.to_identifier(node.name, quoted=True))
+
+
+@translate.register
+def _(node: e.Not, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    (operand,) = children
+    return Checked(s.not_(operand.value), s.any_of([operand.fails, _nullable(operand.value)]))
+
+
+@translate.register
+def _(node: e.Logical, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    left, right = children
+    left_fails = s.any_of([left.fails, _nullable(left.value)])
+    right_fails = s.any_of([right.fails, _nullable(right.value)])
+    is_and = node.op is e.LogicalOp.AND
+    decided = left.value if is_and else s.not_(left.value)
+    if right_fails is not None:
+        right_fails = s.all_of(s.coalesce_false(decided), right_fails)
+    combined = s.binary(exp.And if is_and else exp.Or, _truth(left.value), _truth(right.value))
+    return Checked(combined, s.any_of([left_fails, right_fails]))
+
+
+def _truth(value: Tree) -> Tree:
+    return value if _nullable(value) is None else s.coalesce_false(value)
+
+
+def _nullable(value: Tree) -> Tree | None:
+    """The condition that `value` is NULL, or None where it never is: comparisons never give NULL."""
+    if isinstance(value, exp.Boolean | exp.Literal):
+        return None
+    if isinstance(value, exp.Anonymous) and value.name == "coalesce" and value.expressions[-1] == s.FALSE:
+        return None
+    if isinstance(value, exp.Paren) and isinstance(value.this, exp.And | exp.Or | exp.Is):
+        return None
+    if isinstance(value, exp.Paren) and isinstance(value.this, exp.Not):
+        inner = value.this.this
+        return _nullable(inner.this if isinstance(inner, exp.Paren) else inner) if not isinstance(inner, exp.Is) else None
+    return s.is_null(value)
+
+
+@translate.register
+def _(node: e.Comparison, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    left, right = children
+    value = comparisons.compare(node.op, left.value, right.value, bound.children[0].type, bound.children[1].type)
+    return Checked(value, s.any_of([left.fails, right.fails]))
+
+
+@translate.register
+def _(node: e.Between, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    operand, lower, upper = children
+    a, b, c = (child.type for child in bound.children)
+
+    def between(value: Tree, least: Tree, most: Tree) -> Tree:
+        above = comparisons.compare(e.ComparisonOp.GREATER_THAN_OR_EQUAL, value, least, a, b)
+        return s.binary(exp.And, above, comparisons.compare(e.ComparisonOp.LESS_THAN_OR_EQUAL, value, most, a, c))
+
+    given = [child.value for child in children]
+    inside = let(given, between) if is_large(operand.value) else between(*given)
+    return Checked(inside, s.any_of([operand.fails, lower.fails, upper.fails]))
+
+
+@translate.register
+def _(node: e.InList, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    operand, *items = children
+    fails = s.any_of([operand.fails, *(item.fails for item in items)])
+    own, *types = (child.type for child in bound.children)
+    if own is not None and not t.contains_map(own) and all(sql_type == own for sql_type in types):
+        return Checked(s.coalesce_false(s.is_in(operand.value, [item.value for item in items])), fails)
+    pairs = zip(items, types, strict=True)
+    equal = [comparisons.compare(e.ComparisonOp.EQUAL, operand.value, item.value, own, sql_type) for item, sql_type in pairs]
+    return Checked(s.coalesce_false(s.any_of(equal) or s.FALSE), fails)
+
+
+@translate.register
+def _(node: e.Like, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    operand, pattern = children
+    matched = comparisons.like(operand.value, pattern.value, node.escape)
+    fails = [operand.fails, pattern.fails, _nullable(operand.value), _nullable(pattern.value), matched.fails]
+    return Checked(s.coalesce_false(matched.value), s.any_of(fails))
+
+
+@translate.register
+def _(node: e.IsNull, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.is_null(children[0].value), children[0].fails)
+
+
+@translate.register
+def _(node: e.IsNotNull, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return Checked(s.is_not_null(children[0].value), children[0].fails)
+
+
+@translate.register
+def _(node: e.Arithmetic, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    left, right = children
+    types = (bound.children[0].type, bound.children[1].type)
+    result = arithmetic.combine(node.op, left.value, right.value, types, bound.type)
+    if result.exact and left.falls_silent and right.falls_silent:
+        return result
+    return Checked(result.value, s.any_of([left.fails, right.fails, result.fails]))
+
+
+@translate.register
+def _(node: e.Negate, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    (operand,) = children
+    negated = negative(operand.value, bound.children[0].type)
+    if operand.falls_silent:
+        return s.null_fails(negated)
+    return Checked(negated, s.any_of([operand.fails, s.is_null(operand.value)]))
+
+
+@translate.register
+def _(node: e.UnaryPlus, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return children[0]
+
+
+@translate.register
+def _(node: e.Case, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    pairs = list(zip(children[0 : 2 * len(node.branches) : 2], children[1 : 2 * len(node.branches) : 2], strict=True))
+    default = children[-1] if node.default is not None else Checked(s.null_of(bound.type))
+    branches: list[tuple[Tree, Tree]] = []
+    failures: list[tuple[Tree, Tree]] = []
+    silent = True
+    for condition, result in pairs:
+        broken = s.any_of([condition.fails, _nullable(condition.value)])
+        if broken is not None:
+            failures.append((broken, s.TRUE))
+            silent = silent and not is_large(broken)
+        if broken is not None and silent:
+            branches.append((broken, s.NULL))
+        branches.append((s.coalesce_false(condition.value), result.value))
+        failures.append((s.coalesce_false(condition.value), result.fails or s.FALSE))
+    value = s.case(branches, default.value)
+    results = [result for _, result in pairs] + [default]
+    while default.fails is None and failures and failures[-1][1] is s.FALSE:
+        failures.pop()
+    if silent and all(result.exact for result in results):
+        return s.null_fails(value) if failures else Checked(value, exact=True)
+    if len(failures) == 1 and failures[0][1] is s.TRUE and default.fails is None:
+        return Checked(value, failures[0][0], quiet=silent)
+    fails = s.case(failures, default.fails or s.FALSE) if failures else None
+    return Checked(value, fails, quiet=silent and all(result.falls_silent for result in results))
+
+
+@translate.register
+def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    (operand,) = children
+    if bound.type is None:
+        return operand
+    result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
+    value = result.value
+    if operand.exact and is_numeric(bound.type) and result.falls_silent:
+        checked = s.null_fails(value) if operand.fails or result.fails else Checked(value, exact=True)
+        return checked if bound.implicit else _scoped(checked, bound, context)
+    fails = s.any_of([operand.fails, result.fails])
+    quiet = result.falls_silent and operand.falls_silent
+    if bound.implicit:
+        return Checked(value, fails, quiet)
+    if bound.type == t.STRING and bound.children[0].type is not None and not context.preserve_nulls:
+        value, quiet = s.call("coalesce", value, s.text("null")), False
+    return _scoped(Checked(value, fails, quiet), bound, context)
+
+
+@translate.register
+def _(node: e.ArrayConstructor, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    return _constructed(bound, children, context, lambda items: s.call("array", *items))
+
+
+@translate.register
+def _(node: e.MapConstructor, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    def build(items: list[Tree]) -> Tree:
+        assert isinstance(bound.type, Map)  # noqa: S101
+        # Spark's maps have no NULL key. ksqlDB's have, and its JSON writes it as this text.
+        keys = [s.call("coalesce", key, exp.Literal.string("null")) if bound.type.key == t.STRING else key for key in items[::2]]
+        pairs = [s.named_struct([("key", k), ("value", v)]) for k, v in zip(keys, items[1::2], strict=True)]
+        given = s.lambda_(["m"], s.is_not_null(exp.Dot(this=exp.to_identifier("m"), expression=exp.to_identifier("key"))))
+        return s.call("map_from_entries", s.call("filter", s.call("array", *pairs), given))
+
+    return _constructed(bound, children, context, build)
+
+
+@translate.register
+def _(node: e.StructConstructor, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    names = [name for name, _ in node.fields]
+    return _constructed(bound, children, context, lambda items: s.named_struct(zip(names, items, strict=True)))
+
+
+def _constructed(bound: Bound, children: list[Checked], context: Context, build: Callable[[list[Tree]], Tree]) -> Checked:
+    """A constructor: each item has its own error scope; untyped NULLs take the type that the whole has."""
+    scoped = [_scoped(child, item, context) for child, item in zip(children, bound.children, strict=True)]
+    return Checked(s.cast(build([child.value for child in scoped]), bound.type), s.any_of(child.fails for child in scoped))
+
+
+@translate.register
+def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    base, index = children
+    fails = s.any_of([base.fails, index.fails])
+    quiet = base.falls_silent and index.falls_silent
+    if isinstance(bound.children[0].type, Map):
+        return Checked(s.call("try_element_at", base.value, index.value), fails, quiet)
+    position = s.cast(index.value, t.INTEGER)
+    given = bound.children[1].node
+    if isinstance(given, e.IntegerLiteral):
+        at = s.null_of(t.INTEGER) if given.value == 0 else position
+        return Checked(s.call("try_element_at", base.value, at), fails, quiet)
+    missing_index = s.all_of(s.is_not_null(base.value), s.is_null(position))
+    item = s.call("try_element_at", base.value, s.call("nullif", position, s.integer(0)))
+    return Checked(item, s.any_of([fails, missing_index]), quiet)
+
+
+@translate.register
+def _(node: e.Dereference, bound: Bound, children: list[Checked], context: Context) -> Checked:
+    base = children[0]
+    value = base.value if isinstance(base.value, exp.Column | exp.Dot | exp.Anonymous | exp.Identifier) else exp.Paren(this=base.value)
+    return Checked(exp.Dot(this=value, expression=exp.to_identifier(node.field, quoted=True)), base.fails, base.quiet)

@@ -1,0 +1,177 @@
+"""Short hands for building Spark SQL as sqlglot trees; the only place that turns a tree into text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from sqlglot import exp
+from sqlglot.errors import TokenError
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.functions.declaration import Checked
+from kestrel_sql.spark.types import to_data_type
+from kestrel_sql.types.sql_types import SqlType
+
+Tree = exp.Expression
+
+TRUE = exp.true()
+FALSE = exp.false()
+NULL = exp.null()
+
+
+def to_text(tree: Tree) -> str:
+    """Write a tree in Spark's dialect.
+
+    Raises:
+        UnsupportedError: it is deeper than its writer can follow.
+    """
+    try:
+        return tree.sql(dialect="spark", comments=False)
+    # The writer reads names of types on its way, and what ends that reading it calls an error of the text.
+    except (RecursionError, TokenError):
+        raise UnsupportedError(
+            "An expression is nested too deeply to be written as Spark SQL.",
+            hint="write it in parts: a query for the inner ones, another one over its result",
+        ) from None
+
+
+def call(function: str, *arguments: Tree) -> Tree:
+    """A call of a Spark function, written as it is."""
+    return exp.Anonymous(this=function, expressions=list(arguments))
+
+
+def column(*path: str) -> Tree:
+    """A column, or a field of a struct column."""
+    tree: Tree = exp.column(exp.to_identifier(path[0], quoted=True))
+    for part in path[1:]:
+        tree = exp.Dot(this=tree, expression=exp.to_identifier(part, quoted=True))
+    return tree
+
+
+def text(value: str) -> Tree:
+    """A string literal; the generator escapes it."""
+    return exp.Literal.string(value)
+
+
+def integer(value: int) -> Tree:
+    """An INT literal."""
+    return exp.Literal.number(value) if value >= 0 else exp.Paren(this=exp.Neg(this=exp.Literal.number(-value)))
+
+
+def bigint(value: int) -> Tree:
+    """A BIGINT literal."""
+    return exp.Cast(this=text(str(value)), to=exp.DataType.build("BIGINT"))
+
+
+def decimal(value: Decimal, sql_type: SqlType) -> Tree:
+    """A DECIMAL literal of the given type."""
+    return cast(text(f"{value:f}"), sql_type)
+
+
+def double(value: float) -> Tree:
+    """A DOUBLE literal."""
+    return exp.Cast(this=text(repr(value)), to=exp.DataType.build("DOUBLE"))
+
+
+def is_constant(tree: Tree) -> bool:
+    """Whether a tree is a literal as written here, which is never NULL."""
+    if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Neg):
+        return isinstance(tree.this.this, exp.Literal)
+    if isinstance(tree, exp.Cast):
+        return isinstance(tree.this, exp.Literal) and tree.to.this in _EXACT_LITERALS
+    return isinstance(tree, exp.Literal | exp.Boolean)
+
+
+_EXACT_LITERALS = frozenset({exp.DataType.Type.BIGINT, exp.DataType.Type.DOUBLE})
+
+
+def cast(tree: Tree, sql_type: SqlType | None) -> Tree:
+    """Spark's own CAST to the Spark form of a SQL type."""
+    return exp.Cast(this=tree, to=to_data_type(sql_type))
+
+
+def cast_text(tree: Tree, spark_type: str) -> Tree:
+    """Spark's own CAST to a type given as Spark text of ours."""
+    return exp.Cast(this=tree, to=exp.DataType.build(spark_type, dialect="spark", udt=False))
+
+
+def null_of(sql_type: SqlType | None) -> Tree:
+    """A typed NULL."""
+    return cast(NULL, sql_type)
+
+
+def if_(condition: Tree, then: Tree, otherwise: Tree | None = None) -> Tree:
+    """IF; NULL otherwise when no alternative is given."""
+    return call("if", condition, then, otherwise if otherwise is not None else NULL)
+
+
+def is_null(tree: Tree) -> Tree:
+    """IS NULL."""
+    return exp.Paren(this=exp.Is(this=_grouped(tree), expression=NULL))
+
+
+def is_not_null(tree: Tree) -> Tree:
+    """IS NOT NULL."""
+    return exp.Paren(this=exp.Not(this=exp.Is(this=_grouped(tree), expression=NULL)))
+
+
+def null_fails(tree: Tree) -> Checked:
+    """A value that is NULL exactly where its evaluation fails."""
+    return Checked(tree, is_null(tree), quiet=True, exact=True)
+
+
+def any_of(conditions: Iterable[Tree | None]) -> Tree | None:
+    """OR of the conditions that are given; None when there are none."""
+    given = [c for c in conditions if c is not None]
+    if not given:
+        return None
+    return given[0] if len(given) == 1 else exp.Paren(this=exp.or_(*given, copy=False))
+
+
+def all_of(*conditions: Tree) -> Tree:
+    """AND of the conditions."""
+    return conditions[0] if len(conditions) == 1 else exp.Paren(this=exp.and_(*conditions, copy=False))
+
+
+def not_(tree: Tree) -> Tree:
+    """NOT."""
+    return exp.Paren(this=exp.Not(this=exp.Paren(this=tree)))
+
+
+def binary(kind: type[exp.Binary], left: Tree, right: Tree) -> Tree:
+    """A binary operation, in parentheses; those of a chain of AND or OR are left out, so that a long one is not a deep one."""
+    chained = issubclass(kind, exp.And | exp.Or) and isinstance(left, exp.Paren) and isinstance(left.this, kind)
+    return exp.Paren(this=kind(this=left.this if chained else _grouped(left), expression=_grouped(right)))
+
+
+def is_in(tree: Tree, items: Sequence[Tree]) -> Tree:
+    """IN a list."""
+    return exp.Paren(this=exp.In(this=_grouped(tree), expressions=list(items)))
+
+
+def coalesce_false(tree: Tree) -> Tree:
+    """The condition, with NULL read as false."""
+    if isinstance(tree, exp.Boolean) or (isinstance(tree, exp.Anonymous) and tree.name == "coalesce" and tree.expressions[-1] is FALSE):
+        return tree
+    return call("coalesce", tree, FALSE)
+
+
+def case(branches: Sequence[tuple[Tree, Tree]], default: Tree | None) -> Tree:
+    """CASE WHEN … END."""
+    return exp.Case(ifs=[exp.If(this=c, true=r) for c, r in branches], default=default)
+
+
+def lambda_(parameters: Sequence[str], body: Tree) -> Tree:
+    """A lambda; its parameters are identifiers of ours."""
+    return exp.Lambda(this=body, expressions=[exp.to_identifier(p) for p in parameters])
+
+
+def named_struct(fields: Iterable[tuple[str, Tree]]) -> Tree:
+    """A struct of named fields."""
+    return call("named_struct", *(part for field, tree in fields for part in (text(field), tree)))
+
+
+def _grouped(tree: Tree) -> Tree:
+    simple = exp.Literal | exp.Column | exp.Anonymous | exp.Paren | exp.Null | exp.Boolean | exp.Cast | exp.Dot | exp.Case
+    return tree if isinstance(tree, simple) else exp.Paren(this=tree)

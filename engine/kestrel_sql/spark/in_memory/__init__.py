@@ -1,0 +1,1 @@
+"""Pipelines over memory streams."""

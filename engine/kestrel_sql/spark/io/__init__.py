@@ -1,0 +1,1 @@
+"""Bytes of topics to rows, and back, in Arrow."""

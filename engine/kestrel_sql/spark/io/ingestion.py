@@ -1,0 +1,159 @@
+"""Messages to rows for CREATE SOURCE … FROM KAFKA: formats, envelope, metadata (docs/adr/0012, `spec/kafka-metadata.md` 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.serde import Row, SerdeSpec
+from kestrel_sql.formats.source_messages import message_decoder, shown_bytes
+from kestrel_sql.plan.ingestion import Envelope, Intake, MetadataColumn, MetadataItem
+
+NULL_KEY = "record with NULL key in UPSERT source; to retract this error, produce a record upstream with a NULL key and NULL value"
+NO_VALUE = "a message without a value gives no row under ENVELOPE NONE"
+
+_EARLIEST = -210_863_520_000_000
+"""The first ms that Materialize's timestamp holds: 1 January 4713 BC."""
+_LATEST = 8_210_266_876_799_999
+"""The last one: 31 December 262142."""
+
+Header = Mapping[str, Any]
+Struct = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What becomes of one record: key and value of its row (`value` None deletes), what is wrong, and whether it is a row."""
+
+    key: Row | None = None
+    value: Row | None = None
+    error: str | None = None
+    is_row: bool = True
+
+
+NO_ROW = Message(is_row=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReader:
+    """Reads the records of one source."""
+
+    intake: Intake
+    key: Callable[[bytes | None], Row | None]
+    value: Callable[[bytes | None], Row | None]
+
+    def read(self, record: Mapping[str, Any]) -> Message:
+        """Turn a record (the columns of `WIRE_INPUT`) into key and value columns of the source."""
+        if self._is_before_start(record):
+            return NO_ROW
+        try:
+            key = self._key(record["key"])
+        except SerdeError as error:
+            return Message(error=f"key: {error}", is_row=False)
+        if self.intake.envelope is Envelope.NONE:
+            return self._inserted(record, key)
+        if key is None or record["key"] is None:
+            return Message(error=None if record["value"] is None else NULL_KEY, is_row=False)
+        return self._upserted(record, key)
+
+    def _is_before_start(self, record: Mapping[str, Any]) -> bool:
+        starts = self.intake.start_offsets
+        return record["part"] < len(starts) and bool(record["off"] < starts[record["part"]])
+
+    def _key(self, data: bytes | None) -> Row | None:
+        key = self.key(data)
+        if key is None or not self.intake.key_record:
+            return key
+        return (dict(zip((column.name for column in self.intake.message_schema.key), key, strict=True)),)
+
+    def _inserted(self, record: Mapping[str, Any], key: Row | None) -> Message:
+        if record["value"] is None:
+            no_message = record["key"] is None or not self.intake.message_schema.key
+            return NO_ROW if no_message else Message(error=f"value: {NO_VALUE}", is_row=False)
+        try:
+            value = self.value(record["value"])
+            metadata = self._metadata(record)
+        except SerdeError as error:
+            return Message(error=f"value: {error}", is_row=False)
+        return NO_ROW if value is None else Message(key, (*value, *metadata))
+
+    def _upserted(self, record: Mapping[str, Any], key: Row) -> Message:
+        if record["value"] is None:
+            return Message(key)
+        try:
+            metadata = self._metadata(record)
+            value = self._image(record["value"])
+        except SerdeError as error:
+            # The row that the key had is no longer the last word of the topic.
+            return Message(key, error=f"value: {error}")
+        return Message(key) if value is None else Message(key, (*value, *metadata))
+
+    def _image(self, data: bytes) -> Row | None:
+        """The value columns and the error column; None if the message deletes."""
+        if self.intake.envelope is Envelope.DEBEZIUM:
+            value = self.value(data)
+            after = None if value is None else value[0]
+            return None if after is None else tuple(after.get(field.name) for field in self.intake.after_fields())
+        if not self.intake.inline_errors:
+            return self.value(data)
+        try:
+            value = self.value(data)
+        except SerdeError as error:
+            return (*(None for _ in self.intake.message_schema.value), {"DESCRIPTION": str(error)})
+        return None if value is None else (*value, None)
+
+    def _metadata(self, record: Mapping[str, Any]) -> Row:
+        return tuple(_item(column, record) for column in self.intake.metadata)
+
+
+def message_reader(intake: Intake, key: SerdeSpec, value: SerdeSpec) -> MessageReader:
+    """Make the reader of a source, whose specs hold the columns of its messages.
+
+    Raises:
+        FormatError: a format that cannot hold its columns.
+    """
+    return MessageReader(intake, message_decoder(key), message_decoder(value))
+
+
+def _item(column: MetadataColumn, record: Mapping[str, Any]) -> Any:
+    headers: Sequence[Header] = record["headers"] or ()
+    match column.item:
+        case MetadataItem.PARTITION:
+            return record["part"]
+        case MetadataItem.OFFSET:
+            return record["off"]
+        case MetadataItem.TIMESTAMP:
+            return record["ts"] if _EARLIEST <= record["ts"] <= _LATEST else None
+        case MetadataItem.TOPIC:
+            return record["topic"]
+        case MetadataItem.HEADERS:
+            return [{"KEY": header["key"], "VALUE": header["value"]} for header in headers]
+        case MetadataItem.HEADER_BYTES:
+            return _last(headers, column.header_key or "")
+        case MetadataItem.HEADER_TEXT:
+            return _text(_last(headers, column.header_key or ""), column.header_key or "")
+
+
+def _last(headers: Sequence[Header], name: str) -> bytes | None:
+    """The value of the last header of that name; NULL if the message has no headers at all, an error if it has others only."""
+    for header in reversed(headers):
+        if header["key"] == name:
+            value: bytes | None = header["value"]
+            return value
+    if headers:
+        raise SerdeError(f"A header with key '{name}' was not found in the message headers")
+    return None
+
+
+def _text(value: bytes | None, name: str) -> str | None:
+    if value is None:
+        return None
+    try:
+        return bytes(value).decode("utf-8")
+    except UnicodeDecodeError:
+        shown = shown_bytes(bytes(value))
+        raise SerdeError(
+            f"Found ill-formed byte sequence in header '{name}' that cannot be decoded as valid utf-8 (original bytes: {shown})"
+        ) from None

@@ -1,0 +1,59 @@
+"""The records of a source in the manner of Materialize as structs of its relation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from kestrel_sql.plan.ingestion import Intake
+from kestrel_sql.spark.io.ingestion import Message, message_reader
+from kestrel_sql.spark.io.source_reader import Read, struct_type
+from kestrel_sql.spark.stages.group import SourceRead
+from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, base64_of
+from kestrel_sql.spark.values import row_converter, to_arrow_value
+
+
+class IntakeReader:
+    """Reads the records of one source; `position` is its number among the sources of the same topic and query."""
+
+    def __init__(self, source: SourceRead, intake: Intake, position: int) -> None:
+        self.source = source
+        self.position = position
+        self._reader = message_reader(intake, source.key, source.value)
+        schema = source.handle.schema
+        self._type = struct_type(source)
+        self._to_key = row_converter(schema.key, to_arrow_value)
+        self._to_value = row_converter(schema.value, to_arrow_value)
+        self._keys = len(schema.key)
+
+    def read(self, batch: pa.RecordBatch) -> Read:
+        """Read the records of a batch, all of which are for this source."""
+        rows = batch.to_pylist()
+        messages = [self._reader.read(row) for row in rows]
+        structs = [self._struct(message, row) for message, row in zip(messages, rows, strict=True)]
+        nothing = pa.nulls(len(rows), pa.int64())
+        return Read(
+            pa.array(structs, type=self._type),
+            nothing,
+            nothing,
+            {at: self._entry(message.error, rows[at]) for at, message in enumerate(messages) if message.error is not None},
+            frozenset(at for at, message in enumerate(messages) if not message.is_row),
+        )
+
+    def _struct(self, message: Message, row: dict[str, Any]) -> dict[str, Any] | None:
+        if not message.is_row:
+            return None
+        struct = {"v": None if message.value is None else self._to_value(self._whole(message, row))}
+        return struct if not self._keys else {"k": self._to_key(message.key), **struct}
+
+    def _whole(self, message: Message, row: dict[str, Any]) -> tuple[Any, ...]:
+        """The value with everything that a source step adds (`spec/plan-format.md` 6.1)."""
+        key = (None,) * self._keys if message.key is None else message.key
+        return (*(message.value or ()), row["ts"], row["part"], row["off"], *key)
+
+    def _entry(self, error: str, row: dict[str, Any]) -> dict[str, Any]:
+        kind = FATAL if self.source.strict else DESERIALIZATION
+        side = "key" if error.startswith("key: ") else "value"
+        record = base64_of(row[side]) if self.source.logs_rows else None
+        return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": error, "record": record}

@@ -1,0 +1,215 @@
+"""Keys and values of many records as columns, and back: whole batches where a format can, else record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, NotPlainError
+from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
+from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
+from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+Errors = Mapping[int, SerdeError]
+"""What went wrong, by position in the batch."""
+
+WORTHWHILE = 64
+"""From how many records on a bulk codec pays: Arrow and NumPy take longer to start than to work."""
+
+PART = 500
+"""How many records are done one by one when some of a batch are not plain."""
+
+PATIENCE = 3
+"""After how many batches in a row without anything plain only one in that many is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of records: an array per column, which records have the side at all, and which could not be read."""
+
+    arrays: list[pa.Array]
+    present: Mask
+    errors: Errors
+
+
+class _Trust:
+    """Whether trying the bulk codec is worth it, judged by how it went."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._waiting = 0
+
+    def tries(self) -> bool:
+        """Whether to try now."""
+        if self._failures < PATIENCE:
+            return True
+        self._waiting += 1
+        return self._waiting % (PATIENCE * PATIENCE) == 0
+
+    def note(self, done: bool) -> None:
+        """Remember how a batch went."""
+        self._failures = 0 if done else self._failures + 1
+
+
+class SideReader:
+    """Bytes of one side of a topic to columns."""
+
+    def __init__(self, spec: SerdeSpec) -> None:
+        self._types = [to_arrow(column.type) for column in spec.columns]
+        self._to_arrow = [to_arrow_value(column.type) for column in spec.columns]
+        self._one: Decoder = decoder(spec)
+        self._many: BulkDecoder | None = bulk_decoder(spec, self._types)
+        self._trust = _Trust()
+
+    def read(self, data: pa.BinaryArray) -> Side:
+        """Read the bytes of a batch; null bytes and errors leave NULL."""
+        if self._many is None or len(data) - data.null_count < WORTHWHILE or not self._trust.tries():
+            return self._singly(data)
+        if data.null_count == 0:
+            return self._in_bulk(data, self._many)
+        present = np.asarray(data.is_valid().to_numpy(zero_copy_only=False))
+        (positions,) = np.nonzero(present)
+        side = self._in_bulk(data.drop_null(), self._many)
+        spread = scattered(positions, len(data))
+        there = np.zeros(len(data), dtype=bool)
+        there[positions] = side.present
+        return Side([a.take(spread) for a in side.arrays], there, {int(positions[at]): error for at, error in side.errors.items()})
+
+    def _in_bulk(self, data: pa.BinaryArray, many: BulkDecoder) -> Side:
+        whole = _plain(many, data)
+        tried = [whole] if whole is not None else [_plain(many, part) for part in _parts(data)]
+        self._trust.note(done=any(each is not None for each in tried))
+        if whole is not None:
+            return whole
+        return _joined([plain or self._singly(part) for plain, part in zip(tried, _parts(data), strict=True)])
+
+    def _singly(self, data: pa.BinaryArray) -> Side:
+        rows: list[Row | None] = []
+        errors: dict[int, SerdeError] = {}
+        for at, one in enumerate(to_list(data)):
+            try:
+                rows.append(self._one(one))
+            except SerdeError as error:
+                errors[at] = error
+                rows.append(None)
+        present = np.fromiter((row is not None for row in rows), dtype=bool, count=len(rows))
+        return Side(self._columns(rows), present, errors)
+
+    def _columns(self, rows: list[Row | None]) -> list[pa.Array]:
+        nothing = (None,) * len(self._types)
+        turned: Sequence[Sequence[Any]] = list(zip(*(nothing if row is None else row for row in rows), strict=True))
+        turned = turned or [()] * len(self._types)
+        plan = zip(turned, self._to_arrow, self._types, strict=True)
+        return [pa.array(values if convert is None else [convert(v) for v in values], type=kind) for values, convert, kind in plan]
+
+
+def _plain(many: BulkDecoder, data: pa.BinaryArray) -> Side | None:
+    try:
+        return Side(many(data), np.ones(len(data), dtype=bool), {})
+    except (NotPlainError, pa.ArrowException):
+        return None
+
+
+def _parts(data: pa.Array) -> Iterator[pa.Array]:
+    for start in range(0, len(data), PART):
+        yield data.slice(start, PART)
+
+
+def _joined(parts: Sequence[Side]) -> Side:
+    errors: dict[int, SerdeError] = {}
+    start = 0
+    for part in parts:
+        errors.update({start + at: error for at, error in part.errors.items()})
+        start += len(part.present)
+    arrays = [pa.concat_arrays(each) for each in zip(*(part.arrays for part in parts), strict=True)]
+    return Side(arrays, np.concatenate([part.present for part in parts]), errors)
+
+
+def scattered(positions: Positions, count: int) -> pa.Array:
+    """The indices that take value i to position `positions[i]` of `count`, and NULL elsewhere."""
+    indices = np.zeros(count, dtype=np.int32)
+    indices[positions] = np.arange(len(positions), dtype=np.int32)
+    missing = np.ones(count, dtype=bool)
+    missing[positions] = False
+    return pa.array(indices, mask=missing)
+
+
+class SideWriter:
+    """Columns of one side to the bytes of a topic."""
+
+    def __init__(self, spec: SerdeSpec) -> None:
+        types = [to_arrow(column.type) for column in spec.columns]
+        self._from_arrow = [from_arrow_value(column.type) for column in spec.columns]
+        self._one: Encoder = encoder(spec)
+        self._many: BulkEncoder | None = bulk_encoder(spec, types)
+        self._trust = _Trust()
+
+    def write(self, arrays: Sequence[pa.Array], present: Mask) -> tuple[pa.BinaryArray, Errors]:
+        """The bytes of a batch, NULL where `present` is false or the row could not be written."""
+        (positions,) = np.nonzero(present)
+        if self._many is None or len(positions) < WORTHWHILE or not self._trust.tries():
+            return self._singly(arrays, present)
+        if len(positions) == len(present):
+            return self._in_bulk(arrays, self._many)
+        data, errors = self._in_bulk([array.take(pa.array(positions)) for array in arrays], self._many)
+        return data.take(scattered(positions, len(present))), {int(positions[at]): error for at, error in errors.items()}
+
+    def _in_bulk(self, arrays: Sequence[pa.Array], many: BulkEncoder) -> tuple[pa.BinaryArray, Errors]:
+        whole = _written(many, arrays)
+        if whole is not None:
+            self._trust.note(done=True)
+            return whole, {}
+        found: list[pa.BinaryArray] = []
+        errors: dict[int, SerdeError] = {}
+        done = False
+        for start in range(0, len(arrays[0]), PART):
+            part = [array.slice(start, PART) for array in arrays]
+            data = _written(many, part)
+            done = done or data is not None
+            if data is None:
+                data, wrong = self._singly(part, np.ones(len(part[0]), dtype=bool))
+                errors.update({start + at: error for at, error in wrong.items()})
+            found.append(data)
+        self._trust.note(done=done)
+        return pa.concat_arrays(found), errors
+
+    def _singly(self, arrays: Sequence[pa.Array], present: Mask) -> tuple[pa.BinaryArray, Errors]:
+        found: list[bytes | None] = []
+        errors: dict[int, SerdeError] = {}
+        for at, (row, there) in enumerate(zip(self._rows(arrays, len(present)), present.tolist(), strict=True)):
+            try:
+                found.append(self._one(row if there else None))
+            except SerdeError as error:
+                errors[at] = error
+                found.append(None)
+        return pa.array(found, type=pa.binary()), errors
+
+    def _rows(self, arrays: Sequence[pa.Array], count: int) -> list[Row]:
+        if not arrays:
+            return [()] * count
+        columns = [_values(array, convert) for array, convert in zip(arrays, self._from_arrow, strict=True)]
+        return list(zip(*columns, strict=True))
+
+
+def _written(many: BulkEncoder, arrays: Sequence[pa.Array]) -> pa.BinaryArray | None:
+    try:
+        return many(arrays)
+    except (NotPlainError, pa.ArrowException):
+        return None
+
+
+def _values(array: pa.Array, convert: Callable[[Any], Any] | None) -> list[Any]:
+    if convert is None:
+        return to_list(array)
+    return [convert(value) for value in array.to_pylist()]

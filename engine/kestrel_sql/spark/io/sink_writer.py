@@ -1,0 +1,76 @@
+"""One sink of a pipeline: the structs of its relation as records of its topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.bulk.codec import NotPlainError
+from kestrel_sql.formats.windowed_key import join, join_all
+from kestrel_sql.plan.step import WindowInfo
+from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.serdes import Errors, SideWriter
+from kestrel_sql.spark.stages.group import SinkWrite
+from kestrel_sql.spark.stages.log_entries import FATAL, PROCESSING, failed, json_row
+from kestrel_sql.spark.stages.stage import struct_column
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a sink makes of rows: bytes of keys and values, and entries of the processing log by position instead."""
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    log: Mapping[int, dict[str, Any]]
+
+
+class Writer:
+    """Writes the rows of one sink."""
+
+    def __init__(self, sink: SinkWrite) -> None:
+        self.sink = sink
+        self.column = struct_column(sink.handle.relation)
+        self._key = SideWriter(sink.key)
+        self._value = SideWriter(sink.value)
+
+    def write(self, structs: pa.StructArray, starts: pa.Array, ends: pa.Array) -> Written:
+        """Write structs of this sink's relation; the window bounds (ms) go into keys of windowed topics."""
+        parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+        keys, wrong_keys = _side(self._key, parts["k"]) if "k" in parts else (pa.nulls(len(structs), pa.binary()), {})
+        if self.sink.window is not None:
+            keys, wrong_windows = _with_windows(keys, starts, ends, self.sink.window)
+            wrong_keys = {**wrong_windows, **wrong_keys}
+        values, wrong_values = _side(self._value, parts["v"])
+        log = {at: self._entry(error, parts["v"][at]) for at, error in {**wrong_values, **wrong_keys}.items()}
+        return Written(keys, values, log)
+
+    def _entry(self, error: SerdeError, row: pa.StructScalar) -> dict[str, Any]:
+        kind = PROCESSING if self.sink.guarded else FATAL
+        record = json_row(row.as_py().values()) if self.sink.logs_rows and row.is_valid else None
+        return failed(kind, f"{self.sink.logger}.serializer", str(error), error, record)
+
+
+def _with_windows(keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array, window: WindowInfo) -> tuple[pa.BinaryArray, Errors]:
+    with suppress(NotPlainError):
+        return join_all(keys, starts, ends, window), {}
+    found: list[bytes | None] = []
+    errors: dict[int, SerdeError] = {}
+    for at, (key, start, end) in enumerate(zip(to_list(keys), to_list(starts), to_list(ends), strict=True)):
+        try:
+            found.append(None if key is None else join(key, (start, end), window))
+        except SerdeError as error:
+            errors[at] = error
+            found.append(None)
+    return pa.array(found, type=pa.binary()), errors
+
+
+def _side(writer: SideWriter, structs: pa.StructArray) -> tuple[pa.BinaryArray, Errors]:
+    present = np.asarray(structs.is_valid().to_numpy(zero_copy_only=False))
+    arrays: Sequence[pa.Array] = structs.flatten()
+    return writer.write(arrays, present)

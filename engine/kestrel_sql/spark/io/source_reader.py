@@ -1,0 +1,113 @@
+"""One source of a pipeline: the records of its topic as structs of its relation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kestrel_sql.errors import SerdeError
+from kestrel_sql.formats.windowed_key import split
+from kestrel_sql.plan.step import WindowInfo
+from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.serdes import Errors, Mask, SideReader
+from kestrel_sql.spark.stages.group import SourceRead
+from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, base64_of, failed
+from kestrel_sql.spark.types import arrow_struct, to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a source makes of records: structs, window bounds (ms), and entries of the processing log by position.
+
+    `dropped` are the positions of the records that give no row.
+    """
+
+    structs: pa.StructArray
+    starts: pa.Array
+    ends: pa.Array
+    log: Mapping[int, dict[str, Any]]
+    dropped: Collection[int]
+
+
+class Reader:
+    """Reads the records of one source; `position` is its number among the sources of the same topic and query."""
+
+    def __init__(self, source: SourceRead, position: int) -> None:
+        self.source = source
+        self.position = position
+        self._key = SideReader(source.key)
+        self._value = SideReader(source.value)
+        self._type = struct_type(source)
+        self._types = {field.name: field.type for field in self._type}
+
+    def read(self, batch: pa.RecordBatch) -> Read:
+        """Read the records of a batch, all of which are for this source."""
+        data, bounds, wrong = _split_keys(batch.column("key"), self.source.window)
+        key = self._key.read(data)
+        value = self._value.read(batch.column("value"))
+        log = {at: self._entry("value", error, batch, at) for at, error in value.errors.items()}
+        log.update({at: self._entry("key", error, batch, at) for at, error in (*key.errors.items(), *wrong.items())})
+        alive = np.ones(len(batch), dtype=bool)
+        alive[list(log)] = False
+        whole = [*value.arrays, *self._added(batch), *key.arrays, *(bounds if self.source.window is not None else ())]
+        parts = [_struct(whole, self._types["v"], value.present)]
+        if "k" in self._types:
+            parts.insert(0, _struct(key.arrays, self._types["k"], key.present))
+        return Read(_struct(parts, self._type, alive), *bounds, {} if self.source.quiet else log, log.keys())
+
+    def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
+        """What a source step adds between the value and the copy of the key (`spec/plan-format.md` 6.1)."""
+        if self.source.headers:
+            headers = batch.column("headers").to_pylist()
+            for column in self.source.headers:
+                yield pa.array([_header(each or (), column.header_key) for each in headers], type=to_arrow(column.type))
+        yield from map(batch.column, ("ts",) if self.source.pseudo_version == 0 else ("ts", "part", "off"))
+
+    def _entry(self, side: str, error: SerdeError, batch: pa.RecordBatch, at: int) -> dict[str, Any]:
+        kind = FATAL if self.source.strict else DESERIALIZATION
+        record = base64_of(batch.column(side)[at].as_py()) if self.source.logs_rows else None
+        return failed(kind, f"{self.source.logger}.deserializer", f"{side}: {error}", error, record)
+
+
+def struct_type(source: SourceRead) -> pa.StructType:
+    """The type of a source's struct column."""
+    key = [pa.field("k", arrow_struct(source.handle.schema.key))] if source.handle.schema.key else []
+    return pa.struct([*key, pa.field("v", arrow_struct(source.handle.schema.value))])
+
+
+def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
+    if name is None:
+        return [{"KEY": header["key"], "VALUE": header["value"]} for header in headers]
+    return next((header["value"] for header in reversed(headers) if header["key"] == name), None)
+
+
+def _split_keys(keys: pa.BinaryArray, info: WindowInfo | None) -> tuple[pa.BinaryArray, tuple[pa.Array, pa.Array], Errors]:
+    """The keys without their windows, the bounds of these, and why a key holds none."""
+    if info is None:
+        nothing = pa.nulls(len(keys), pa.int64())
+        return keys, (nothing, nothing), {}
+    bare: list[bytes | None] = []
+    starts: list[int | None] = []
+    ends: list[int | None] = []
+    errors: dict[int, SerdeError] = {}
+    for at, key in enumerate(to_list(keys)):
+        inner: bytes | None = None
+        window: tuple[int | None, int | None] = (None, None)
+        try:
+            if key is not None:
+                inner, window = split(key, info)
+        except SerdeError as error:
+            errors[at] = error
+        bare.append(inner)
+        starts.append(window[0])
+        ends.append(window[1])
+    return pa.array(bare, type=pa.binary()), (pa.array(starts, type=pa.int64()), pa.array(ends, type=pa.int64())), errors
+
+
+def _struct(arrays: Sequence[pa.Array], kind: pa.StructType, present: Mask) -> pa.StructArray:
+    mask = None if present.all() else pa.array(~present)
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)

@@ -1,0 +1,301 @@
+"""Both ends of a pipeline: bytes of topics to rows of relations, and back, for all queries of a group at once.
+
+What a record says about itself (the envelope) never becomes a value of Python: it is taken from column to column.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kestrel_sql.spark.io.arrow_passes import Batches, Pass
+from kestrel_sql.spark.io.ingestion_reader import IntakeReader
+from kestrel_sql.spark.io.serdes import scattered
+from kestrel_sql.spark.io.sink_writer import Writer
+from kestrel_sql.spark.io.source_reader import Read, Reader, struct_type
+from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
+from kestrel_sql.spark.stages.stage import DEAD, ENVELOPE, struct_column
+
+Positions = npt.NDArray[np.int64]
+AnyReader = Reader | IntakeReader
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+_ENTRY = (
+    pa.field("kind", pa.int32()),
+    pa.field("logger", pa.string()),
+    pa.field("message", pa.string()),
+    pa.field("cause", pa.list_(pa.string())),
+    pa.field("record", pa.string()),
+)
+LOG = pa.list_(pa.struct(_ENTRY))
+
+WIRE_INPUT = (
+    "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+"""What decoding reads: the query a record is fed to, its feed order, and Kafka's columns.
+
+No headers should be an empty array: Spark's way to Arrow takes time that grows with the square of NULL arrays in a row.
+"""
+
+ARROW_INPUT = pa.schema(
+    [
+        ("q", pa.int32()),
+        ("feed", pa.int64()),
+        ("topic", pa.string()),
+        ("part", pa.int32()),
+        ("off", pa.int64()),
+        ("ts", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+"""`WIRE_INPUT` in Arrow."""
+
+WIRE_OUTPUT = (
+    "q INT, place ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING,"
+    " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
+)
+"""What encoding writes: a record (kind NULL) or an entry of the processing log, and the source record that caused it."""
+
+LOGGED = pa.schema([*_ENTRY, ("src_topic", pa.string()), ("src_part", pa.int32()), ("src_off", pa.int64())])
+"""The columns of an entry of the processing log."""
+
+_TYPES = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "ARRAY<BIGINT>": pa.list_(pa.int64()),
+    ENVELOPE["headers"]: HEADERS,
+    ENVELOPE["log"]: LOG,
+}
+
+ENVELOPE_FIELDS = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
+"""The envelope as Arrow has it."""
+
+ARROW_OUTPUT = pa.schema(
+    [
+        ("q", pa.int32()),
+        ("place", pa.list_(pa.int64())),
+        ("topic", pa.string()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+        *LOGGED,
+    ]
+)
+"""`WIRE_OUTPUT` in Arrow."""
+
+_NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
+
+
+def decode_batches(sources: Sequence[SourceRead]) -> Pass:
+    """Make the function for `mapInArrow` that turns records into rows of the relations that read them."""
+    schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in sources)])
+
+    def decode(batches: Batches) -> Batches:
+        readers: dict[tuple[int, str], list[AnyReader]] = defaultdict(list)
+        for source in sources:
+            found = readers[source.query, source.topic]
+            found.append(_reader(source, len(found)))
+        for batch in batches:
+            yield _decoded(batch, readers, schema)
+
+    return decode
+
+
+def _reader(source: SourceRead, position: int) -> AnyReader:
+    return Reader(source, position) if source.intake is None else IntakeReader(source, source.intake, position)
+
+
+def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyReader]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in the order of their records, those of one record in the order of its readers."""
+    shares = [(reader, rows) for pair, rows in _by_topic(batch).items() for reader in readers.get(pair, ())]
+    rows = np.concatenate([_NO_POSITIONS, *(rows for _, rows in shares)])
+    numbers = np.concatenate([_NO_POSITIONS, *(np.full(len(rows), reader.position) for reader, rows in shares)])
+    order = np.lexsort((numbers, rows))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    whole = len(shares) == 1 and len(rows) == len(batch)
+    by_reader = batch if whole else batch.take(pa.array(rows))
+    made: list[tuple[AnyReader, Read, Positions]] = []
+    start = 0
+    for reader, share in shares:
+        read = reader.read(by_reader.slice(start, len(share)))
+        made.append((reader, read, places[start : start + len(share)]))
+        start += len(share)
+    taken = batch if whole else batch.take(pa.array(rows[order]))
+    columns = _envelope(taken, numbers[order], made)
+    for reader, read, at in made:
+        columns[struct_column(reader.source.relation)] = read.structs if whole else _padded(read.structs, at, len(rows))
+    arrays = [columns[name] if name in columns else pa.nulls(len(rows), schema.field(name).type) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _by_topic(batch: pa.RecordBatch) -> dict[tuple[int, str], Positions]:
+    """The positions of the records of each query and topic."""
+    queries, topics = batch.column("q"), batch.column("topic")
+    if len(batch) and len(queries.unique()) == 1 and len(topics.unique()) == 1:
+        return {(queries[0].as_py(), topics[0].as_py()): np.arange(len(batch))}
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for at, pair in enumerate(zip(queries.to_pylist(), topics.to_pylist(), strict=True)):
+        found[pair].append(at)
+    return {pair: np.array(rows) for pair, rows in found.items()}
+
+
+def _envelope(batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[AnyReader, Read, Positions]]) -> dict[str, pa.Array]:
+    count = len(batch)
+    relations = np.full(count, DEAD, dtype=np.int32)
+    log: dict[int, dict[str, Any]] = {}
+    for reader, read, at in made:
+        relations[at] = reader.source.relation
+        relations[at[list(read.dropped)]] = DEAD
+        log.update({int(at[local]): entry for local, entry in read.log.items()})
+    places = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
+    return {
+        "rel": pa.array(relations),
+        "q": batch.column("q"),
+        "place": pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), pa.array(places)),
+        "ts": batch.column("ts"),
+        "headers": _without_nulls(batch.column("headers")),
+        "ws": _spread([read.starts for _, read, _ in made], [at for _, _, at in made]),
+        "we": _spread([read.ends for _, read, _ in made], [at for _, _, at in made]),
+        "topic": batch.column("topic"),
+        "part": batch.column("part"),
+        "off": batch.column("off"),
+        "task": batch.column("part"),
+        "log": pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG) if log else _empty_lists(count, LOG),
+    }
+
+
+def _padded(structs: pa.StructArray, at: Positions, count: int) -> pa.Array:
+    """Structs at their places among `count` rows, NULL in the others."""
+    if len(at) and at[-1] - at[0] == len(at) - 1:
+        # Most often the rows of a reader stand together, for places rise; nesting makes taking three times as slow.
+        return pa.concat_arrays([pa.nulls(at[0], structs.type), structs, pa.nulls(count - at[-1] - 1, structs.type)])
+    return structs.take(scattered(at, count))
+
+
+def _spread(arrays: Sequence[pa.Array], places: Sequence[Positions]) -> pa.Array:
+    """Arrays as one, each value at its place."""
+    if not arrays:
+        return pa.nulls(0, pa.int64())
+    return pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(places)))) if len(arrays) > 1 else arrays[0]
+
+
+def _empty_lists(count: int, kind: pa.ListType) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, dtype=np.int32)), pa.array([], type=kind.value_type))
+
+
+def _without_nulls(headers: pa.ListArray) -> pa.Array:
+    if headers.null_count == 0:
+        return headers
+    if headers.null_count == len(headers):
+        return _empty_lists(len(headers), HEADERS)
+    return pa.array([each or [] for each in headers.to_pylist()], type=HEADERS)
+
+
+def encode_batches(sinks: Sequence[SinkWrite]) -> Pass:
+    """Make the function for `mapInArrow` that turns the rows of sinks into records, and log entries into rows."""
+
+    def encode(batches: Batches) -> Batches:
+        writers = {sink.handle.relation: Writer(sink) for sink in sinks}
+        for batch in batches:
+            yield _encoded(batch, writers)
+
+    return encode
+
+
+def _encoded(batch: pa.RecordBatch, writers: Mapping[int, Writer]) -> pa.RecordBatch:
+    """Records and log entries in the order of the rows that they come from, the entries of a row before its record."""
+    entries = _logged(batch)
+    records, positions = _records(batch, writers, entries)
+    if not entries:
+        return records
+    logged = _log_rows(batch, entries)
+    # The sort keeps the order of equal ones: entries stand before records.
+    order = np.argsort(np.concatenate([[at for at, _ in entries], positions]), kind="stable")
+    table = pa.Table.from_batches([logged, records], schema=ARROW_OUTPUT).take(pa.array(order)).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.chunk(0) for column in table.columns], schema=ARROW_OUTPUT)
+
+
+def _records(
+    batch: pa.RecordBatch, writers: Mapping[int, Writer], entries: list[tuple[int, Mapping[str, Any]]]
+) -> tuple[pa.RecordBatch, Positions]:
+    """The records of a batch and the positions of their rows, in order; rows that cannot be written add to `entries`."""
+    relations = np.asarray(batch.column("rel"))
+    written: list[tuple[Positions, pa.Array, pa.Array, str]] = []
+    for relation in np.unique(relations).tolist():
+        if relation in writers:
+            (at,) = np.nonzero(relations == relation)
+            written.append(_share(batch, at, writers[relation], entries))
+    if not written:
+        return pa.RecordBatch.from_pylist([], schema=ARROW_OUTPUT), _NO_POSITIONS
+    positions = np.concatenate([at for at, _, _, _ in written])
+    order = np.argsort(positions)
+    positions = positions[order]
+    kept = ["q", "place", "ts", "headers", "topic", "part", "off"]
+    envelope = batch.select(kept) if len(positions) == len(batch) else batch.select(kept).take(pa.array(positions))
+    known = {
+        "q": envelope.column("q"),
+        "place": envelope.column("place"),
+        "timestamp": envelope.column("ts"),
+        "headers": envelope.column("headers"),
+        "topic": _ordered([pa.repeat(pa.scalar(topic, pa.string()), len(at)) for at, _, _, topic in written], order),
+        "key": _ordered([keys for _, keys, _, _ in written], order),
+        "value": _ordered([values for _, _, values, _ in written], order),
+        "src_topic": envelope.column("topic"),
+        "src_part": envelope.column("part"),
+        "src_off": envelope.column("off"),
+    }
+    arrays = [known.get(field.name, pa.nulls(len(positions), field.type)) for field in ARROW_OUTPUT]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_OUTPUT), positions
+
+
+def _share(
+    batch: pa.RecordBatch, at: Positions, writer: Writer, entries: list[tuple[int, Mapping[str, Any]]]
+) -> tuple[Positions, pa.Array, pa.Array, str]:
+    """The rows of one sink that could be written, the bytes of their keys and values, and their topic."""
+    whole = len(at) == len(batch)
+    indices = pa.array(at)
+    columns = [batch.column(name) if whole else batch.column(name).take(indices) for name in (writer.column, "ws", "we")]
+    written = writer.write(*columns)
+    if not written.log:
+        return at, written.keys, written.values, writer.sink.topic
+    entries += [(int(at[local]), entry) for local, entry in sorted(written.log.items())]
+    good = np.delete(np.arange(len(at)), list(written.log))
+    return at[good], written.keys.take(pa.array(good)), written.values.take(pa.array(good)), writer.sink.topic
+
+
+def _ordered(arrays: Sequence[pa.Array], order: Positions) -> pa.Array:
+    """Arrays as one, in another order."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays).take(pa.array(order))
+
+
+def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
+    """The log entries that rows carry, with the position of their row."""
+    log = batch.column("log")
+    if not pc.sum(pc.list_value_length(log)).as_py():
+        return []
+    return [(at, entry) for at, entries in enumerate(log.to_pylist()) for entry in entries or ()]
+
+
+def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
+    about = batch.select(["q", "place", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
+    rows = [
+        {"q": row["q"], "place": row["place"], **entry, "src_topic": row["topic"], "src_part": row["part"], "src_off": row["off"]}
+        for row, (_, entry) in zip(about, entries, strict=True)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=ARROW_OUTPUT)

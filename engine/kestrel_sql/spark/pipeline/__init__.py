@@ -1,0 +1,1 @@
+"""Stages, levels, sources and sinks put together as one Spark pipeline."""

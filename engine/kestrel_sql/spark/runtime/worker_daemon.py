@@ -1,0 +1,48 @@
+"""The process that Spark forks its Python workers from: everything heavy is imported here, once.
+
+Named by `spark.python.daemon.module`. A worker forked from Spark's own daemon imports pandas, pyarrow and the engine anew, which
+costs more than all the rows of a test.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import socket
+
+from pyspark import daemon
+
+PRELOADED = (
+    "pandas",
+    "pyarrow.compute",
+    "pyspark.worker",
+    "pyspark.sql.streaming.stateful_processor_util",
+    "kestrel_sql.spark.state.host",
+    "kestrel_sql.spark.io.topics",
+    "kestrel_sql.functions.table",
+    "kestrel_sql.kafka.sink.task",
+    "kestrel_sql.kafka.source.merged_source",
+)
+
+_work = daemon.worker
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:
+    """Serve tasks over a socket, as Spark's own function does; give 0 if it may serve others afterwards.
+
+    A JVM that needs no more of a task closes the socket. Spark's daemon would print the trace of a worker that had more to say.
+    """
+    try:
+        return _work(sock, authenticated)
+    except (BrokenPipeError, ConnectionResetError):
+        return 1
+
+
+if __name__ == "__main__":
+    for module in PRELOADED:
+        importlib.import_module(module)
+    # What is imported never dies: kept out of collections, its pages stay shared between the workers.
+    gc.collect()
+    gc.freeze()
+    daemon.worker = worker
+    daemon.manager()

@@ -1,0 +1,199 @@
+"""A group of queries under construction: its stages, stateful levels, sources and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.operators.operator import Operator, Scope
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.ingestion import Intake
+from kestrel_sql.plan.step import Step, WindowInfo
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.log_entries import ROWS_INCLUDE
+from kestrel_sql.spark.stages.stage import Operation, Stage, is_relation
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRead:
+    """A relation that is read from a topic: how its bytes become rows."""
+
+    query: int
+    relation: int
+    topic: str
+    key: SerdeSpec
+    value: SerdeSpec
+    headers: tuple[Column, ...]
+    pseudo_version: int
+    window: WindowInfo | None
+    logger: str
+    handle: Handle
+    intake: Intake | None = None
+    """How messages become rows, for a source in the manner of Materialize; `key` and `value` then hold the columns of messages."""
+    strict: bool = False
+    """Whether a record that cannot be read ends the query."""
+    quiet: bool = False
+    """Whether a record that cannot be read is none of its business, because another relation reads it, too."""
+    logs_rows: bool = False
+    """Whether entries of the processing log hold what could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkWrite:
+    """A relation that is written to a topic."""
+
+    query: int
+    handle: Handle
+    topic: str
+    key: SerdeSpec
+    value: SerdeSpec
+    window: WindowInfo | None
+    logger: str
+    guarded: bool
+    """Whether a row that cannot be written is dropped instead of failing the query (below a TIMESTAMP column)."""
+    logs_rows: bool = False
+    """Whether entries of the processing log hold what could not be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stateful:
+    """A stateful operator at a level: its inputs by side, and the relation it gives."""
+
+    query: int
+    operator: Operator
+    inputs: tuple[Handle, ...]
+    output: Handle
+    logger: str
+
+
+@dataclass(slots=True)
+class Group:
+    """Everything that several queries put into one pipeline."""
+
+    functions: Registry
+    stages: list[Stage] = field(default_factory=lambda: [Stage()])
+    sources: list[SourceRead] = field(default_factory=list)
+    sinks: list[SinkWrite] = field(default_factory=list)
+    levels: list[list[Stateful]] = field(default_factory=list)
+    python: PythonCalls = field(default_factory=PythonCalls)
+    entries: dict[tuple[int, int], Handle] = field(default_factory=dict)
+    """What a relation looks like where it enters a stage, by (level, relation)."""
+    ends: dict[int, Handle] = field(default_factory=dict)
+    """What each query's root step gives, by query number."""
+    plans: dict[int, QueryPlan] = field(default_factory=dict)
+    """The plan of each query, by query number."""
+    relations: int = 0
+
+    def new_relation(self) -> int:
+        """A relation number that no other has."""
+        self.relations += 1
+        return self.relations - 1
+
+    def stage(self, level: int) -> Stage:
+        """The stage after `level` stateful levels."""
+        while len(self.stages) <= level:
+            self.stages.append(Stage())
+            self.levels.append([])
+        return self.stages[level]
+
+    def lift(self, handle: Handle, level: int) -> Handle:
+        """Let a relation pass untouched until it stands at `level`."""
+        for between in range(handle.level + 1, level + 1):
+            self.stage(between).relation(handle.relation)
+            self.entries[between, handle.relation] = handle
+        return handle.at(level)
+
+    def add_stateful(self, stateful: Stateful) -> Handle:
+        """Put an operator after the stage in which all its inputs stand."""
+        self.stage(stateful.output.level).relation(stateful.output.relation)
+        self.entries[stateful.output.level, stateful.output.relation] = stateful.output
+        self.levels[stateful.output.level - 1].append(stateful)
+        return stateful.output
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryBuild:
+    """The build of one query inside a group."""
+
+    group: Group
+    query: int
+    query_id: str
+    settings: Mapping[str, str]
+    serde: Callable[[SerdeSpec], SerdeSpec]
+    """Completes a spec with what the registry knows."""
+    unread: Step | None = None
+    """The step whose old rows nobody reads (`kestrel_sql.spark.build.demand`)."""
+
+    def logger(self, step: Step) -> str:
+        """The processing-log name of a step (`spec/errors.md` 8)."""
+        return f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
+
+    def bind(self, expression: Expression, scope: Mapping[str, SqlType]) -> Bound:
+        """Type an expression."""
+        return bind(expression, scope, self.group.functions)
+
+    def type_of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        """The type of an expression, for `kestrel_sql.plan.schemas`."""
+        return self.bind(expression, scope).type
+
+    def context(self, handle: Handle, part: str = "v", *, nested: bool) -> Context:
+        """The compile context of expressions over a relation's value (`v`), previous value (`o`) or key (`k`)."""
+        columns = handle.keys() if part == "k" else handle.values(part)
+        return Context(
+            columns=columns,
+            python=self.group.python,
+            nested=nested and self.flag("ksql.nested.error.set.null"),
+            preserve_nulls=self.flag("ksql.cast.strings.preserve.nulls"),
+            settings=self.settings,
+            active=is_relation(handle.relation),
+        )
+
+    def flag(self, name: str, default: str = "true") -> bool:
+        """A boolean setting."""
+        return self.settings.get(name, default).lower() == "true"
+
+    @property
+    def logs_rows(self) -> bool:
+        """Whether entries of the processing log hold what they are about."""
+        return self.flag(ROWS_INCLUDE, "false")
+
+    def apply(self, handle: Handle, operation: Operation, result: Handle) -> Handle:
+        """Add an operation to a relation; `result` is what it is afterwards."""
+        if operation.faults and self.logs_rows:
+            operation = replace(operation, record=_json_row(handle))
+        self.group.stage(handle.level).add(handle.relation, operation, result.struct_type())
+        return result
+
+    def stateful(self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str) -> Handle:
+        """Put an operator above `inputs`; `make` gets the new relation and level."""
+        level = max(handle.level for handle in inputs)
+        lifted = tuple(self.group.lift(handle, level) for handle in inputs)
+        relation = self.group.new_relation()
+        operator, output = make(relation, level + 1)
+        # A query-wide operator has no tasks: what comes out belongs to the task of its key again.
+        output = replace(output, rekeyed=operator.scope is Scope.QUERY)
+        return self.group.add_stateful(Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger))
+
+
+def _json_row(handle: Handle) -> Tree:
+    """The value of a row as a JSON array; NULL for a tombstone."""
+    values = [_json(handle.part("v", column.name)) for column in handle.schema.value]
+    return s.if_(s.is_not_null(handle.part("v")), s.call("concat", s.text("["), s.call("concat_ws", s.text(","), *values), s.text("]")))
+
+
+def _json(value: Tree) -> Tree:
+    """A value of any type as JSON: Spark writes structs, and what stands around the value is of known length."""
+    whole = s.call("to_json", s.named_struct([("v", value)]), s.call("map", s.text("ignoreNullFields"), s.text("false")))
+    return s.call("substring", whole, s.integer(len('{"v":') + 1), s.binary(exp.Sub, s.call("length", whole), s.integer(len('{"v":}'))))

@@ -1,0 +1,227 @@
+"""Stages: what happens to the rows of all queries of a group between two stateful levels, as one Spark SQL text.
+
+Every row says which relation it belongs to (`rel`); the relation's columns stand in one struct column per relation, NULL in
+the rows of others. A stage is a list of layers; a layer is one SELECT that applies at most one operation to each relation,
+so that a group of sixty queries costs one scan, one projection and no union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Fault
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.stages.log_entries import FATAL, PROCESSING
+
+DEAD = -1
+"""The relation of a row that was dropped and only carries entries of the processing log."""
+
+LOG_TYPE = "ARRAY<STRUCT<kind: INT, logger: STRING, message: STRING, cause: ARRAY<STRING>, record: STRING>>"
+
+ENVELOPE: Mapping[str, str] = {
+    "rel": "INT",
+    "q": "INT",
+    "place": "ARRAY<BIGINT>",
+    "ts": "BIGINT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "ws": "BIGINT",
+    "we": "BIGINT",
+    "topic": "STRING",
+    "part": "INT",
+    "off": "BIGINT",
+    "task": "INT",
+    "log": LOG_TYPE,
+}
+"""What every row carries besides its relation's struct: relation and query number, place (feed order, then position), timestamp (ms),
+headers, window (ms), the source record's topic, partition and offset, the task (the partition of the key, as Kafka Streams counts
+tasks), and entries of the processing log not yet written."""
+
+
+CARGO, AT, LOGGED = "cargo", "at", "logged"
+LOADED: Mapping[str, str] = {CARGO: "BINARY", AT: "INT", LOGGED: "BOOLEAN"}
+"""What rows have instead of columns that go past Spark (ADR 25): a blob of these columns for this row and those behind it (NULL in all but
+the first), the row's place in the blob, whether its log has entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step on one relation.
+
+    `fields` are the new fields of the relation's struct. `keep` drops rows for which it is not true. `timestamp` and `headers` replace
+    the row's. `record` is what entries of the processing log say of the row.
+    `rows` is the number of rows that replace each row; the trees in `fields` then may use `POSITION` (from 0).
+    """
+
+    fields: tuple[tuple[str, Tree], ...]
+    keep: Tree | None = None
+    timestamp: Tree | None = None
+    faults: tuple[Fault, ...] = ()
+    rows: Tree | None = None
+    headers: Tree | None = None
+    logger: str = ""
+    fatal: bool = False
+    record: Tree = s.NULL
+
+    def replaced(self) -> Mapping[str, Tree]:
+        """What becomes of the columns of the envelope that it replaces."""
+        given = {"ts": self.timestamp, "headers": self.headers}
+        return {name: tree for name, tree in given.items() if tree is not None}
+
+    def trees(self) -> Iterator[Tree]:
+        """All that it computes."""
+        yield from (tree for _, tree in self.fields)
+        yield from (fault.condition for fault in self.faults)
+        yield from (tree for tree in (self.keep, self.rows, self.record) if tree is not None)
+        yield from self.replaced().values()
+
+
+POSITION = exp.to_identifier("_position", quoted=True)
+
+
+def struct_column(relation: int) -> str:
+    """The name of a relation's struct column."""
+    return f"r{relation}"
+
+
+@dataclass(slots=True)
+class Stage:
+    """The operations of every relation that is alive between two levels."""
+
+    operations: dict[int, list[Operation]] = field(default_factory=dict)
+    types: dict[int, str] = field(default_factory=dict)
+    """The Spark types of the structs that operations leave."""
+
+    def add(self, relation: int, operation: Operation, struct_type: str) -> None:
+        """Append an operation to a relation, whose struct then has another type."""
+        self.operations.setdefault(relation, []).append(operation)
+        self.types[relation] = struct_type
+
+    def relation(self, relation: int) -> None:
+        """Let a relation pass through the stage."""
+        self.operations.setdefault(relation, [])
+
+    def without(self, relations: Collection[int]) -> Stage:
+        """The stage in which these relations only pass."""
+        return Stage({relation: [] if relation in relations else found for relation, found in self.operations.items()})
+
+    def carried(self) -> frozenset[str]:
+        """The columns of the envelope that no operation looks at or replaces; `log` is one of them, for it only grows.
+
+        There are none where rows become many, for a row that carries the others' columns would, too.
+        """
+        operations = [each for found in self.operations.values() for each in found]
+        if any(each.rows is not None for each in operations):
+            return frozenset()
+        used = {column.name for each in operations for tree in each.trees() for column in tree.find_all(exp.Column)}
+        used |= {name for each in operations for name in each.replaced()}
+        return frozenset(ENVELOPE) - used - {"rel"}
+
+    def sql(self, source: str, carried: Collection[str] = ()) -> str:
+        """The stage as Spark SQL over the view `source`, which has `LOADED` columns instead of those that are `carried`."""
+        names = [name for name in ENVELOPE if name not in carried]
+        text, alive = f"SELECT * FROM {source}", ["rel >= 0"]
+        if carried:
+            names += LOADED
+            alive += [f"`{LOGGED}`", f"`{CARGO}` IS NOT NULL"]
+        if carried and any(each.faults for found in self.operations.values() for each in found):
+            names.append("log")
+            text = f"SELECT *, CAST(array() AS {LOG_TYPE}) AS log FROM {source}"
+        if "log" in names:
+            alive.append("size(log) > 0")
+        depth = max((len(ops) for ops in self.operations.values()), default=0)
+        for index in range(depth):
+            layer = {rel: ops[index] for rel, ops in self.operations.items() if index < len(ops)}
+            text = _layer(text, layer, names, self.operations)
+        return f"SELECT * FROM ({text}) WHERE {' OR '.join(alive)}"
+
+
+def _layer(inner: str, layer: Mapping[int, Operation], names: Iterable[str], relations: Iterable[int]) -> str:
+    exploding = {rel: op for rel, op in layer.items() if op.rows is not None}
+    columns: dict[str, Tree] = {name: s.column(name) for name in names}
+    columns["rel"] = _relation(layer, exploding)
+    columns.update(_replaced(layer))
+    if exploding:
+        grown = s.call("concat", s.column("place"), s.call("array", s.cast_text(POSITION, "BIGINT")))
+        columns["place"] = _by_relation(dict.fromkeys(exploding, grown), s.column("place"))
+    for relation in relations:
+        name = struct_column(relation)
+        operation = layer.get(relation)
+        columns[name] = s.column(name) if operation is None else s.case([(is_relation(relation), s.named_struct(operation.fields))], None)
+    selected = ", ".join(f"{s.to_text(tree)} AS `{name}`" for name, tree in columns.items())
+    view = f" LATERAL VIEW explode({s.to_text(_positions(exploding))}) _positions AS `_position`" if exploding else ""
+    return f"SELECT {selected} FROM ({inner}){view}"
+
+
+def is_relation(relation: int) -> Tree:
+    """Whether a row belongs to a relation."""
+    return s.binary(exp.EQ, s.column("rel"), s.integer(relation))
+
+
+def _relation(layer: Mapping[int, Operation], exploding: Mapping[int, Operation]) -> Tree:
+    dropped = [
+        (s.all_of(is_relation(rel), s.not_(s.coalesce_false(op.keep))), s.integer(DEAD)) for rel, op in layer.items() if op.keep is not None
+    ]
+    if exploding:
+        dropped.append((s.binary(exp.LT, POSITION, s.integer(0)), s.integer(DEAD)))
+    return s.case(dropped, s.column("rel")) if dropped else s.column("rel")
+
+
+def _replaced(layer: Mapping[int, Operation]) -> dict[str, Tree]:
+    """The columns of the envelope that operations replace."""
+    names = dict.fromkeys(name for op in layer.values() for name in op.replaced())
+    columns = {name: _by_relation({rel: op.replaced().get(name) for rel, op in layer.items()}, s.column(name)) for name in names}
+    faulty = {rel: op for rel, op in layer.items() if op.faults}
+    return {**columns, "log": _log(faulty)} if faulty else columns
+
+
+def _by_relation(trees: Mapping[int, Tree | None], default: Tree) -> Tree:
+    branches = [(is_relation(rel), tree) for rel, tree in trees.items() if tree is not None]
+    return s.case(branches, default) if branches else default
+
+
+def _log(faulty: Mapping[int, Operation]) -> Tree:
+    branches = [(is_relation(relation), _entries(operation)) for relation, operation in faulty.items()]
+    return s.call("concat", s.column("log"), s.case(branches, s.cast_text(s.call("array"), LOG_TYPE)))
+
+
+def _entries(operation: Operation) -> Tree:
+    """The entries that a row adds: those whose condition holds."""
+    entries = [s.if_(s.coalesce_false(fault.condition), _entry(operation, fault)) for fault in operation.faults]
+    return s.cast_text(s.call("array_compact", s.call("array", *entries)), LOG_TYPE)
+
+
+def entry(operation: Operation, fault: Fault) -> dict[str, Any]:
+    """The entry of a fault, without what it is about."""
+    kind = FATAL if operation.fatal else PROCESSING
+    return {"kind": kind, "logger": operation.logger, "message": fault.message, "cause": None, "record": None}
+
+
+def _entry(operation: Operation, fault: Fault) -> Tree:
+    known = entry(operation, fault)
+    return s.named_struct(
+        [
+            ("kind", s.integer(known["kind"])),
+            ("logger", s.text(known["logger"])),
+            ("message", s.text(known["message"])),
+            ("cause", s.NULL),
+            ("record", operation.record),
+        ]
+    )
+
+
+def _positions(exploding: Mapping[int, Operation]) -> Tree:
+    """The positions of the rows that replace a row; -1 keeps a row that vanishes but has something to log."""
+    one = s.call("array", s.integer(0))
+    nothing = s.cast_text(s.call("array"), "ARRAY<INT>")
+    only_log = s.if_(s.binary(exp.GT, s.call("size", s.column("log")), s.integer(0)), s.call("array", s.integer(-1)), nothing)
+    branches = []
+    for relation, operation in exploding.items():
+        rows = operation.rows or s.integer(0)
+        some = s.call("sequence", s.integer(0), s.binary(exp.Sub, rows, s.integer(1)))
+        branches.append((is_relation(relation), s.if_(s.binary(exp.GT, rows, s.integer(0)), some, only_log)))
+    return s.case(branches, one)

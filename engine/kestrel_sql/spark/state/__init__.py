@@ -1,0 +1,1 @@
+"""Stateful levels: packing rows into pages, hosting operators, reading their state."""

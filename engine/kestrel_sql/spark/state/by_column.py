@@ -1,0 +1,331 @@
+"""Aggregates over a page's columns at once, where they do what the operator does row by row (`operators.aggregates.by_column`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kestrel_sql.functions.declaration import Fold
+from kestrel_sql.operators.aggregates.by_column import Folded, Numbers, Segments, Values, fold_rows, greatest
+from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, Group, new_group
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
+from kestrel_sql.operators.operator import State
+from kestrel_sql.spark.build.keyed import EncodedKey
+from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
+from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.stages.stage import struct_column
+
+FEWEST = 64
+"""Rows of a relation in a page from which on whole columns are cheaper than single rows."""
+
+_MOST_ROWS = 1 << 15
+"""How many outputs go into one blob."""
+
+MOST_OUTPUTS = 1 << 18
+"""How many outputs are in memory at once, about: a row gives one for each window that it falls in, which may be thousands."""
+
+
+class BulkAggregate:
+    """One aggregate without windows over whole columns of a stream."""
+
+    def __init__(self, stateful: Stateful, operator: StreamAggregate | TimeWindowAggregate, made: pa.Schema) -> None:
+        self._operator = operator
+        self._key_bytes = operator.key_bytes
+        self._input = stateful.inputs[0]
+        self._output = stateful.output
+        self._made = made
+
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
+        chosen = self._in_order(rows)
+        if chosen.num_rows:
+            yield from self._results(chosen, _whole(chosen), task, state)
+
+    def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Fold rows, each of which goes to its share of the state, and keep what is left."""
+        grouped = self._grouped(rows, shares, state)
+        folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
+        times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
+        structs = self._structs(grouped, folded, shares)
+        self._keep(grouped, folded, times, state)
+        batch = self._enveloped(rows, shares, grouped.unsorted(times.after.values), structs, task)
+        for start in range(0, batch.num_rows, _MOST_ROWS):
+            yield batch.slice(start, _MOST_ROWS)
+
+    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
+        """The groups of a share of the state."""
+        found: dict[bytes, Group] = state.setdefault("groups", {})
+        return found
+
+    def _group(self, last: Group, key: Sequence[Any]) -> Group:
+        """What is kept of a group; `last` is its time, its columns and its states."""
+        return last
+
+    def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that have a key and a value, in place order."""
+        structs = rows.column(struct_column(self._input.relation))
+        kept = _present(structs, "k") & _present(structs, "v")
+        if len(self._input.schema.key) == 1:
+            kept &= _valid(structs.field("k").field(0))
+        places = _places(rows)
+        order = np.lexsort(places.T[::-1])
+        order = order[kept[order]]
+        return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
+
+    def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> _Grouped:
+        structs = rows.column(struct_column(self._input.relation))
+        codes = _codes(structs.field("k"))
+        if len(shares.names) > 1:
+            codes = _small(codes.astype(np.int64) * len(shares.names) + shares.numbers)
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
+        firsts = to_rows(structs.field("k").take(pa.array(order[starts])))
+        keys = [key for key in firsts if key is not None]
+        names = [self._key_bytes(key) for key in keys]
+        own = [self._stored(state, shares.names[at]) for at in shares.numbers[order[starts]].tolist()]
+        times = rows.column("ts").to_numpy()
+        begun = times[order[starts]].tolist()
+        columns, calls = self._operator.columns, self._operator.calls
+        groups = [stored.get(name) or new_group(columns, calls, time) for stored, name, time in zip(own, names, begun, strict=True)]
+        return _Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
+
+    def _folded(self, grouped: _Grouped, at: int) -> Folded:
+        aggregator, arguments = self._operator.calls[at]
+        assert aggregator.fold is not None  # noqa: S101 - `bulk_aggregate` made sure of it
+        values = [grouped.structs.field("v").field(index) for index in arguments]
+        numbers = _numbers(values[0]) if values and aggregator.fold is not Fold.COUNT else np.zeros(len(grouped.order), np.int64)
+        valid = np.ones(len(grouped.order), dtype=bool)
+        for array in values:
+            valid &= _valid(array)
+        given = Values(numbers[grouped.order], valid[grouped.order])
+        return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
+
+    def _structs(self, grouped: _Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
+        """The outputs' struct column, in place order."""
+        kind = self._made.field(struct_column(self._output.relation)).type
+        key = grouped.structs.field("k")
+        parts: dict[str, pa.Array] = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
+        results = list(kind.field("v").type)
+        columns, bounds = self._operator.columns, list(shares.bounds or ())
+        kinds = [field.type for field in results[len(columns) : len(results) - len(bounds)]]
+        now = [grouped.structs.field("v").field(index) for index in columns]
+        now += [grouped.in_place(each.after, each_kind) for each, each_kind in zip(folded, kinds, strict=True)]
+        parts["v"] = pa.StructArray.from_arrays([*now, *bounds], fields=results)
+        if self._output.has_old:
+            old = [self._earlier(grouped, position) for position in range(len(columns))]
+            for each, each_kind in zip(folded, kinds, strict=True):
+                old.append(grouped.in_place(grouped.rows.before(each.first, each.after), each_kind))
+            parts["o"] = pa.StructArray.from_arrays([*old, *bounds], fields=results)
+        return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
+
+    def _earlier(self, grouped: _Grouped, position: int) -> pa.Array:
+        """A column that results repeat, as it was before each row."""
+        column = self._output.schema.value[position]
+        own = grouped.structs.field("v").field(self._operator.columns[position])
+        stored = to_array([group[COLUMNS][position] for group in grouped.groups], column)
+        count, rows = len(grouped.groups), grouped.rows
+        source = np.roll(grouped.order, 1) + count
+        source[rows.starts] = np.arange(count)
+        return pa.concat_arrays([stored, own]).take(pa.array(grouped.unsorted(source)))
+
+    def _keep(self, grouped: _Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
+        """Put the last state of each group back."""
+        last = pa.array(grouped.order[grouped.rows.ends])
+        count = len(grouped.groups)
+        kept = [to_list(grouped.structs.field("v").field(index).take(last)) for index in self._operator.columns]
+        columns = map(list, zip(*kept, strict=True)) if kept else ([] for _ in range(count))
+        calls = [each.states for each in folded]
+        states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
+        lasts = map(list, zip(times.states, columns, states, strict=True))
+        for stored, name, key, last in zip(grouped.own, grouped.names, grouped.keys, lasts, strict=True):
+            stored[name] = self._group(last, key)
+
+    def _enveloped(self, rows: pa.RecordBatch, shares: Shares, times: Numbers, structs: pa.StructArray, task: int) -> pa.RecordBatch:
+        size = rows.num_rows
+        starts, ends = shares.bounds or (pa.nulls(size, pa.int64()), pa.nulls(size, pa.int64()))
+        columns: dict[str, pa.Array] = {field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"}
+        columns |= {
+            "rel": pa.array(np.full(size, self._output.relation, np.int32)),
+            "place": _below(rows, shares.positions),
+            "ts": pa.array(times),
+            "ws": starts,
+            "we": ends,
+            "task": pa.array(np.full(size, task, np.int32)),
+            "log": pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type)),
+            struct_column(self._output.relation): structs,
+        }
+        made = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in self._made]
+        return pa.RecordBatch.from_arrays(made, schema=self._made)
+
+
+class BulkWindows(BulkAggregate):
+    """One aggregate in tumbling or hopping windows over whole columns of a stream, with a result for each row."""
+
+    def __init__(self, stateful: Stateful, operator: TimeWindowAggregate, made: pa.Schema) -> None:
+        super().__init__(stateful, operator, made)
+        self._windows = operator
+
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
+        chosen = self._in_order(rows)
+        most = max(1, MOST_OUTPUTS * self._windows.advance_ms // self._windows.size_ms)
+        for start in range(0, chosen.num_rows, most):
+            yield from self._run_some(chosen.slice(start, most), task, state)
+
+    def _run_some(self, chosen: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        at, shares = self._shares(chosen.column("ts").to_numpy(), state)
+        if len(at):
+            taken = chosen if len(at) == len(chosen) and (np.diff(at) == 1).all() else chosen.take(pa.array(at))
+            yield from self._results(taken, shares, task, state)
+            # No row reaches a window again that may be forgotten by now, so that all can be at the end.
+            self._windows.forget(state)
+
+    def _shares(self, times: Numbers, state: State) -> tuple[Numbers, Shares]:
+        """The rows that fall in open windows, once for each window, and these windows."""
+        size, advance = self._windows.size_ms, self._windows.advance_ms
+        now = np.maximum.accumulate(np.maximum(times, state.get("time", times[0])))
+        state["time"] = int(now[-1])
+        first = np.maximum(0, times - size + advance) // advance * advance
+        counts = np.where(times < 0, 0, (times - first) // advance + 1)
+        at = np.repeat(np.arange(len(times)), counts)
+        starts = first[at] + (np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)) * advance
+        is_open = starts + size > now[at] - self._windows.grace_ms
+        at, starts = at[is_open], starts[is_open]
+        names, numbers = np.unique(starts, return_inverse=True)
+        begins = np.searchsorted(at, at)
+        bounds = (pa.array(starts), pa.array(starts + size))
+        return at, Shares(names.tolist(), numbers, np.arange(len(at)) - begins, bounds)
+
+    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
+        return groups_of(share, state)
+
+    def _group(self, last: Group, key: Sequence[Any]) -> Group:
+        return [*last, list(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Which part of the state each row goes to: a window, or the whole state of an aggregate without windows.
+
+    `numbers` are indices in `names`, `positions` those among the outputs of one input row, `bounds` the starts and ends of windows (ms).
+    """
+
+    names: Sequence[int]
+    numbers: Numbers
+    positions: Numbers
+    bounds: tuple[pa.Array, pa.Array] | None = None
+
+
+def _whole(rows: pa.RecordBatch) -> Shares:
+    nothing = np.zeros(rows.num_rows, np.int64)
+    return Shares([0], nothing, nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """Rows in place order, and how they stand by group: `order` gives the row at each place of the sorted ones."""
+
+    structs: pa.StructArray
+    given_times: Numbers
+    order: Numbers
+    rows: Segments
+    keys: list[Any]
+    names: list[bytes]
+    groups: list[Group]
+    own: list[dict[bytes, Group]]
+    """Where each group is kept."""
+
+    def times(self) -> Values:
+        """The rows' times (ms), by group."""
+        return Values(self.given_times[self.order], np.ones(len(self.order), dtype=bool))
+
+    def unsorted(self, values: Numbers) -> Numbers:
+        """A column by group, in place order."""
+        found = np.empty_like(values)
+        found[self.order] = values
+        return found
+
+    def in_place(self, column: Values, kind: pa.DataType) -> pa.Array:
+        """Results by group, in place order, as Arrow has them."""
+        values = self.unsorted(column.values).astype(kind.to_pandas_dtype(), copy=False)
+        return pa.array(values, kind, mask=None if column.valid.all() else ~self.unsorted(column.valid))
+
+
+def bulk_aggregates(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, BulkAggregate]:
+    """The aggregates of a level that can be computed column by column, by the relation that they read."""
+    found = {}
+    for stateful in operators:
+        operator = stateful.operator
+        if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
+            found[stateful.inputs[0].relation] = BulkAggregate(stateful, operator, made)
+        elif isinstance(operator, TimeWindowAggregate) and not operator.final and _is_plain(operator, stateful):
+            found[stateful.inputs[0].relation] = BulkWindows(stateful, operator, made)
+    return found
+
+
+def can_run(rows: pa.RecordBatch) -> bool:
+    """Whether rows are many and plain enough: every one has a time, and all places are equally long."""
+    places = rows.column("place")
+    lengths = np.diff(places.offsets.to_numpy())
+    return rows.num_rows >= FEWEST and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
+
+
+def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:
+    keys: Any = operator.key_bytes
+    has_key = bool(stateful.inputs[0].schema.key)
+    return has_key and isinstance(keys, EncodedKey) and keys.exact and all(call.fold is not None for call, _ in operator.calls)
+
+
+def _places(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The places of rows, all of them equally long."""
+    places = rows.column("place")
+    bounds = places.offsets.to_numpy()
+    flat: npt.NDArray[np.int64] = places.values.to_numpy()[bounds[0] : bounds[-1]]
+    return flat.reshape(rows.num_rows, -1)
+
+
+def _below(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
+    """The places of outputs, below those of their rows."""
+    places = _places(rows)
+    deeper = np.concatenate([places, positions[:, None]], axis=1)
+    offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
+
+
+def _codes(keys: pa.StructArray) -> Numbers:
+    """A small number for each key: equal exactly where keys are."""
+    codes: Numbers = np.zeros(len(keys), np.int64)
+    for child in keys.flatten():
+        encoded = child.dictionary_encode(null_encoding="encode")
+        own = encoded.indices.to_numpy()
+        if not codes.any():
+            codes = own
+            continue
+        _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
+    return _small(codes)
+
+
+def _small(codes: Numbers) -> Numbers:
+    """Few codes as small numbers are sorted by their digits, which is faster than comparing."""
+    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+
+
+def _numbers(array: pa.Array) -> Numbers:
+    found: Numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
+    return found
+
+
+def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _present(structs: pa.StructArray, part: str) -> npt.NDArray[np.bool_]:
+    return _valid(structs) & _valid(structs.field(part))

@@ -1,0 +1,91 @@
+"""What the three parts of a stateful level - packing, hosting, unpacking - know in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kestrel_sql.errors import QueryError
+from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.state_codec import load_state
+from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
+from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.types import arrow_struct
+
+PLAN = "plan"
+"""Where a page's blob holds the fingerprint of the level that wrote it, beside the states by relation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The operators of a level, and the relations that exist behind it: their outputs, and those that pass."""
+
+    operators: tuple[Stateful, ...]
+    alive: tuple[Handle, ...]
+
+    def outputs(self) -> frozenset[int]:
+        """The relations that the level makes."""
+        return frozenset(stateful.output.relation for stateful in self.operators)
+
+    def inputs(self) -> dict[int, Handle]:
+        """The relations that the level reads."""
+        return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
+
+    def fingerprint(self) -> list[str]:
+        """What the state depends on: each operator with the types of what it reads. Another fingerprint means another state.
+
+        The store of a queryable table only names its key: CREATE OR REPLACE may add columns (spec/language.md 5), which its rows then lack.
+        """
+        found = []
+        for stateful in self.operators:
+            wanted = ("k",) if isinstance(stateful.operator, TableStore) else None
+            read = ", ".join(handle.struct_type(wanted) for handle in stateful.inputs)
+            found.append(f"{stateful.output.relation} {type(stateful.operator).__name__}({read})")
+        return found
+
+    def read(self) -> pa.Schema:
+        """Rows that the level reads, without their log entries."""
+        envelope = [field for field in ENVELOPE_FIELDS if field.name != "log"]
+        return pa.schema([*envelope, *(_field(handle) for handle in self.inputs().values())])
+
+    def passing(self) -> pa.Schema:
+        """Rows that only pass: the envelope and the relations that are not made here."""
+        made = self.outputs()
+        return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive if handle.relation not in made)])
+
+    def made(self) -> pa.Schema:
+        """Rows that the level makes."""
+        return pa.schema([*ENVELOPE_FIELDS, *(_field(stateful.output) for stateful in self.operators)])
+
+    def behind(self) -> pa.Schema:
+        """All rows behind the level."""
+        return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive)])
+
+
+def _field(handle: Handle) -> pa.Field:
+    columns = {"k": handle.schema.key, "ok": handle.schema.key, "v": handle.schema.value, "o": handle.schema.value, "x": handle.extra}
+    return pa.field(
+        struct_column(handle.relation), pa.struct([pa.field(field, arrow_struct(columns[field])) for field, _ in handle.fields()])
+    )
+
+
+def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
+    """The states of a page's operators by relation, and below `PLAN` the fingerprint of the level that wrote them, if it left one.
+
+    Raises:
+        QueryError: the blob cannot be read, or a level with another fingerprint wrote it.
+    """
+    state = load_state(blob)
+    written = state.get(PLAN, list(fingerprint))
+    if written != list(fingerprint):
+        raise QueryError(
+            f"the checkpoint was written by another plan: it holds the state of {'; '.join(written)}, "
+            f"and the query needs that of {'; '.join(fingerprint)}",
+            hint="Run the statement that wrote the checkpoint, or begin anew with a new one.",
+        )
+    return state

@@ -1,0 +1,260 @@
+"""One page of rows through the operators of a level: Arrow in, Arrow out; knows nothing of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kestrel_sql.formats.serde import describe
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
+from kestrel_sql.operators.operator import Output, Row
+from kestrel_sql.spark.io.columns import Rows, from_rows, to_list, to_places, to_rows
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
+from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.log_entries import FATAL, failed
+from kestrel_sql.spark.stages.stage import DEAD, struct_column
+from kestrel_sql.spark.state.by_column import FEWEST, bulk_aggregates, can_run
+from kestrel_sql.spark.state.level import Level
+
+_MOST_OUTPUTS = 1 << 15
+"""How many outputs are held before they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A relation that a level reads, and the operator that reads it on which side."""
+
+    stateful: Stateful
+    side: int
+    handle: Handle
+
+
+@dataclass(slots=True)
+class _Made:
+    """Outputs on their way out; `causes` are the rows that they come from."""
+
+    relations: list[int] = field(default_factory=list)
+    causes: list[int] = field(default_factory=list)
+    places: list[list[int]] = field(default_factory=list)
+    outputs: list[Output | None] = field(default_factory=list)
+    entries: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, relation: int, cause: int, place: list[int], outputs: Sequence[Output]) -> None:
+        """Hold the outputs of one row; their places are positions below its own."""
+        for position, output in enumerate(outputs):
+            self.relations.append(relation)
+            self.causes.append(cause)
+            self.places.append([*place, position])
+            self.outputs.append(output)
+
+    def keep(self, other: _Made, at: int) -> None:
+        """Hold what another holds at a position."""
+        if at in other.entries:
+            self.entries[len(self.causes)] = other.entries[at]
+        self.relations.append(other.relations[at])
+        self.causes.append(other.causes[at])
+        self.places.append(other.places[at])
+        self.outputs.append(other.outputs[at])
+
+    def fail(self, cause: int, place: list[int], entry: dict[str, Any]) -> None:
+        """Hold a row that only carries an entry of the log."""
+        self.entries[len(self.causes)] = entry
+        self.relations.append(DEAD)
+        self.causes.append(cause)
+        self.places.append(place)
+        self.outputs.append(None)
+
+
+class PageRunner:
+    """Runs the operators of one level over the rows of one page."""
+
+    def __init__(self, level: Level) -> None:
+        """Prepare for any number of pages."""
+        self._schema = level.made()
+        self._operators = level.operators
+        self._bulk = bulk_aggregates(level.operators, self._schema)
+        self._inputs = {
+            handle.relation: _Input(stateful, side, handle) for stateful in level.operators for side, handle in enumerate(stateful.inputs)
+        }
+
+    def run(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Handle the rows of one micro-batch in place order; `state` holds the state of each operator under its relation's number."""
+        rest = rows
+        if self._bulk and can_run(rows):
+            relations = rows.column("rel").to_numpy()
+            for relation in set(np.unique(relations).tolist()) & set(self._bulk):
+                own = relations == relation
+                if np.count_nonzero(own) >= FEWEST:
+                    yield from self._in_bulk(relation, rows if own.all() else rows.filter(pa.array(own)), task, state)
+                    rest = rest.filter(pa.array(rest.column("rel").to_numpy() != relation))
+        if rest.num_rows:
+            yield from self._one_by_one(rest, task, state)
+        for stateful in self._operators:
+            if isinstance(stateful.operator, TimeWindowAggregate):
+                stateful.operator.pack(state.get(str(stateful.output.relation), {}))
+
+    def _in_bulk(self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        _, own = self._owner(relation, state)
+        return iter(()) if "failed" in own else self._bulk[relation].run(rows, task, own)
+
+    def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        relations = rows.column("rel").to_numpy()
+        places = to_places(rows.column("place"))
+        given = self._given(rows, relations)
+        numbers = relations.tolist()
+        owners = {relation: self._owner(relation, state) for relation in set(numbers)}
+        made = _Made()
+        for at in sorted(range(len(places)), key=places.__getitem__):
+            stateful, own = owners[numbers[at]]
+            if "failed" in own:
+                continue
+            place = places[at]
+            try:
+                outputs = [*stateful.operator.process(given[at], own)]
+            except Exception as error:  # noqa: BLE001 - whatever an aggregate throws ends this query and no other
+                own["failed"] = True
+                made.fail(at, place, _entry(stateful, error))
+                continue
+            if outputs:
+                made.add(stateful.output.relation, at, place, outputs)
+                if len(made.causes) >= _MOST_OUTPUTS:
+                    yield self._batch(made, rows, task, state)
+                    made = _Made()
+        if made.causes:
+            yield self._batch(made, rows, task, state)
+
+    def _owner(self, relation: int, state: dict[str, Any]) -> tuple[Stateful, dict[str, Any]]:
+        """The operator that reads a relation, and its state."""
+        stateful = self._inputs[relation].stateful
+        return stateful, state.setdefault(str(stateful.output.relation), {})
+
+    def _given(self, rows: pa.RecordBatch, relations: npt.NDArray[np.int32]) -> list[Row]:
+        """Every row as its operator sees it."""
+        times = rows.column("ts").to_pylist() if rows.column("ts").null_count else rows.column("ts").to_numpy().tolist()
+        windows = _windows(rows)
+        found: list[Any] = [None] * rows.num_rows
+        for relation in np.unique(relations).tolist():
+            given = self._inputs[relation]
+            own = np.flatnonzero(relations == relation)
+            structs = rows.column(struct_column(relation))
+            if len(own) < rows.num_rows:
+                structs = structs.take(pa.array(own))
+            columns = _columns(structs, given.handle)
+            side = given.side
+            for at, (key, value, old, old_key, extra) in zip(own.tolist(), columns, strict=True):
+                found[at] = Row(side, key, value, times[at], old, old_key, windows[at] if windows else None, extra)
+        return found
+
+    def _batch(self, made: _Made, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> pa.RecordBatch:
+        structs = {}
+        for stateful in self._operators:
+            try:
+                structs[stateful.output.relation] = self._structs(made, stateful.output)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):
+                state[str(stateful.output.relation)]["failed"] = True
+                return self._batch(self._stopped(made, stateful), rows, task, state)
+        return self._with_envelope(made, structs, rows, task)
+
+    def _stopped(self, made: _Made, stateful: Stateful) -> _Made:
+        """The outputs without those of an operator from the first on that its columns cannot hold."""
+        kept, stopped = _Made(), False
+        for at, (relation, cause, place, output) in enumerate(zip(made.relations, made.causes, made.places, made.outputs, strict=True)):
+            if output is None or relation != stateful.output.relation:
+                kept.keep(made, at)
+            elif not stopped:
+                try:
+                    self._parts([output], stateful.output)
+                    kept.keep(made, at)
+                except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                    kept.fail(cause, place[:-1], _entry(stateful, error))
+                    stopped = True
+        return kept
+
+    def _with_envelope(self, made: _Made, structs: Mapping[int, pa.Array], rows: pa.RecordBatch, task: int) -> pa.RecordBatch:
+        causes = pa.array(made.causes, pa.int64())
+        size = len(made.causes)
+        windows = [output and output.window for output in made.outputs]
+        times = rows.column("ts").take(causes).to_pylist() if made.entries else []
+        columns: dict[str, pa.Array] = {
+            "rel": pa.array(made.relations, pa.int32()),
+            "place": pa.array(made.places, pa.list_(pa.int64())),
+            "ts": pa.array([times[at] if output is None else output.timestamp for at, output in enumerate(made.outputs)], pa.int64()),
+            "ws": pa.array([window and window[0] for window in windows], pa.int64()),
+            "we": pa.array([window and window[1] for window in windows], pa.int64()),
+            "task": pa.array(np.full(size, task), pa.int32()),
+            "log": self._logs(made.entries, size),
+        }
+        for envelope in ENVELOPE_FIELDS:
+            if envelope.name not in columns:
+                columns[envelope.name] = rows.column(envelope.name).take(causes)
+        columns |= {struct_column(relation): array for relation, array in structs.items()}
+        return pa.RecordBatch.from_arrays([columns[f.name] for f in self._schema], schema=self._schema)
+
+    @staticmethod
+    def _logs(entries: Mapping[int, dict[str, Any]], size: int) -> pa.Array:
+        if entries:
+            return pa.array([[entries[at]] if at in entries else [] for at in range(size)], LOG)
+        return pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type))
+
+    def _structs(self, made: _Made, handle: Handle) -> pa.Array:
+        """The struct column of a relation: NULL in the rows of others."""
+        kind = self._schema.field(struct_column(handle.relation)).type
+        own = [output for relation, output in zip(made.relations, made.outputs, strict=True) if relation == handle.relation and output]
+        if not own:
+            return pa.nulls(len(made.relations), kind)
+        structs = self._parts(own, handle)
+        if len(own) == len(made.relations):
+            return structs
+        where = np.array(made.relations) == handle.relation
+        return structs.take(pa.array(np.cumsum(where) - 1, mask=~where))
+
+    def _parts(self, outputs: Sequence[Output], handle: Handle) -> pa.StructArray:
+        kind = self._schema.field(struct_column(handle.relation)).type
+        parts: dict[str, Callable[[], pa.Array]] = {
+            "k": lambda: from_rows([output.key for output in outputs], handle.schema.key),
+            "v": lambda: from_rows([output.value for output in outputs], handle.schema.value),
+            "o": lambda: from_rows([output.old for output in outputs], handle.schema.value),
+        }
+        arrays = [parts[f.name]() if f.name in parts else pa.nulls(len(outputs), f.type) for f in kind]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:
+    return failed(FATAL, stateful.logger, f"Exception caught in process. {describe(error)}", error)
+
+
+def _columns(structs: pa.StructArray, handle: Handle) -> Iterator[tuple[Any, ...]]:
+    """Key, value, old value, old key and extra columns of each row, those that a relation lacks as None."""
+    fields = {f.name: child for f, child in zip(structs.type, structs.flatten(), strict=True)}
+    single = len(handle.schema.key) == 1
+    nothing: Sequence[None] = [None] * len(structs)
+    return zip(
+        _keys(fields["k"], single) if "k" in fields else nothing,
+        to_rows(fields["v"]),
+        to_rows(fields["o"]) if "o" in fields else nothing,
+        _keys(fields["ok"], single) if "ok" in fields else nothing,
+        [None if row is None or None in row else row for row in to_rows(fields["x"])] if "x" in fields else nothing,
+        strict=True,
+    )
+
+
+def _keys(array: pa.StructArray, single: bool) -> Rows:
+    """The keys; a single column that is NULL is a NULL key."""
+    keys = to_rows(array)
+    if single and array.field(0).null_count:
+        return [None if key is None or key[0] is None else key for key in keys]
+    return keys
+
+
+def _windows(rows: pa.RecordBatch) -> list[tuple[int, int] | None] | None:
+    """The windows of rows, None where no row has one."""
+    starts, ends = rows.column("ws"), rows.column("we")
+    if starts.null_count == rows.num_rows:
+        return None
+    return [None if start is None else (start, end) for start, end in zip(to_list(starts), to_list(ends), strict=True)]

@@ -1,0 +1,115 @@
+"""SQL types as Spark and Arrow know them (`docs/architecture.md` lists the correspondence)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import assert_never
+
+import pyarrow as pa
+from sqlglot import exp
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+
+MAX_PRECISION = 38
+"""The widest DECIMAL that Spark can hold."""
+
+_SPARK = {
+    Base.BOOLEAN: "BOOLEAN",
+    Base.INTEGER: "INT",
+    Base.BIGINT: "BIGINT",
+    Base.DOUBLE: "DOUBLE",
+    Base.STRING: "STRING",
+    Base.BYTES: "BINARY",
+    Base.TIME: "INT",
+    Base.DATE: "INT",
+    Base.TIMESTAMP: "BIGINT",
+}
+
+_ARROW = {
+    Base.BOOLEAN: pa.bool_(),
+    Base.INTEGER: pa.int32(),
+    Base.BIGINT: pa.int64(),
+    Base.DOUBLE: pa.float64(),
+    Base.STRING: pa.string(),
+    Base.BYTES: pa.binary(),
+    Base.TIME: pa.int32(),
+    Base.DATE: pa.int32(),
+    Base.TIMESTAMP: pa.int64(),
+}
+
+
+def name(text: str) -> str:
+    """Quote an identifier for Spark."""
+    return "`" + text.replace("`", "``") + "`"
+
+
+def to_spark(sql_type: SqlType | None) -> str:
+    """Write a type as Spark SQL text; an untyped NULL is a STRING.
+
+    Raises:
+        UnsupportedError: a DECIMAL of more than 38 digits.
+    """
+    match sql_type:
+        case None:
+            return "STRING"
+        case Primitive(base):
+            return _SPARK[base]
+        case Decimal(precision, scale):
+            if precision > MAX_PRECISION:
+                raise UnsupportedError(f"{sql_type} has more digits than Spark can hold", hint=f"at most {MAX_PRECISION} digits")
+            return f"DECIMAL({precision},{scale})"
+        case Array(item):
+            return f"ARRAY<{to_spark(item)}>"
+        case Map(key, value):
+            return f"MAP<{to_spark(key)},{to_spark(value)}>"
+        case Struct(fields):
+            return f"STRUCT<{','.join(f'{name(f.name)}:{to_spark(f.type)}' for f in fields)}>"
+        case NamedType(unresolved):
+            raise UnsupportedError(f"type {unresolved} was never resolved")
+        case _:
+            assert_never(sql_type)
+
+
+def schema_text(columns: Mapping[str, str]) -> str:
+    """Columns with their Spark types, as Spark reads them."""
+    return ", ".join(f"{name(column)} {kind}" for column, kind in columns.items())
+
+
+def struct_of(columns: Iterable[Column]) -> str:
+    """The Spark struct that holds one row of `columns`."""
+    return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
+
+
+@lru_cache(maxsize=4096)
+def to_data_type(sql_type: SqlType | None) -> exp.DataType:
+    """A type as sqlglot's node; equal types share one, which nobody may change."""
+    return exp.DataType.build(to_spark(sql_type), dialect="spark", udt=False)
+
+
+def to_arrow(sql_type: SqlType | None) -> pa.DataType:
+    """A type as Arrow's."""
+    match sql_type:
+        case None:
+            return pa.string()
+        case Primitive(base):
+            return _ARROW[base]
+        case Decimal(precision, scale):
+            return pa.decimal128(precision, scale)
+        case Array(item):
+            return pa.list_(to_arrow(item))
+        case Map(key, value):
+            return pa.map_(to_arrow(key), to_arrow(value))
+        case Struct(fields):
+            return pa.struct([pa.field(f.name, to_arrow(f.type)) for f in fields])
+        case NamedType(unresolved):
+            raise UnsupportedError(f"type {unresolved} was never resolved")
+        case _:
+            assert_never(sql_type)
+
+
+def arrow_struct(columns: Iterable[Column]) -> pa.DataType:
+    """The Arrow struct that holds one row of `columns`."""
+    return pa.struct([pa.field(c.name, to_arrow(c.type)) for c in columns])

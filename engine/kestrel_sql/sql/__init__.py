@@ -1,0 +1,1 @@
+"""SQL text to syntax trees, and back."""

@@ -1,0 +1,1 @@
+"""Syntax trees back to canonical text."""

@@ -1,0 +1,240 @@
+"""Identifiers, types and expressions back to text (`spec/plan-format.md` 4.6, `spec/errors.md` 11)."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable
+from functools import singledispatch
+
+from kestrel_sql.sql.keywords import is_plain
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types.sql_types import Array, Map, NamedType, SqlType, Struct, quote
+
+_CONSTRUCTORS = ("ARRAY", "MAP", "STRUCT")
+
+
+def format_identifier(name: str) -> str:
+    """Write a name, in back-ticks only where it would not be read back without."""
+    return name if is_plain(name) else quote(name)
+
+
+def format_string(text: str) -> str:
+    """Write a string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def format_double(value: float) -> str:
+    """Write a DOUBLE in scientific form with the fewest digits that read back the same, such as 1.5E0."""
+    sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    fraction = "." + "".join(rest) if rest else ""
+    return f"{'-' if sign else ''}{first}{fraction}E{int(exponent) + len(rest)}"
+
+
+def format_decimal(value: decimal.Decimal) -> str:
+    """Write a DECIMAL in plain form; always with a point, without which it would be a whole number."""
+    text = format(value, "f")
+    return text if "." in text else f"{text}."
+
+
+def format_type(sql_type: SqlType) -> str:
+    """Write a type; unlike `str()`, field names are quoted only where needed."""
+    match sql_type:
+        case Struct(fields):
+            return f"STRUCT<{', '.join(f'{format_identifier(f.name)} {format_type(f.type)}' for f in fields)}>"
+        case Array(item):
+            return f"ARRAY<{format_type(item)}>"
+        case Map(key, value):
+            return f"MAP<{format_type(key)}, {format_type(value)}>"
+        case NamedType(name):
+            return format_identifier(name)
+        case _:
+            return str(sql_type)
+
+
+@singledispatch
+def format_expression(expression: e.Expression) -> str:
+    """Write an expression such that parsing it gives it back, every operator in its own parentheses.
+
+    Raises:
+        TypeError: not an expression node.
+    """
+    raise TypeError(f"not an expression: {expression!r}")
+
+
+@format_expression.register
+def _(expression: e.NullLiteral) -> str:
+    return "null"
+
+
+@format_expression.register
+def _(expression: e.BooleanLiteral) -> str:
+    return "true" if expression.value else "false"
+
+
+@format_expression.register(e.IntegerLiteral)
+@format_expression.register(e.LongLiteral)
+def _(expression: e.IntegerLiteral | e.LongLiteral) -> str:
+    return str(expression.value)
+
+
+@format_expression.register
+def _(expression: e.DecimalLiteral) -> str:
+    return format_decimal(expression.value)
+
+
+@format_expression.register
+def _(expression: e.DoubleLiteral) -> str:
+    return format_double(expression.value)
+
+
+@format_expression.register
+def _(expression: e.StringLiteral) -> str:
+    return format_string(expression.value)
+
+
+@format_expression.register
+def _(expression: e.IntervalUnit) -> str:
+    return expression.unit
+
+
+@format_expression.register
+def _(expression: e.ColumnRef) -> str:
+    if expression.qualifier is None:
+        return format_identifier(expression.name)
+    # A digit behind the point would make it a decimal number.
+    name = quote(expression.name) if expression.name[:1].isdigit() else format_identifier(expression.name)
+    return f"{format_identifier(expression.qualifier)}.{name}"
+
+
+@format_expression.register
+def _(expression: e.LambdaVariable) -> str:
+    return format_identifier(expression.name)
+
+
+@format_expression.register
+def _(expression: e.Not) -> str:
+    return f"(NOT {format_expression(expression.operand)})"
+
+
+@format_expression.register(e.Logical)
+@format_expression.register(e.Comparison)
+@format_expression.register(e.Arithmetic)
+def _(expression: e.Logical | e.Comparison | e.Arithmetic) -> str:
+    return f"({format_expression(expression.left)} {expression.op.value} {format_expression(expression.right)})"
+
+
+@format_expression.register
+def _(expression: e.Negate) -> str:
+    operand = format_expression(expression.operand)
+    if operand.startswith("-"):
+        return f"- {operand}"
+    # A minus directly before digits would become part of the literal.
+    return f"-({operand})" if operand[0] in "0123456789." and not isinstance(expression.operand, e.ColumnRef) else f"-{operand}"
+
+
+@format_expression.register
+def _(expression: e.UnaryPlus) -> str:
+    return f"+{format_expression(expression.operand)}"
+
+
+@format_expression.register
+def _(expression: e.IsNull) -> str:
+    return f"({format_expression(expression.operand)} IS NULL)"
+
+
+@format_expression.register
+def _(expression: e.IsNotNull) -> str:
+    return f"({format_expression(expression.operand)} IS NOT NULL)"
+
+
+@format_expression.register
+def _(expression: e.Between) -> str:
+    bounds = f"{format_expression(expression.lower)} AND {format_expression(expression.upper)}"
+    return f"({format_expression(expression.operand)} BETWEEN {bounds})"
+
+
+@format_expression.register
+def _(expression: e.InList) -> str:
+    return f"({format_expression(expression.operand)} IN ({_join(expression.items)}))"
+
+
+@format_expression.register
+def _(expression: e.Like) -> str:
+    escape = "" if expression.escape is None else f" ESCAPE {format_string(expression.escape)}"
+    return f"({format_expression(expression.operand)} LIKE {format_expression(expression.pattern)}{escape})"
+
+
+@format_expression.register
+def _(expression: e.Case) -> str:
+    return f"(CASE{_branches(expression)} END)"
+
+
+@format_expression.register
+def _(expression: e.SimpleCase) -> str:
+    return f"(CASE {format_expression(expression.operand)}{_branches(expression)} END)"
+
+
+@format_expression.register
+def _(expression: e.Cast) -> str:
+    return f"CAST({format_expression(expression.operand)} AS {format_type(expression.type)})"
+
+
+@format_expression.register
+def _(expression: e.ArrayConstructor) -> str:
+    return f"ARRAY[{_join(expression.items)}]"
+
+
+@format_expression.register
+def _(expression: e.MapConstructor) -> str:
+    return f"MAP({', '.join(f'{format_expression(key)}:={format_expression(value)}' for key, value in expression.entries)})"
+
+
+@format_expression.register
+def _(expression: e.StructConstructor) -> str:
+    return f"STRUCT({', '.join(f'{format_identifier(name)}:={format_expression(value)}' for name, value in expression.fields)})"
+
+
+@format_expression.register
+def _(expression: e.Subscript) -> str:
+    return f"{format_base(expression.base)}[{format_expression(expression.index)}]"
+
+
+@format_expression.register
+def _(expression: e.Dereference) -> str:
+    return f"{format_base(expression.base)}->{format_identifier(expression.field)}"
+
+
+@format_expression.register
+def _(expression: e.Lambda) -> str:
+    return f"({', '.join(map(format_identifier, expression.parameters))}) => {format_expression(expression.body)}"
+
+
+@format_expression.register
+def _(expression: e.FunctionCall) -> str:
+    name = quote(expression.name) if expression.name in _CONSTRUCTORS else format_identifier(expression.name)
+    arguments = _join(expression.arguments)
+    return f"{name}({arguments or ('*' if expression.name == 'COUNT' else '')})"
+
+
+@format_expression.register
+def _(expression: e.AtTimeZone) -> str:
+    return f"({format_base(expression.operand)} AT TIME ZONE {format_string(expression.zone)})"
+
+
+def format_base(expression: e.Expression) -> str:
+    """Write what `[`, `->` or AT TIME ZONE follows, in parentheses if it would bind less tightly."""
+    text = format_expression(expression)
+    if isinstance(expression, (e.Negate, e.UnaryPlus)) or text.startswith("-"):
+        return f"({text})"
+    # The word ARRAY before a bracket begins a constructor.
+    return quote(text) if text == "ARRAY" else text
+
+
+def _join(items: Iterable[e.Expression]) -> str:
+    return ", ".join(map(format_expression, items))
+
+
+def _branches(case: e.Case | e.SimpleCase) -> str:
+    text = "".join(f" WHEN {format_expression(b.condition)} THEN {format_expression(b.result)}" for b in case.branches)
+    return text if case.default is None else f"{text} ELSE {format_expression(case.default)}"

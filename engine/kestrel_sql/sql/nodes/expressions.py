@@ -1,0 +1,342 @@
+"""Expression nodes, compared by structure; places in the text do not count."""
+
+from __future__ import annotations
+
+import decimal
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kestrel_sql.errors import Span
+from kestrel_sql.types.sql_types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Anything that has a place in a statement text."""
+
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+class ComparisonOp(Enum):
+    """Comparison operators; the value is their text, the name is used in messages."""
+
+    EQUAL = "="
+    NOT_EQUAL = "<>"
+    LESS_THAN = "<"
+    LESS_THAN_OR_EQUAL = "<="
+    GREATER_THAN = ">"
+    GREATER_THAN_OR_EQUAL = ">="
+    IS_DISTINCT_FROM = "IS DISTINCT FROM"
+    IS_NOT_DISTINCT_FROM = "IS NOT DISTINCT FROM"
+
+
+class ArithmeticOp(Enum):
+    """Arithmetic operators; the value is their text."""
+
+    ADD = "+"
+    SUBTRACT = "-"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+    MODULUS = "%"
+
+
+class LogicalOp(Enum):
+    """Binary logical operators."""
+
+    AND = "AND"
+    OR = "OR"
+
+
+@dataclass(frozen=True, slots=True)
+class NullLiteral(Node):
+    """NULL, which has no type."""
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanLiteral(Node):
+    """TRUE or FALSE."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerLiteral(Node):
+    """A whole number: INTEGER if it fits 32 bits, else BIGINT."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class LongLiteral(Node):
+    """A whole number that is BIGINT whatever its size (made by rewrites, e.g. magic timestamps)."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecimalLiteral(Node):
+    """An exact number; its digits give the type, so 1.0 and 1.00 are two literals."""
+
+    value: decimal.Decimal
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DecimalLiteral) and self.value.as_tuple() == other.value.as_tuple()
+
+    def __hash__(self) -> int:
+        return hash(self.value.as_tuple())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DoubleLiteral(Node):
+    """A number written with an exponent; 0E0 and -0E0 are two literals."""
+
+    value: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DoubleLiteral) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class StringLiteral(Node):
+    """Text in single quotes."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalUnit(Node):
+    """A bare unit as a function argument; upper case and plural, such as DAYS."""
+
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef(Node):
+    """A column by exact name, with the source alias if one was written."""
+
+    name: str
+    qualifier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaVariable(Node):
+    """A reference to a parameter of an enclosing lambda."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    """Logical negation."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(Node):
+    """AND or OR; short circuit."""
+
+    op: LogicalOp
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Node):
+    """A comparison of two values."""
+
+    op: ComparisonOp
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Node):
+    """A binary arithmetic operation; `||` is a call of CONCAT instead."""
+
+    op: ArithmeticOp
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Negate(Node):
+    """Unary minus."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryPlus(Node):
+    """Unary plus."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Node):
+    """IS NULL."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNull(Node):
+    """IS NOT NULL."""
+
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Node):
+    """BETWEEN, bounds inclusive; NOT BETWEEN is a `Not` around it."""
+
+    operand: Expression
+    lower: Expression
+    upper: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class InList(Node):
+    """IN; NOT IN is a `Not` around it."""
+
+    operand: Expression
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Node):
+    """LIKE; NOT LIKE is a `Not` around it."""
+
+    operand: Expression
+    pattern: Expression
+    escape: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class When(Node):
+    """One branch of a CASE."""
+
+    condition: Expression
+    result: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Node):
+    """CASE WHEN … THEN … ELSE … END."""
+
+    branches: tuple[When, ...]
+    default: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCase(Node):
+    """CASE x WHEN …: parses, analysis refuses it."""
+
+    operand: Expression
+    branches: tuple[When, ...]
+    default: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Node):
+    """CAST(x AS type)."""
+
+    operand: Expression
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayConstructor(Node):
+    """ARRAY[…]."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapConstructor(Node):
+    """MAP(k := v, …)."""
+
+    entries: tuple[tuple[Expression, Expression], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StructConstructor(Node):
+    """STRUCT(name := value, …)."""
+
+    fields: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript(Node):
+    """base[index]: array item (from 1, negative from the end) or map value."""
+
+    base: Expression
+    index: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Dereference(Node):
+    """base->field."""
+
+    base: Expression
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda(Node):
+    """(x, y) => body."""
+
+    parameters: tuple[str, ...]
+    body: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall(Node):
+    """NAME(arguments); the name is upper case."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimeZone(Node):
+    """x AT TIME ZONE 'z': parses, analysis refuses it."""
+
+    operand: Expression
+    zone: str
+
+
+Literal = NullLiteral | BooleanLiteral | IntegerLiteral | LongLiteral | DecimalLiteral | DoubleLiteral | StringLiteral
+
+Expression = (
+    Literal
+    | IntervalUnit
+    | ColumnRef
+    | LambdaVariable
+    | Not
+    | Logical
+    | Comparison
+    | Arithmetic
+    | Negate
+    | UnaryPlus
+    | IsNull
+    | IsNotNull
+    | Between
+    | InList
+    | Like
+    | Case
+    | SimpleCase
+    | Cast
+    | ArrayConstructor
+    | MapConstructor
+    | StructConstructor
+    | Subscript
+    | Dereference
+    | Lambda
+    | FunctionCall
+    | AtTimeZone
+)

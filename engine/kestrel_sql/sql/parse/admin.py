@@ -1,0 +1,139 @@
+"""Grammar rules of statements that ask, steer or test to nodes; a method per rule, called by lark as it reduces."""
+
+from __future__ import annotations
+
+from lark import Token
+
+from kestrel_sql.errors import SqlSyntaxError
+from kestrel_sql.sql.nodes import admin as a
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes import statements as s
+from kestrel_sql.sql.parse.queries import QueryRules, whole
+from kestrel_sql.sql.parse.spans import NAME, Children, Part, cover, kinds, names, parts, place
+
+
+class AdminRules(QueryRules):
+    """Statements that touch no data."""
+
+    def list_things(self, c: Children) -> a.ListThings:
+        """`LIST …`, `SHOW …`."""
+        words = [token.type for token in c[1:]]
+        extended = words[-1] == "EXTENDED"
+        return a.ListThings(" ".join(words[: -1 if extended else None]), extended, span=cover(c))
+
+    def describe_source(self, c: Children) -> a.Describe:
+        """`DESCRIBE s`; the bare word TABLES means all tables."""
+        extended = "EXTENDED" in kinds(c)
+        # A quoted name is longer than its value by its quotes.
+        quoted = place(c[1]).end_column - place(c[1]).column > len(c[1].value)
+        if c[1].value == "TABLES" and not quoted:
+            return a.Describe("TABLES", None, extended, span=cover(c))
+        return a.Describe("SOURCE", c[1].value, extended, span=cover(c))
+
+    def describe_streams(self, c: Children) -> a.Describe:
+        """`DESCRIBE STREAMS`."""
+        return a.Describe("STREAMS", None, "EXTENDED" in kinds(c), span=cover(c))
+
+    def describe_other(self, c: Children) -> a.Describe:
+        """`DESCRIBE FUNCTION|CONNECTOR n`."""
+        return a.Describe(c[1].type, c[2].value, span=cover(c))
+
+    def print_topic(self, c: Children) -> a.PrintTopic:
+        """`PRINT topic`."""
+        found = parts(c)
+        return a.PrintTopic(found["resource"], "from_beginning" in found, found.get("every"), found.get("limit"), span=cover(c))
+
+    def from_beginning(self, c: Children) -> Part:
+        """`FROM BEGINNING`."""
+        return Part("from_beginning", True, cover(c))
+
+    def every(self, c: Children) -> Part:
+        """`INTERVAL n`, `SAMPLE n`."""
+        return Part("every", whole(c[1]), cover(c))
+
+    def steer_query(self, c: Children) -> a.SteerQuery:
+        """`TERMINATE`, `PAUSE` or `RESUME` of a query or of ALL."""
+        return a.SteerQuery(c[0].type, c[1].value if c[1].type == NAME else None, span=cover(c))
+
+    def explain(self, c: Children) -> a.Explain:
+        """`EXPLAIN`."""
+        return a.Explain(c[1].value if isinstance(c[1], Token) else c[1], span=cover(c))
+
+    def set_property(self, c: Children) -> s.SetProperty:
+        """`SET 'k' = 'v'`."""
+        return s.SetProperty(self.text_of(c[1]), self.text_of(c[3]), span=cover(c))
+
+    def unset_property(self, c: Children) -> s.UnsetProperty:
+        """`UNSET 'k'`."""
+        return s.UnsetProperty(self.text_of(c[1]), span=cover(c))
+
+    def alter_system(self, c: Children) -> s.AlterSystem:
+        """`ALTER SYSTEM 'k' = 'v'`."""
+        return s.AlterSystem(self.text_of(c[2]), self.text_of(c[4]), span=cover(c))
+
+    def define_variable(self, c: Children) -> s.DefineVariable:
+        """`DEFINE n = 'v'`."""
+        return s.DefineVariable(c[1].value.upper(), self.text_of(c[3]), span=cover(c))
+
+    def undefine_variable(self, c: Children) -> s.UndefineVariable:
+        """`UNDEFINE n`."""
+        return s.UndefineVariable(c[1].value.upper(), span=cover(c))
+
+    def create_connector(self, c: Children) -> a.CreateConnector:
+        """`CREATE SOURCE|SINK CONNECTOR`."""
+        found = parts(c)
+        return a.CreateConnector(c[1].type, names(c)[0], found["properties"], "if_not_exists" in found, span=cover(c))
+
+    def drop_connector(self, c: Children) -> a.DropConnector:
+        """`DROP CONNECTOR`."""
+        return a.DropConnector(c[-1].value, "if_exists" in parts(c), span=cover(c))
+
+    def assert_topic(self, c: Children) -> a.AssertTopic:
+        """`ASSERT [NOT EXISTS] TOPIC`."""
+        found = parts(c)
+        exists = "not_exists" not in found
+        return a.AssertTopic(found["resource"], found.get("properties", ()), found.get("timeout"), exists, span=cover(c))
+
+    def assert_schema(self, c: Children) -> a.AssertSchema:
+        """`ASSERT [NOT EXISTS] SCHEMA`."""
+        found = parts(c)
+        exists = "not_exists" not in found
+        return a.AssertSchema(found.get("subject"), found.get("schema_id"), found.get("timeout"), exists, span=cover(c))
+
+    def not_exists(self, c: Children) -> Part:
+        """`NOT EXISTS`."""
+        return Part("not_exists", True, cover(c))
+
+    def subject(self, c: Children) -> Part:
+        """`SUBJECT s`."""
+        return Part("subject", c[1].value, cover(c))
+
+    def schema_id(self, c: Children) -> Part:
+        """`ID n`."""
+        if not isinstance(c[1], e.IntegerLiteral):
+            raise SqlSyntaxError("ID must be an integer", span=cover(c))
+        return Part("schema_id", c[1].value, cover(c))
+
+    def timeout(self, c: Children) -> Part:
+        """`TIMEOUT n UNIT`."""
+        return Part("timeout", c[1], cover(c))
+
+    def assert_values(self, c: Children) -> a.AssertValues:
+        """`ASSERT VALUES`."""
+        found = parts(c)
+        return a.AssertValues(names(c)[0], found.get("names", ()), found["tuple"], span=cover(c))
+
+    def assert_null_values(self, c: Children) -> a.AssertNullValues:
+        """`ASSERT NULL VALUES`."""
+        found = parts(c)
+        return a.AssertNullValues(names(c)[0], found.get("names", ()), found["tuple"], span=cover(c))
+
+    def assert_source(self, c: Children) -> a.AssertSource:
+        """`ASSERT STREAM|TABLE`."""
+        found = parts(c)
+        kind = s.SourceKind(c[1].type)
+        return a.AssertSource(kind, names(c)[0], found.get("elements", ()), found.get("properties", ()), span=cover(c))
+
+    def run_script(self, c: Children) -> a.RunScript:
+        """`RUN SCRIPT 'path'`."""
+        return a.RunScript(self.text_of(c[2]), span=cover(c))

@@ -1,0 +1,278 @@
+"""Grammar rules of expressions to nodes; a method per rule, called by lark as it reduces."""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import math
+import re
+from typing import Any, TypeVar
+
+from lark import Token
+
+from kestrel_sql.errors import SqlSyntaxError
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, place
+from kestrel_sql.sql.parse.types import TypeRules
+
+_ARITHMETIC = {op.value: op for op in e.ArithmeticOp}
+_COMPARISON = {**{op.value: op for op in e.ComparisonOp}, "!=": e.ComparisonOp.NOT_EQUAL}
+_LONG = 2**63
+_LONG_DIGITS = 19
+_EXACT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+_MOST_DIGITS = 1000
+_P = TypeVar("_P", e.Between, e.InList, e.Like)
+
+
+class ExpressionRules(TypeRules):
+    """Expressions and literals."""
+
+    def logical(self, c: Children) -> e.Logical:
+        """`a AND b`, `a OR b`."""
+        return e.Logical(e.LogicalOp(c[1].type), c[0], c[2], span=cover(c))
+
+    def negation(self, c: Children) -> e.Not:
+        """`NOT a`."""
+        return e.Not(c[1], span=cover(c))
+
+    def comparison(self, c: Children) -> e.Comparison:
+        """`a = b` and its like."""
+        return e.Comparison(_COMPARISON[c[1].value], c[0], c[2], span=cover(c))
+
+    def is_distinct(self, c: Children) -> e.Comparison:
+        """`a IS [NOT] DISTINCT FROM b`."""
+        op = e.ComparisonOp.IS_NOT_DISTINCT_FROM if "NOT" in kinds(c) else e.ComparisonOp.IS_DISTINCT_FROM
+        return e.Comparison(op, c[0], c[-1], span=cover(c))
+
+    def is_null(self, c: Children) -> e.IsNull | e.IsNotNull:
+        """`a IS [NOT] NULL`."""
+        return e.IsNotNull(c[0], span=cover(c)) if "NOT" in kinds(c) else e.IsNull(c[0], span=cover(c))
+
+    def between(self, c: Children) -> e.Between | e.Not:
+        """`a [NOT] BETWEEN b AND c`."""
+        operand, lower, upper = nodes(c)
+        return _negated(c, e.Between(operand, lower, upper, span=cover(c)))
+
+    def in_list(self, c: Children) -> e.InList | e.Not:
+        """`a [NOT] IN (b, …)`."""
+        operand, *items = nodes(c)
+        return _negated(c, e.InList(operand, tuple(items), span=cover(c)))
+
+    def like(self, c: Children) -> e.Like | e.Not:
+        """`a [NOT] LIKE b [ESCAPE 'c']`."""
+        operand, pattern = nodes(c)
+        escape = self.text_of(c[-1]) if "ESCAPE" in kinds(c) else None
+        return _negated(c, e.Like(operand, pattern, escape, span=cover(c)))
+
+    def concatenation(self, c: Children) -> e.FunctionCall:
+        """`a || b`, which is CONCAT(a, b)."""
+        return e.FunctionCall("CONCAT", (c[0], c[2]), span=cover(c))
+
+    def arithmetic(self, c: Children) -> e.Arithmetic:
+        """`a + b` and its like."""
+        return e.Arithmetic(_ARITHMETIC[c[1].value], c[0], c[2], span=cover(c))
+
+    def negate(self, c: Children) -> e.Negate:
+        """`-a`."""
+        return e.Negate(c[1], span=cover(c))
+
+    def unary_plus(self, c: Children) -> e.UnaryPlus:
+        """`+a`."""
+        return e.UnaryPlus(c[1], span=cover(c))
+
+    def at_time_zone(self, c: Children) -> e.AtTimeZone:
+        """`a AT TIME ZONE 'z'`."""
+        return e.AtTimeZone(c[0], self.text_of(c[-1]), span=cover(c))
+
+    def parenthesised(self, c: Children) -> e.Expression:
+        """`(a)`, which leaves no trace."""
+        inner: e.Expression = c[1]
+        return inner
+
+    def simple_case(self, c: Children) -> e.SimpleCase:
+        """`CASE x WHEN …`."""
+        default = c[-2].value if isinstance(c[-2], Part) else None
+        return e.SimpleCase(c[1], tuple(n for n in nodes(c) if isinstance(n, e.When)), default, span=cover(c))
+
+    def searched_case(self, c: Children) -> e.Case:
+        """`CASE WHEN …`."""
+        default = c[-2].value if isinstance(c[-2], Part) else None
+        return e.Case(nodes(c), default, span=cover(c))
+
+    def branch(self, c: Children) -> e.When:
+        """`WHEN a THEN b`."""
+        return e.When(c[1], c[3], span=cover(c))
+
+    def otherwise(self, c: Children) -> Part:
+        """`ELSE a`."""
+        return Part("otherwise", c[1], cover(c))
+
+    def cast(self, c: Children) -> e.Cast:
+        """`CAST(a AS type)`."""
+        return e.Cast(c[2], c[4].value, span=cover(c))
+
+    def array(self, c: Children) -> e.ArrayConstructor:
+        """`ARRAY[…]`."""
+        return e.ArrayConstructor(nodes(c), span=cover(c))
+
+    def map(self, c: Children) -> e.MapConstructor:
+        """`MAP(…)`."""
+        return e.MapConstructor(tuple(child.value for child in c if isinstance(child, Part)), span=cover(c))
+
+    def map_entry(self, c: Children) -> Part:
+        """`key := value`."""
+        return Part("map_entry", (c[0], c[2]), cover(c))
+
+    def struct(self, c: Children) -> e.StructConstructor:
+        """`STRUCT(…)`."""
+        return e.StructConstructor(tuple(child.value for child in c if isinstance(child, Part)), span=cover(c))
+
+    def struct_entry(self, c: Children) -> Part:
+        """`field := value`."""
+        return Part("struct_entry", (c[0].value, c[2]), cover(c))
+
+    def call(self, c: Children) -> e.FunctionCall:
+        """`NAME(…)`."""
+        return e.FunctionCall(c[0].value.upper(), nodes(c), span=cover(c))
+
+    def call_star(self, c: Children) -> e.FunctionCall:
+        """`NAME(*)`, where the star says nothing."""
+        return e.FunctionCall(c[0].value.upper(), (), span=cover(c))
+
+    def interval_argument(self, c: Children) -> e.IntervalUnit:
+        """A bare unit as an argument."""
+        return e.IntervalUnit(plural(c[0]), span=cover(c))
+
+    def lambda_bare(self, c: Children) -> e.Lambda:
+        """`x => body`."""
+        parameters = names(c[:1])
+        return e.Lambda(parameters, _bind(c[2], frozenset(parameters)), span=cover(c))
+
+    def lambda_listed(self, c: Children) -> e.Lambda:
+        """`(x, y) => body`."""
+        *listed, body = nodes(c)
+        parameters = tuple(map(_parameter, listed))
+        return e.Lambda(parameters, _bind(body, frozenset(parameters)), span=cover(c))
+
+    def subscript(self, c: Children) -> e.Subscript:
+        """`a[b]`."""
+        return e.Subscript(c[0], c[2], span=cover(c))
+
+    def dereference(self, c: Children) -> e.Dereference:
+        """`a->b`."""
+        return e.Dereference(c[0], c[2].value, span=cover(c))
+
+    def column(self, c: Children) -> e.ColumnRef:
+        """`a`."""
+        return e.ColumnRef(c[0].value, span=cover(c))
+
+    def qualified_column(self, c: Children) -> e.ColumnRef:
+        """`s.a`."""
+        return e.ColumnRef(c[2].value, c[0].value, span=cover(c))
+
+    def typed_literal(self, c: Children) -> e.DecimalLiteral:
+        """`"DECIMAL" '1.5'`, the only typed literal there is."""
+        if c[0].value.upper() != "DECIMAL":
+            raise SqlSyntaxError(f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" may stand before a string')
+        return _exact(c, self.text_of(c[1]))
+
+    def null(self, c: Children) -> e.NullLiteral:
+        """`NULL`."""
+        return e.NullLiteral(span=cover(c))
+
+    def true(self, c: Children) -> e.BooleanLiteral:
+        """`TRUE`."""
+        return e.BooleanLiteral(True, span=cover(c))
+
+    def false(self, c: Children) -> e.BooleanLiteral:
+        """`FALSE`."""
+        return e.BooleanLiteral(False, span=cover(c))
+
+    def string(self, c: Children) -> e.StringLiteral:
+        """`'text'`."""
+        return e.StringLiteral(self.text_of(c[0]), span=cover(c))
+
+    def unsigned(self, c: Children) -> e.Literal:
+        """A number without a sign."""
+        return _number(c, c[0].value)
+
+    def negative(self, c: Children) -> e.Literal:
+        """A number with its minus."""
+        return _number(c, "-" + c[1].value)
+
+
+def plural(unit: Token) -> str:
+    """Name a time unit in upper case and plural."""
+    return unit.type if unit.type.endswith("S") else f"{unit.type}S"
+
+
+def _number(c: Children, text: str) -> e.Literal:
+    match c[-1].type:
+        case "INTEGER_VALUE":
+            # Python refuses to read some thousand digits at once.
+            digits = text.lstrip("-0") or "0"
+            value = int(digits[: _LONG_DIGITS + 1]) * (-1 if text.startswith("-") else 1)
+            if not -_LONG <= value < _LONG:
+                raise _invalid_number(text, c)
+            return e.IntegerLiteral(value, span=cover(c))
+        case "DECIMAL_VALUE":
+            return _exact(c, text)
+        case _:
+            number = float(text)
+            if math.isinf(number):
+                raise SqlSyntaxError(f"{_prepare(c)}Number overflows DOUBLE: {text}", span=cover(c))
+            return e.DoubleLiteral(number, span=cover(c))
+
+
+def _exact(c: Children, text: str) -> e.DecimalLiteral:
+    """Read an exact number into plain digits: an exponent would not count in its type."""
+    if _EXACT.fullmatch(text) is None:
+        raise _invalid_number(text, c)
+    value = decimal.Decimal(text)
+    # Before it is written out: a short text may stand for a gigabyte of zeros.
+    if max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) > _MOST_DIGITS:
+        raise _invalid_number(text, c)
+    plain = decimal.Decimal(format(value, "f"))
+    return e.DecimalLiteral(plain or plain.copy_abs(), span=cover(c))
+
+
+def _prepare(c: Children) -> str:
+    where = place(c[0])
+    # ksqlDB counts columns of errors that are found behind the grammar one too far.
+    return f"Failed to prepare statement: line {where.line}:{where.column + 1}: "
+
+
+def _invalid_number(text: str, c: Children) -> SqlSyntaxError:
+    return SqlSyntaxError(f"{_prepare(c)}Invalid numeric literal: {text}", span=cover(c))
+
+
+def _negated(c: Children, positive: _P) -> _P | e.Not:
+    # Only a NOT of the rule itself is a token here; one inside an operand belongs to a node.
+    return e.Not(positive, span=positive.span) if "NOT" in kinds(c) else positive
+
+
+def _parameter(node: e.Expression) -> str:
+    if isinstance(node, e.ColumnRef) and node.qualifier is None:
+        return node.name
+    where = place(node)
+    raise SqlSyntaxError(
+        f"line {where.line}:{where.column}: Syntax Error\nSyntax error at or near '=>' at line {where.line}:{where.column}",
+        span=node.span,
+        hint="the parameters of a lambda are plain names",
+    )
+
+
+def _bind(node: Any, parameters: frozenset[str]) -> Any:
+    """Turn column references that name a parameter into lambda variables, at any depth.
+
+    Inner lambdas were reduced, and so bound, before: what they left is either a column or ours.
+    """
+    if isinstance(node, e.ColumnRef):
+        bound = node.qualifier is None and node.name in parameters
+        return e.LambdaVariable(node.name, span=node.span) if bound else node
+    if isinstance(node, tuple):
+        return tuple(_bind(item, parameters) for item in node)
+    if not isinstance(node, e.Node):
+        return node
+    values = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
+    return dataclasses.replace(node, **{name: _bind(value, parameters) for name, value in values.items()})

@@ -1,0 +1,134 @@
+"""Grammar rules of CREATE SOURCE … FROM KAFKA to nodes; a method per rule, called by lark as it reduces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lark import Token
+
+from kestrel_sql.sql.nodes import kafka_source as k
+from kestrel_sql.sql.parse.admin import AdminRules
+from kestrel_sql.sql.parse.queries import whole
+from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, parts
+
+
+class KafkaRules(AdminRules):
+    """The statement in the manner of Materialize."""
+
+    def create_kafka_source(self, c: Children) -> k.CreateKafkaSource:
+        """`CREATE SOURCE s FROM KAFKA …`."""
+        found = parts(c)
+        key, value = found["message_formats"]
+        return k.CreateKafkaSource(
+            names(c)[0],
+            found["kafka_topic"],
+            value,
+            key,
+            found.get("new_names", ()),
+            found.get("include", ()),
+            next((node for node in nodes(c) if isinstance(node, k.EnvelopeClause)), None),
+            if_not_exists="if_not_exists" in found,
+            span=cover(c),
+        )
+
+    def create_generated_source(self, c: Children) -> k.CreateGeneratedSource:
+        """`CREATE SOURCE s FROM LOAD GENERATOR …`."""
+        found = parts(c)
+        name, generator = names(c)
+        return k.CreateGeneratedSource(name, generator, found.get("include", ()), "if_not_exists" in found, span=cover(c))
+
+    def new_name(self, c: Children) -> Token:
+        """A name where the words of this statement are names, too."""
+        return self.ident(c)
+
+    def new_names(self, c: Children) -> Part:
+        """Names in parentheses."""
+        return Part("new_names", names(c), cover(c))
+
+    def kafka_connection(self, c: Children) -> Part:
+        """`CONNECTION c (TOPIC 't', …)`, or only what is in the parentheses."""
+        found = parts(c)
+        connection = names(c)[0] if names(c) else None
+        topic = k.KafkaTopic(found["kafka_name"], connection, None, found.get("start_offset", ()), span=cover(c))
+        return Part("kafka_topic", topic, cover(c))
+
+    def kafka_broker(self, c: Children) -> Part:
+        """`BROKER 'host' TOPIC 't'`."""
+        found = parts(c)
+        topic = k.KafkaTopic(found["kafka_name"], None, self.text_of(c[1]), found.get("start_offset", ()), span=cover(c))
+        return Part("kafka_topic", topic, cover(c))
+
+    def kafka_name(self, c: Children) -> Part:
+        """`TOPIC 't'`."""
+        return Part("kafka_name", self.text_of(c[-1]), cover(c))
+
+    def start_offset(self, c: Children) -> Part:
+        """`START OFFSET (n, …)`."""
+        offsets = tuple(whole(node) for node in nodes(c))
+        return Part("start_offset", offsets, cover(c))
+
+    def bare_format(self, c: Children) -> Part:
+        """`FORMAT f`."""
+        return Part("message_formats", (None, c[1]), cover(c))
+
+    def key_value_formats(self, c: Children) -> Part:
+        """`KEY FORMAT f VALUE FORMAT g`."""
+        key, value = nodes(c)
+        return Part("message_formats", (key, value), cover(c))
+
+    def plain_format(self, c: Children) -> k.MessageFormat:
+        """`TEXT`, `BYTES`, `JSON`."""
+        return k.MessageFormat(c[0].type, span=cover(c))
+
+    def csv_format(self, c: Children) -> k.MessageFormat:
+        """`CSV WITH …`."""
+        found = parts(c)
+        counted = nodes(c)
+        columns = whole(counted[0]) if counted else None
+        return k.MessageFormat("CSV", columns, found.get("new_names", ()), found.get("delimited_by"), span=cover(c))
+
+    def delimited_by(self, c: Children) -> Part:
+        """`DELIMITED BY 'c'`."""
+        return Part("delimited_by", self.text_of(c[-1]), cover(c))
+
+    def regex_format(self, c: Children) -> k.MessageFormat:
+        """`REGEX 'p'`."""
+        return k.MessageFormat("REGEX", pattern=self.text_of(c[1]), span=cover(c))
+
+    def schema_format(self, c: Children) -> k.MessageFormat:
+        """`AVRO USING …`, `PROTOBUF MESSAGE 'm' USING …`."""
+        found = parts(c)
+        return k.MessageFormat(c[0].type, message=found.get("message"), schema=found["schema_place"], span=cover(c))
+
+    def message(self, c: Children) -> Part:
+        """`MESSAGE 'm'`."""
+        return Part("message", self.text_of(c[1]), cover(c))
+
+    def in_registry(self, c: Children) -> Part:
+        """`USING CONFLUENT SCHEMA REGISTRY`; which registry is a setting of the engine."""
+        return Part("schema_place", None, cover(c))
+
+    def in_statement(self, c: Children) -> Part:
+        """`USING SCHEMA '…'`."""
+        return Part("schema_place", self.text_of(c[-1]), cover(c))
+
+    def include(self, c: Children) -> Part:
+        """`INCLUDE …`."""
+        return Part("include", nodes(c), cover(c))
+
+    def include_plain(self, c: Children) -> k.IncludeItem:
+        """One item without parameters."""
+        return k.IncludeItem(k.Included(c[0].type), next(iter(names(c)), None), span=cover(c))
+
+    def include_header(self, c: Children) -> k.IncludeItem:
+        """`HEADER 'k' AS n`, with `BYTES` before or behind the name."""
+        return k.IncludeItem(k.Included.HEADER, names(c)[0], self.text_of(c[1]), "BYTES" in kinds(c), span=cover(c))
+
+    def envelope(self, c: Children) -> k.EnvelopeClause:
+        """`ENVELOPE …`."""
+        clause = next((node for node in nodes(c)), k.EnvelopeClause(""))
+        return replace(clause, name=names(c)[0], span=cover(c))
+
+    def inline_errors(self, c: Children) -> k.EnvelopeClause:
+        """`(VALUE DECODING ERRORS = INLINE AS n)`."""
+        return k.EnvelopeClause("", True, next(iter(names(c)), None), span=cover(c))

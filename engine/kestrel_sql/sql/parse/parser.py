@@ -1,0 +1,266 @@
+"""Text to nodes: scripts, statements, and the pieces of SQL that plans are made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedToken
+from lark.parsers.lalr_interactive_parser import InteractiveParser
+
+from kestrel_sql.errors import Span, SqlSyntaxError
+from kestrel_sql.sql.nodes.admin import Statement
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.sql.nodes.statements import DefineVariable, Element, ElementRole, SelectExpression, UndefineVariable, Window
+from kestrel_sql.sql.parse.nesting import MAX_DEPTH, is_deep
+from kestrel_sql.sql.parse.statements import StatementRules
+from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
+from kestrel_sql.sql.parse.tokens import StatementTokens, span_of, specialised, split_statements, substitute, tokenize
+from kestrel_sql.sql.parse.variables import Variables
+from kestrel_sql.types.schema import Column, Role, Schema
+from kestrel_sql.types.sql_types import SqlType
+
+# `script` is never parsed as one; it makes the semicolon a token of the grammar.
+_STARTS = ["statement", "test_statement", "script", "expression", "aliased_expression", "window_expression", "schema", "type"]
+_ROLES = {
+    ElementRole.NONE: Role.VALUE,
+    ElementRole.KEY: Role.KEY,
+    ElementRole.PRIMARY_KEY: Role.KEY,
+    ElementRole.HEADERS: Role.HEADERS,
+    ElementRole.HEADER: Role.HEADERS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedStatement:
+    """A statement of a script, with its own text as it was written and where that stands in the script."""
+
+    statement: Statement
+    text: str
+    span: Span
+
+
+def parse_script(text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False) -> tuple[ParsedStatement, ...]:
+    """Parse a list of statements, each ended by a semicolon; nothing is returned unless all of them parse.
+
+    With `variables`, `${name}` references are replaced, also by the DEFINE and UNDEFINE statements of the script itself; with
+    None the replacement is off. `test_statements` admits what only the runner of SQL tests knows (ASSERT VALUES, RUN SCRIPT).
+
+    Raises:
+        SqlSyntaxError: at the first place that is not of the language.
+    """
+    known = None if variables is None else Variables(variables)
+    parsed = []
+    for piece in split_statements(grammar(), text):
+        if piece.end is None:
+            raise _unfinished(piece)
+        statement = _statement(piece, known, test_statements)
+        if known is not None:
+            known = _with_definition(known, statement)
+        parsed.append(ParsedStatement(statement, piece.text, _outer_span(piece)))
+    return tuple(parsed)
+
+
+def parse_statement(text: str, *, test_statements: bool = False) -> Statement:
+    """Parse one statement, with or without its semicolon, as it stands: `${name}` references are not replaced.
+
+    Raises:
+        SqlSyntaxError: it does not parse, or there is none, or more than one.
+    """
+    pieces = tuple(split_statements(grammar(), text))
+    if len(pieces) != 1:
+        raise SqlSyntaxError(f"expected one statement, got {len(pieces)}", span=_outer_span(pieces[1]) if pieces else None)
+    return _statement(pieces[0], None, test_statements)
+
+
+def parse_expression(text: str) -> Expression:
+    """Parse an expression.
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+    """
+    expression: Expression = _parse("expression", text)
+    return expression
+
+
+def parse_select_item(text: str) -> tuple[Expression, str]:
+    """Parse `<expression> AS <alias>`, the select item of a plan (`spec/plan-format.md` 4.6).
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+    """
+    item: SelectExpression = _parse("aliased_expression", text)
+    return item.expression, item.alias or ""
+
+
+def parse_window(text: str) -> Window:
+    """Parse what follows WINDOW, as plans up to 7.1 hold it (`spec/plan-format.md` 4.4).
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+    """
+    window: Window = _parse("window_expression", text)
+    return window
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Parse a schema string (`spec/plan-format.md` 4.5) to its columns in the order written; empty text has none.
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+    """
+    elements: tuple[Element, ...] = _parse("schema", text)
+    return tuple(to_column(element) for element in elements)
+
+
+def parse_schema(text: str) -> Schema:
+    """Parse a schema string to a schema, key columns first.
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+    """
+    return Schema.of(parse_columns(text))
+
+
+def parse_type(text: str) -> SqlType:
+    """Parse a type; names that are no base type become `NamedType`.
+
+    Raises:
+        SqlSyntaxError: it does not parse.
+    """
+    sql_type: SqlType = _parse("type", text).value
+    return sql_type
+
+
+def to_column(element: Element) -> Column:
+    """Turn a column element into a column; KEY and PRIMARY KEY are the same there."""
+    return Column(element.name, element.type, _ROLES[element.role], element.header_key)
+
+
+@functools.cache
+def grammar() -> Lark:
+    """Build the parser, once and on first use (about 0.5 s).
+
+    lark's own file cache is not used: it unpickles a file of the shared temporary directory.
+    """
+    text = resources.files("kestrel_sql.sql.parse").joinpath("grammar.lark").read_text("utf-8")
+    # The basic lexer, not the contextual one: a reserved word must stay one also where no keyword can follow.
+    return Lark(
+        text, parser="lalr", lexer="basic", start=_STARTS, keep_all_tokens=True, maybe_placeholders=False, transformer=StatementRules()
+    )
+
+
+def _parse(start: str, text: str) -> Any:
+    tokens = tuple(tokenize(grammar(), text))
+    return _run(start, StatementTokens(tokens, text, None))
+
+
+def _statement(piece: StatementTokens, variables: Variables | None, test_statements: bool) -> Statement:
+    if variables is not None:
+        piece = StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end)
+    piece = StatementTokens(specialised(piece.tokens), piece.text, piece.end)
+    statement: Statement = _run("test_statement" if test_statements else "statement", piece)
+    return statement
+
+
+def _with_definition(known: Variables, statement: Statement) -> Variables:
+    match statement:
+        case DefineVariable(name, value):
+            return known.define(name, value)
+        case UndefineVariable(name):
+            return known.undefine(name)
+        case _:
+            return known
+
+
+def _run(start: str, piece: StatementTokens) -> Any:
+    parser = grammar().parse_interactive(start=start)
+    tokens = (*piece.tokens, _end_token(piece))
+    result = None
+    for index, token in enumerate(tokens):
+        try:
+            result = parser.feed_token(token)
+        except UnexpectedToken:
+            raise _failure(start, piece, index) from None
+        except RecursionError:
+            raise _too_deep(piece) from None
+    if len(tokens) > MAX_DEPTH and is_deep(result):
+        raise _too_deep(piece)
+    return result
+
+
+def _too_deep(piece: StatementTokens) -> SqlSyntaxError:
+    return SqlSyntaxError(
+        f"the text is nested too deeply: at most {MAX_DEPTH} levels are read",
+        span=_outer_span(piece),
+        hint="write it in parts: a query for the inner expressions, another one over its result",
+    )
+
+
+def _end_token(piece: StatementTokens) -> Token:
+    if piece.end is not None:
+        return piece.end.update("$END")
+    if not piece.tokens:
+        return Token("$END", "", 0, 1, 1, 1, 1, 0)
+    last = piece.tokens[-1]
+    return Token("$END", "", last.end_pos, last.end_line, last.end_column, last.end_line, last.end_column, last.end_pos)
+
+
+def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
+    """Describe why token number `index` was refused.
+
+    The tokens before it are fed again: the refusal itself may have reduced away what was still possible.
+    """
+    tokens = (*piece.tokens, _end_token(piece))
+    parser = grammar().parse_interactive(start=start)
+    for token in tokens[:index]:
+        parser.feed_token(token)
+    accepts = frozenset(_accepted(parser))
+    offending = tokens[index]
+    following = tokens[index + 1].type if index + 1 < len(tokens) else None
+    return syntax_error(
+        Failure(
+            token_type=offending.type if offending.value != ";" else "SEMICOLON",
+            text=offending.value,
+            span=span_of(offending),
+            accepts=accepts,
+            is_first=index == 0 and start.endswith("statement"),
+            skippable=following in accepts,
+            insertable="RPAR" in accepts and offending.type in _accepts_behind_parenthesis(parser, offending),
+            statement=piece.text + (";" if piece.end is not None and not piece.text.endswith(";") else ""),
+        )
+    )
+
+
+def _accepts_behind_parenthesis(parser: InteractiveParser, before: Token) -> set[str]:
+    forked = parser.copy()  # type: ignore[no-untyped-call]
+    forked.feed_token(before.update("RPAR", ")"))
+    return _accepted(forked)
+
+
+def _accepted(parser: InteractiveParser) -> set[str]:
+    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+    return accepted
+
+
+def _unfinished(piece: StatementTokens) -> SqlSyntaxError:
+    try:
+        _run("test_statement", piece)
+    except SqlSyntaxError as error:
+        return error
+    end = _end_token(piece)
+    return SqlSyntaxError(
+        f'line {end.line}:{end.column}: Syntax Error\nSyntax error at or near ";"\nStatement: {piece.text}',
+        span=span_of(end),
+        hint="a statement ends with a semicolon",
+    )
+
+
+def _outer_span(piece: StatementTokens) -> Span:
+    first = span_of(piece.tokens[0])
+    last = span_of(piece.end if piece.end is not None else piece.tokens[-1])
+    return Span(first.line, first.column, last.end_line, last.end_column)

@@ -1,0 +1,115 @@
+"""Grammar rules of statements about sources and types to nodes; a method per rule, called by lark as it reduces."""
+
+from __future__ import annotations
+
+from lark import Token
+
+from kestrel_sql.sql.nodes import statements as s
+from kestrel_sql.sql.parse.kafka_source import KafkaRules
+from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, parts, place
+
+
+class StatementRules(KafkaRules):
+    """Statements that define, fill, change and drop things; with the inherited rules, the whole grammar."""
+
+    def create_source(self, c: Children) -> s.CreateSource:
+        """`CREATE STREAM|TABLE` over a topic."""
+        found = parts(c)
+        return s.CreateSource(
+            source_kind(c),
+            names(c)[0],
+            found.get("elements", ()),
+            found.get("properties", ()),
+            or_replace="or_replace" in found,
+            if_not_exists="if_not_exists" in found,
+            is_source="SOURCE" in kinds(c),
+            span=cover(c),
+        )
+
+    def create_as(self, c: Children) -> s.CreateAs:
+        """`CREATE STREAM|TABLE … AS SELECT`."""
+        found = parts(c)
+        return s.CreateAs(
+            source_kind(c),
+            names(c)[0],
+            c[-1],
+            found.get("properties", ()),
+            or_replace="or_replace" in found,
+            if_not_exists="if_not_exists" in found,
+            span=cover(c),
+        )
+
+    def create_type(self, c: Children) -> s.CreateType:
+        """`CREATE TYPE`."""
+        return s.CreateType(names(c)[0], c[-1].value, "if_not_exists" in parts(c), span=cover(c))
+
+    def insert_into(self, c: Children) -> s.InsertInto:
+        """`INSERT INTO … SELECT`."""
+        return s.InsertInto(c[2].value, c[-1], parts(c).get("properties", ()), span=place(c[2]))
+
+    def insert_values(self, c: Children) -> s.InsertValues:
+        """`INSERT INTO … VALUES`."""
+        found = parts(c)
+        return s.InsertValues(c[2].value, found.get("names", ()), found["tuple"], span=cover(c))
+
+    def drop_source(self, c: Children) -> s.DropSource:
+        """`DROP STREAM|TABLE`."""
+        found = parts(c)
+        return s.DropSource(source_kind(c), names(c)[0], "if_exists" in found, "delete_topic" in found, span=cover(c))
+
+    def drop_type(self, c: Children) -> s.DropType:
+        """`DROP TYPE`."""
+        return s.DropType(c[-1].value, "if_exists" in parts(c), span=cover(c))
+
+    def alter_source(self, c: Children) -> s.AlterSource:
+        """`ALTER STREAM|TABLE`."""
+        added = tuple(child.value for child in c if isinstance(child, Part))
+        return s.AlterSource(source_kind(c), c[2].value, added, span=cover(c))
+
+    def added_column(self, c: Children) -> Part:
+        """`ADD COLUMN name T`."""
+        return Part("added_column", (names(c)[0], c[-1].value), cover(c))
+
+    def or_replace(self, c: Children) -> Part:
+        """`OR REPLACE`."""
+        return Part("or_replace", True, cover(c))
+
+    def if_not_exists(self, c: Children) -> Part:
+        """`IF NOT EXISTS`."""
+        return Part("if_not_exists", True, cover(c))
+
+    def if_exists(self, c: Children) -> Part:
+        """`IF EXISTS`."""
+        return Part("if_exists", True, cover(c))
+
+    def delete_topic(self, c: Children) -> Part:
+        """`DELETE TOPIC`."""
+        return Part("delete_topic", True, cover(c))
+
+    def names(self, c: Children) -> Part:
+        """Column names in parentheses."""
+        return Part("names", names(c), cover(c))
+
+    def tuple(self, c: Children) -> Part:
+        """Values in parentheses."""
+        return Part("tuple", nodes(c), cover(c))
+
+    def with_properties(self, c: Children) -> Part:
+        """`WITH (…)`."""
+        return Part("properties", c[1].value, cover(c))
+
+    def properties(self, c: Children) -> Part:
+        """Properties in parentheses."""
+        return Part("properties", tuple(child.value for child in c if isinstance(child, Part)), cover(c))
+
+    def property(self, c: Children) -> Part:
+        """`NAME = literal`."""
+        key: Token = c[0]
+        name = self.text_of(key) if key.type == "STRING_VALUE" else key.value
+        value: s.PropertyValue = getattr(c[2], "value", None)
+        return Part("property", (name.upper(), value), cover(c))
+
+
+def source_kind(c: Children) -> s.SourceKind:
+    """Tell STREAM from TABLE by the word that was written."""
+    return s.SourceKind.STREAM if "STREAM" in kinds(c) else s.SourceKind.TABLE

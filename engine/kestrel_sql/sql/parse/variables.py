@@ -1,0 +1,100 @@
+"""`${name}` references: what they may stand for, and how they are replaced (`spec/language.md` 7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from kestrel_sql.errors import Span, SqlSyntaxError
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_@]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_@]*")
+_STRING = re.compile(r"'(?:[^']|'')*'", re.DOTALL)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_@]*|`[A-Za-z_][A-Za-z0-9_@]*`|\"[A-Za-z_][A-Za-z0-9_@]*\"")
+_NUMBERS = (
+    ("INTEGER_VALUE", re.compile(r"[0-9]+")),
+    ("DECIMAL_VALUE", re.compile(r"[0-9]+\.[0-9]*|\.[0-9]+")),
+    ("FLOATING_POINT_VALUE", re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)[Ee][+-]?[0-9]+")),
+)
+
+
+class Variables:
+    """The variables of a session; names are case-insensitive, `define` and `undefine` return a new set."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Take `values` by name.
+
+        Raises:
+            SqlSyntaxError: a name that is not an unquoted identifier.
+        """
+        for name in values:
+            if not _NAME.fullmatch(name):
+                raise SqlSyntaxError(f"Illegal variable name: '{name}'", hint="letters, digits, '_' and '@', not starting with a digit")
+        self._values = {name.upper(): value for name, value in values.items()}
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The values by upper-case name."""
+        return MappingProxyType(self._values)
+
+    def define(self, name: str, value: str) -> Variables:
+        """Add a variable or replace its value."""
+        return Variables({**self._values, name.upper(): value})
+
+    def undefine(self, name: str) -> Variables:
+        """Remove a variable; an unknown name is no error."""
+        return Variables({known: value for known, value in self._values.items() if known != name.upper()})
+
+    def in_text(self, text: str, escape: Callable[[str], str] = str) -> str:
+        """Replace every reference inside `text`, once; unknown names stay as they are."""
+
+        def replacement(match: re.Match[str]) -> str:
+            value = self._values.get(match[1].upper())
+            return match[0] if value is None else escape(value)
+
+        return _REFERENCE.sub(replacement, text)
+
+    def in_string_literal(self, literal: str) -> str:
+        """Replace references inside a literal that still has its quotes; quotes of a value are doubled."""
+        return self.in_text(literal, lambda value: value.replace("'", "''"))
+
+    def as_tokens(self, reference: str, span: Span | None = None) -> tuple[tuple[str, str], ...]:
+        """Read the value of a reference outside of strings as (token type, text) pairs: one identifier or one literal.
+
+        Raises:
+            SqlSyntaxError: the variable is undefined, or its value is neither.
+        """
+        name = reference.removeprefix("${").removesuffix("}").upper()
+        if name not in self._values:
+            raise SqlSyntaxError(f"Variable {reference} is not defined", span=span, hint=f"DEFINE {name} = '...'; comes before")
+        value = self._values[name]
+        tokens = _literal_tokens(value) or _identifier_tokens(value)
+        if tokens is None:
+            place = f"line {span.line}:{span.column}" if span else "a variable"
+            raise SqlSyntaxError(
+                f"Illegal argument at {place}. Got: '{value}'",
+                span=span,
+                hint=f"{reference} must stand for one identifier, or for a quoted string, a number, TRUE or FALSE",
+            )
+        return tokens
+
+
+def _literal_tokens(value: str) -> tuple[tuple[str, str], ...] | None:
+    if value.upper() in ("TRUE", "FALSE"):
+        return ((value.upper(), value),)
+    if _STRING.fullmatch(value):
+        return (("STRING_VALUE", value),)
+    sign, digits = (("MINUS", "-"),) if value.startswith("-") else (), value.removeprefix("-")
+    for kind, pattern in _NUMBERS:
+        if pattern.fullmatch(digits):
+            return (*sign, (kind, digits))
+    return None
+
+
+def _identifier_tokens(value: str) -> tuple[tuple[str, str], ...] | None:
+    if not _IDENTIFIER.fullmatch(value):
+        return None
+    return (("QUOTED_IDENTIFIER" if value[0] in '`"' else "IDENTIFIER", value),)

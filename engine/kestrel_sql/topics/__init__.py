@@ -1,0 +1,1 @@
+"""Records of topics, and topics in memory."""

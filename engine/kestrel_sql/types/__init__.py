@@ -1,0 +1,1 @@
+"""SQL types, schemas, and which types convert to which."""

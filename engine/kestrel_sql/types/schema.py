@@ -1,0 +1,88 @@
+"""Schemas: ordered columns, each in the key, the value or the headers of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from kestrel_sql.types.sql_types import BIGINT, INTEGER, SqlType, quote
+
+
+class Role(Enum):
+    """Where a column lives."""
+
+    KEY = "KEY"
+    VALUE = "VALUE"
+    HEADERS = "HEADERS"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named, typed column; `header_key` is set for HEADER('k') columns only."""
+
+    name: str
+    type: SqlType
+    role: Role = Role.VALUE
+    header_key: str | None = None
+
+    def __str__(self) -> str:
+        """The column as a schema string writes it (`spec/plan-format.md` 4.5)."""
+        text = f"{quote(self.name)} {self.type}"
+        match self.role, self.header_key:
+            case Role.KEY, _:
+                return f"{text} KEY"
+            case Role.HEADERS, None:
+                return f"{text} HEADERS"
+            case Role.HEADERS, str(key):
+                doubled = key.replace("'", "''")
+                return f"{text} HEADER('{doubled}')"
+            case _:
+                return text
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a source or step, key columns first."""
+
+    columns: tuple[Column, ...]
+
+    @staticmethod
+    def of(columns: Iterable[Column]) -> Schema:
+        """Order `columns` canonically: key columns first, relative orders kept."""
+        listed = tuple(columns)
+        keys = tuple(c for c in listed if c.role is Role.KEY)
+        return Schema(keys + tuple(c for c in listed if c.role is not Role.KEY))
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """The key columns."""
+        return tuple(c for c in self.columns if c.role is Role.KEY)
+
+    @property
+    def value(self) -> tuple[Column, ...]:
+        """The value columns, without header columns."""
+        return tuple(c for c in self.columns if c.role is Role.VALUE)
+
+    @property
+    def headers(self) -> tuple[Column, ...]:
+        """The header columns."""
+        return tuple(c for c in self.columns if c.role is Role.HEADERS)
+
+    def find(self, name: str) -> Column | None:
+        """The first column called exactly `name`, or None."""
+        return next((c for c in self.columns if c.name == name), None)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.columns))
+
+
+ROWTIME = Column("ROWTIME", BIGINT)
+ROWPARTITION = Column("ROWPARTITION", INTEGER)
+ROWOFFSET = Column("ROWOFFSET", BIGINT)
+WINDOWSTART = Column("WINDOWSTART", BIGINT)
+WINDOWEND = Column("WINDOWEND", BIGINT)
+
+PSEUDO_COLUMNS: dict[int, tuple[Column, ...]] = {0: (ROWTIME,), 1: (ROWTIME, ROWPARTITION, ROWOFFSET)}
+WINDOW_BOUNDS = (WINDOWSTART, WINDOWEND)
+SYSTEM_NAMES = frozenset(c.name for c in (*PSEUDO_COLUMNS[1], *WINDOW_BOUNDS))

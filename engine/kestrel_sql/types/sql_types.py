@@ -1,0 +1,172 @@
+"""The SQL types, as values compared by structure; `str()` gives their canonical text.
+
+The Python values they stand for are: BOOLEAN bool; INTEGER and BIGINT int; DOUBLE float; DECIMAL
+`decimal.Decimal` of exactly the declared scale; STRING str; BYTES bytes; TIME int (ms of the day); DATE
+int (days since 1970-01-01); TIMESTAMP int (ms since the epoch, UTC); ARRAY list; MAP dict (insertion
+order kept); STRUCT dict from field name to value, all fields present. None is NULL everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kestrel_sql.errors import TypeMismatchError, did_you_mean
+
+
+class Base(Enum):
+    """The types without parameters."""
+
+    BOOLEAN = "BOOLEAN"
+    INTEGER = "INTEGER"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    STRING = "STRING"
+    BYTES = "BYTES"
+    TIME = "TIME"
+    DATE = "DATE"
+    TIMESTAMP = "TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without parameters."""
+
+    base: Base
+
+    def __str__(self) -> str:
+        return self.base.value
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """An exact number of `precision` digits, `scale` of them after the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list of items of one type."""
+
+    item: SqlType
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.item}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A mapping from keys of one type to values of one type."""
+
+    key: SqlType
+    value: SqlType
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key}, {self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct."""
+
+    name: str
+    type: SqlType
+
+    def __str__(self) -> str:
+        return f"{quote(self.name)} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields in order."""
+
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"STRUCT<{', '.join(map(str, self.fields))}>"
+
+    def field(self, name: str) -> Field | None:
+        """The field called exactly `name`, or None."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType:
+    """A custom type by name; occurs in parsed statements only, `resolve` replaces it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SqlType = Primitive | Decimal | Array | Map | Struct | NamedType
+
+BOOLEAN = Primitive(Base.BOOLEAN)
+INTEGER = Primitive(Base.INTEGER)
+BIGINT = Primitive(Base.BIGINT)
+DOUBLE = Primitive(Base.DOUBLE)
+STRING = Primitive(Base.STRING)
+BYTES = Primitive(Base.BYTES)
+TIME = Primitive(Base.TIME)
+DATE = Primitive(Base.DATE)
+TIMESTAMP = Primitive(Base.TIMESTAMP)
+
+PRIMITIVES: Mapping[str, Primitive] = {
+    **{base.value: Primitive(base) for base in Base},
+    "INT": INTEGER,
+    "VARCHAR": STRING,
+}
+
+HEADERS_TYPE = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
+
+
+def quote(name: str) -> str:
+    """Write `name` in back-ticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def is_numeric(sql_type: SqlType | None) -> bool:
+    """Whether arithmetic is defined on the type."""
+    return isinstance(sql_type, Decimal) or sql_type in (INTEGER, BIGINT, DOUBLE)
+
+
+def resolve(sql_type: SqlType, custom: Mapping[str, SqlType]) -> SqlType:
+    """Replace every custom type name, at any depth.
+
+    Raises:
+        TypeMismatchError: a name that `custom` does not have.
+    """
+    match sql_type:
+        case NamedType(name):
+            if name not in custom:
+                hint = did_you_mean(name, (*PRIMITIVES, *custom)) or f"CREATE TYPE {quote(name)} AS ...; comes before"
+                raise TypeMismatchError(f"Cannot resolve unknown type: {name}", hint=hint)
+            return custom[name]
+        case Array(item):
+            return Array(resolve(item, custom))
+        case Map(key, value):
+            return Map(resolve(key, custom), resolve(value, custom))
+        case Struct(fields):
+            return Struct(tuple(Field(f.name, resolve(f.type, custom)) for f in fields))
+        case _:
+            return sql_type
+
+
+def contains_map(sql_type: SqlType) -> bool:
+    """Whether a MAP occurs in the type, at any depth (illegal in key columns)."""
+    match sql_type:
+        case Map():
+            return True
+        case Array(item):
+            return contains_map(item)
+        case Struct(fields):
+            return any(contains_map(field.type) for field in fields)
+        case _:
+            return False

@@ -1,1 +1,0 @@
-"""The published steps, one module per family; never edited once released."""

@@ -1,1 +1,0 @@
-"""Statements that are answered: push and pull queries, INSERT VALUES, and whatever asks about the engine."""

@@ -1,1 +1,0 @@
-"""Plans to Spark SQL text, and the running of it."""

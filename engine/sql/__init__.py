@@ -1,1 +1,0 @@
-"""SQL text to syntax trees and back."""

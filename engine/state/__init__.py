@@ -1,1 +1,0 @@
-"""Stateful operators as pure functions over records and a key-value state."""

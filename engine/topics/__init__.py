@@ -1,1 +1,0 @@
-"""The broker seam: reading and writing the records of a topic."""

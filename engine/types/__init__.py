@@ -1,1 +1,0 @@
-"""What SQL types and key/value schemas are, and which convert to which."""

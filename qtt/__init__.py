@@ -1,1 +1,0 @@
-"""Query-translation tests: cases as data, run against the engine."""

@@ -1,0 +1,1 @@
+"""Case files: what a case is, how files are found, read, validated and expanded."""

@@ -1,0 +1,40 @@
+"""Case files as plain values that remember their lines, before anything is known about cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kestrel_qtt.cases.model import Json
+
+JsonPath: TypeAlias = "Sequence[str | int]"
+
+
+class TextError(Exception):
+    """A text that is not JSON, or not the YAML that we read; `line` counts from 1."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class RawItem:
+    """One element of the `tests` list; `locate` gives the line of a path inside it, `error` says why it has no data."""
+
+    data: Json
+    line: int
+    locate: Callable[[JsonPath], int]
+    lines_of: Callable[[str], Sequence[int]]
+    error: TextError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawFile:
+    """A case file: its members besides `tests`, and the elements of `tests` (None where there is no such list)."""
+
+    head: Mapping[str, Json]
+    items: tuple[RawItem, ...] | None
+    locate: Callable[[JsonPath], int]

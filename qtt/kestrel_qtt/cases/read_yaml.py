@@ -1,0 +1,154 @@
+"""Read a YAML case file strictly: JSON values only, so that nothing means more than it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import yaml
+
+from kestrel_qtt.cases.model import Json
+from kestrel_qtt.cases.raw import JsonPath, RawFile, RawItem, TextError
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORDS: dict[str, Json] = {"null": None, "true": True, "false": False}
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TEXT_TAG = "tag:yaml.org,2002:str"
+_RESOLVER: Any = yaml.resolver.Resolver()
+
+
+@dataclass(frozen=True, slots=True)
+class YamlNode:
+    """A value with its line (from 1) and its end line, and the nodes below it by member name or index."""
+
+    value: Json
+    line: int
+    end_line: int
+    column: int
+    children: dict[str | int, YamlNode]
+
+
+def read_yaml(text: str) -> RawFile:
+    """Read a case file; raise TextError for everything that JSON could not say."""
+    root = parse_yaml(text)
+    if not isinstance(root.value, dict):
+        raise TextError(root.line, "a case file is one mapping with a list `tests`")
+    head = {name: value for name, value in root.value.items() if name != "tests"}
+    tests = root.children.get("tests")
+    locate = partial(_locate, root)
+    if tests is None or not isinstance(tests.value, list):
+        return RawFile(root.value, None, locate)
+    return RawFile(head, tuple(_item(node) for node in tests.children.values()), locate)
+
+
+def parse_yaml(text: str) -> YamlNode:
+    """Parse one YAML document into nodes; raise TextError for aliases, anchors, tags, merge keys, duplicates and ambiguous words."""
+    try:
+        events = yaml.parse(text, Loader=_LOADER)
+        return _document(events)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise TextError(mark.line + 1 if mark else 1, str(error.problem or error.context)) from error
+    except yaml.YAMLError as error:
+        raise TextError(1, str(error)) from error
+
+
+def _document(events: Iterator[Any]) -> YamlNode:
+    next(events)
+    first = next(events)
+    if not isinstance(first, yaml.DocumentStartEvent):
+        raise TextError(1, "the file is empty")
+    root = _node(next(events), events)
+    next(events)
+    end = next(events)
+    if not isinstance(end, yaml.StreamEndEvent):
+        raise TextError(end.start_mark.line + 1, "a case file holds one YAML document")
+    return root
+
+
+def _item(node: YamlNode) -> RawItem:
+    locate = partial(_locate, node)
+    return RawItem(node.value, locate(("name",)), locate, partial(_lines_of, node))
+
+
+def _locate(node: YamlNode, path: JsonPath) -> int:
+    for step in path:
+        below = node.children.get(step)
+        if below is None:
+            break
+        node = below
+    return node.line
+
+
+def _lines_of(node: YamlNode, member: str) -> list[int]:
+    below = node.children.get(member)
+    return [child.line for child in below.children.values()] if below else []
+
+
+def _node(event: Any, events: Iterator[Any]) -> YamlNode:
+    line = event.start_mark.line + 1
+    if isinstance(event, yaml.AliasEvent):
+        raise TextError(line, f"aliases (*{event.anchor}) are not allowed: write the value out")
+    if event.anchor is not None:
+        raise TextError(line, f"anchors (&{event.anchor}) are not allowed: write the value out")
+    if event.tag is not None and event.tag != "!":
+        raise TextError(line, f"tags ({event.tag}) are not allowed")
+    if isinstance(event, yaml.MappingStartEvent):
+        return _mapping(event, events)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return _sequence(event, events)
+    value = event.value if event.style else _plain(event.value, line)
+    return YamlNode(value, line, event.end_mark.line + 1, event.start_mark.column, {})
+
+
+def _mapping(start: Any, events: Iterator[Any]) -> YamlNode:
+    children: dict[str | int, YamlNode] = {}
+    while not isinstance(event := next(events), yaml.MappingEndEvent):
+        name = _name(event)
+        if name in children:
+            raise TextError(event.start_mark.line + 1, f"the member {name!r} occurs twice in one mapping")
+        children[name] = _node(next(events), events)
+    value = {str(name): child.value for name, child in children.items()}
+    return _collection(start, event, value, children)
+
+
+def _name(event: Any) -> str:
+    line = event.start_mark.line + 1
+    if not isinstance(event, yaml.ScalarEvent):
+        raise TextError(line, "a member name is a single word")
+    if event.anchor is not None or (event.tag is not None and event.tag != "!"):
+        raise TextError(line, "anchors and tags are not allowed")
+    if event.value == "<<" and not event.style:
+        raise TextError(line, "merge keys (<<) are not allowed: write the members out")
+    return str(event.value)
+
+
+def _sequence(start: Any, events: Iterator[Any]) -> YamlNode:
+    children: dict[str | int, YamlNode] = {}
+    while not isinstance(event := next(events), yaml.SequenceEndEvent):
+        children[len(children)] = _node(event, events)
+    return _collection(start, event, [child.value for child in children.values()], children)
+
+
+def _collection(start: Any, end: Any, value: Json, children: dict[str | int, YamlNode]) -> YamlNode:
+    # A block collection "ends" only where the next token starts, blank lines and comments included.
+    last = next(reversed(children.values())).end_line if children and not start.flow_style else end.end_mark.line + 1
+    return YamlNode(value, start.start_mark.line + 1, last, start.start_mark.column, children)
+
+
+def _plain(text: str, line: int) -> Json:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FRACTION.fullmatch(text):
+        return Decimal(text)
+    if _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT_TAG:
+        shown = f"`{text}`" if text else "an empty value"
+        raise TextError(line, f"{shown} does not mean the same in JSON: write null, true, false or a JSON number, or quote it")
+    return text

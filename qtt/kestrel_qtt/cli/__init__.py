@@ -1,0 +1,1 @@
+"""The command `qtt`, one module per command."""

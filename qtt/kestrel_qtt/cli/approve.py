@@ -1,0 +1,118 @@
+"""Fill in the outputs that new cases leave out; an expectation that is there is never overwritten."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kestrel_qtt.cases.discovery import Kind
+from kestrel_qtt.cases.model import ActualRecord, Case, CaseFileError, Outcome, Produced
+from kestrel_qtt.cases.read_json import item_span, read_json
+from kestrel_qtt.cases.read_yaml import parse_yaml
+from kestrel_qtt.judge.json_text import write_json
+from kestrel_qtt.load import load
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The outputs seen for the case at `line`, one JSON text per record, or why there are none."""
+
+    case: Case
+    records: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def is_open(case: Case) -> bool:
+    """Say whether a case of ours leaves its outputs out and expects no exception."""
+    return case.outputs is None and case.expected_exception is None and not case.tolerant
+
+
+def propose(outcomes: Sequence[tuple[Case, Outcome]]) -> list[Proposal]:
+    """Make one proposal per case of the file, given the outcomes of all its variants, which must agree."""
+    proposals: dict[int, Proposal] = {}
+    for case, outcome in outcomes:
+        seen = _proposal(case, outcome)
+        other = proposals.get(case.line)
+        if other is None or seen.problem:
+            proposals[case.line] = seen
+        elif not other.problem and other.records != seen.records:
+            proposals[case.line] = Proposal(case, (), f"{case.id} gives other outputs than {other.case.id}: split the case")
+    return list(proposals.values())
+
+
+def _proposal(case: Case, outcome: Outcome) -> Proposal:
+    if not isinstance(outcome, Produced):
+        return Proposal(case, (), f"{case.id} did not run to its end: {outcome.message}")
+    internal = {topic.name for topic in outcome.topics if topic.internal}
+    texts = (_record(topic, r) for topic, records in outcome.records.items() if topic not in internal for r in records)
+    return Proposal(case, tuple(texts))
+
+
+def _record(topic: str, record: ActualRecord) -> str:
+    members: dict[str, object] = {"topic": topic, "key": record.key, "value": record.value, "timestamp": record.timestamp}
+    texts = [f'"{name}": {write_json(value)}' for name, value in members.items()]  # type: ignore[arg-type]
+    if record.window:
+        window = record.window
+        texts.append(f'"window": {write_json({"start": window.start, "end": window.end, "type": window.kind})}')
+    if record.headers:
+        pairs = [{"KEY": name, "VALUE": None if v is None else base64.b64encode(v).decode("ascii")} for name, v in record.headers]
+        texts.append(f'"headers": {write_json(pairs)}')
+    return "{" + ", ".join(texts) + "}"
+
+
+def fill_in(path: Path, proposals: Sequence[Proposal]) -> None:
+    """Write the proposed outputs into the case file at `path`.
+
+    Raises:
+        CaseFileError: the file would not read back as intended; it is left as it was.
+    """
+    before = path.read_bytes().decode("utf-8")
+    accepted = {p.case.line: p.records for p in proposals if not p.problem}
+    after = _fill_json(before, accepted) if path.suffix == ".json" else _fill_yaml(before, accepted)
+    path.write_bytes(after.encode("utf-8"))
+    loaded = load(path, Kind.OWN)
+    open_still = [case for case in loaded.cases if is_open(case) and any(case.name == p.case.name for p in proposals if not p.problem)]
+    if loaded.errors or open_still:
+        path.write_bytes(before.encode("utf-8"))
+        raise loaded.errors[0] if loaded.errors else CaseFileError(path, open_still[0].line, "the outputs could not be written; paste them")
+
+
+def _fill_json(text: str, accepted: Mapping[int, Sequence[str]]) -> str:
+    items = read_json(text).items or ()
+    for index in reversed(range(len(items))):
+        if items[index].line in accepted:
+            start, end = item_span(text, index)
+            text = text[:start] + _with_outputs(text[start:end], _indent(text, start), accepted[items[index].line]) + text[end:]
+    return text
+
+
+def _indent(text: str, start: int) -> str:
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _with_outputs(case: str, indent: str, records: Sequence[str]) -> str:
+    """Add the member `outputs` at the end of the object `case`, which starts in a line with `indent`."""
+    body = case[:-1].rstrip()
+    inner = f"{indent}  "
+    lines = "".join(f"\n{inner}  {record}," for record in records)[:-1]
+    outputs = f"[{lines}\n{inner}]" if records else "[]"
+    return f'{body},\n{inner}"outputs": {outputs}\n{indent}}}'
+
+
+def _fill_yaml(text: str, accepted: Mapping[int, Sequence[str]]) -> str:
+    tests = parse_yaml(text).children["tests"]
+    lines = text.splitlines(keepends=True)
+    for node in reversed(tests.children.values()):
+        if node.children["name"].line in accepted:
+            lines[node.end_line - 1] = lines[node.end_line - 1].rstrip("\n") + "\n"
+            lines.insert(node.end_line, _yaml_outputs(" " * node.column, accepted[node.children["name"].line]))
+    return "".join(lines)
+
+
+def _yaml_outputs(indent: str, records: Sequence[str]) -> str:
+    if not records:
+        return f"{indent}outputs: []\n"
+    return f"{indent}outputs:\n" + "".join(f"{indent}  - {record}\n" for record in records)

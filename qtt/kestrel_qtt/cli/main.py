@@ -1,0 +1,164 @@
+"""The command `qtt`: run, list, explain and approve cases, and keep historic plans."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.model import CaseFileError
+from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
+from kestrel_qtt.cli.plans import add_plans, plans_command
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded, selection_of
+from kestrel_qtt.drivers import driver as drivers
+from kestrel_qtt.drivers.driver import DriverError, RunOptions
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.load import load_all
+from kestrel_qtt.plans.store import PlanStoreError
+from kestrel_qtt.runner import run_group
+
+EXAMPLES = """examples:
+  qtt run test-cases                                run our own cases
+  qtt run test-cases/functions/lpad.json -k "negative and not AVRO"
+  qtt run ../shared/ksqldb/query-validation-tests --tolerant-errors --json report.json
+  qtt run test-cases --cut random:7 --restart       cut the input at random, restart every query
+  kestrel broker --port 0 --once sh -c 'qtt run test-cases --kafka $KESTREL_KAFKA'
+  qtt run test-cases --shard 2/4                    the second quarter of the cases
+  qtt list test-cases -k windows                    ids, without running anything
+  qtt explain test-cases/joins/left.json -k tombstone
+  qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
+  qtt plans explain historic-plans/my-case/1.0.0    a plan as a tree, with its Spark SQL
+  qtt plans diff historic-plans/my-case/1.0.0 historic-plans/my-case/1.1.0
+  qtt plans check test-cases                        fail where a plan has changed and is not recorded
+
+exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read
+"""
+
+
+def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.open_driver) -> int:
+    """Run the command with `argv` (the arguments of the process by default) and return its exit code."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        return int(_COMMANDS[arguments.command](arguments, open_driver))
+    except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, DriverError) as error:
+        Console(stderr=True).print(f"qtt: {error}", markup=False, highlight=False, soft_wrap=True)
+        return ExitCode.USAGE
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    parser = argparse.ArgumentParser(prog="qtt", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = _command(commands, "run", "run cases and compare what comes out")
+    add_run_options(run)
+    run.add_argument(
+        "--kafka", metavar="HOST:PORT", help="run the cases on this broker, over topics of their own that are removed afterwards"
+    )
+    _command(commands, "list", "list the ids of cases")
+    _command(commands, "explain", "show the plan and the Spark SQL of cases")
+    _command(commands, "approve", "fill in the outputs that cases leave out")
+    add_plans(commands, EXAMPLES)
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_selection(command)
+    return command
+
+
+def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """`qtt run`: run the cases, print what failed and a summary, write the report."""
+    loaded = load_all(find_files(arguments.paths))
+    if arguments.kafka is None:
+        return run_loaded(loaded, arguments, open_driver)
+    if arguments.cut or arguments.restart:
+        raise SelectionError("--cut and --restart belong to runs in memory, not to --kafka")
+    records = tuple(case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase))
+    if left_out := len(loaded.cases) - len(records):
+        Console(stderr=True).print(f"{left_out} cases of REST answers and SQL scripts run in memory only: left out", highlight=False)
+    return run_loaded(replace(loaded, cases=records), arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
+
+
+def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    """`qtt list`: print the ids of the selected cases."""
+    loaded = load_all(find_files(arguments.paths))
+    out = Console(soft_wrap=True)
+    for case in selection_of(arguments).of(loaded.cases):
+        out.print(case.id, markup=False, highlight=False)
+    return report_errors(loaded)
+
+
+def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """`qtt explain`: print the plan and the Spark SQL of the selected cases."""
+    loaded = load_all(find_files(arguments.paths))
+    cases = selection_of(arguments).of(loaded.cases)
+    if not cases and not loaded.errors:
+        raise SelectionError("no case is selected")
+    out = Console(soft_wrap=True)
+    engine = open_driver()
+    try:
+        for case in cases:
+            out.print(f"{case.id} ({case.file}:{case.line})\n{engine.explain(case)}\n", markup=False, highlight=False)
+    finally:
+        engine.close()
+    return report_errors(loaded)
+
+
+def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """`qtt approve`: run the cases that leave their outputs out, and write what came out into their files."""
+    loaded = load_all(find_files(arguments.paths))
+    cases = [case for case in selection_of(arguments).of(loaded.cases) if is_open(case)]
+    out = Console(soft_wrap=True)
+    if not cases:
+        out.print("every case states its outputs")
+        return report_errors(loaded)
+    # All variants of a chosen case are run, since what is written holds for all of them.
+    chosen = {(case.file, case.line) for case in cases}
+    cases = [case for case in loaded.cases if (case.file, case.line) in chosen]
+    engine = open_driver()
+    try:
+        outcomes = [(case, outcome) for case, outcome, _ in run_group(cases, engine, RunOptions())]
+    finally:
+        engine.close()
+    problems = 0
+    for file in sorted({case.file for case in cases}):
+        proposals = propose([(case, outcome) for case, outcome in outcomes if case.file == file])
+        problems += _fill_in(file, proposals, out)
+    return ExitCode.FAILURES if problems else report_errors(loaded)
+
+
+def _fill_in(file: Path, proposals: Sequence[Proposal], out: Console) -> int:
+    """Write what can be written, say what cannot, and count the latter."""
+    for proposal in proposals:
+        text = proposal.problem or f"{len(proposal.records)} records"
+        out.print(f"{file}:{proposal.case.line}: {proposal.case.name}: {text}", markup=False, highlight=False)
+    try:
+        fill_in(file, proposals)
+    except CaseFileError as error:
+        out.print(f"{error}", markup=False, highlight=False)
+        for proposal in proposals:
+            lines = ",\n  ".join(proposal.records)
+            out.print(f'"outputs": [\n  {lines}\n]', markup=False, highlight=False)
+        return len(proposals)
+    return sum(bool(proposal.problem) for proposal in proposals)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
+    "run": run_command,
+    "list": list_command,
+    "explain": explain_command,
+    "approve": approve_command,
+    "plans": plans_command,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

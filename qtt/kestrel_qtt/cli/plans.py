@@ -1,0 +1,166 @@
+"""The commands `qtt plans …`: the arguments of each, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from rich.console import Console
+
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.model import Case
+from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded, selection_of
+from kestrel_qtt.drivers.driver import PlanningDriver
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.load import load_all
+from kestrel_qtt.plan_commands import record as plan_commands
+from kestrel_qtt.plan_commands.record import Findings
+from kestrel_qtt.plans.store import adopt, find_plans, read_plan
+
+ACTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "record": "store a new plan version for each case whose plan has changed",
+        "check": "fail where a plan is not stored, has changed since, or was edited",
+        "run": "execute stored plans, each against its own spec",
+        "explain": "show plans as trees, with the Spark SQL that they become",
+        "diff": "show what differs between two plans, statement texts aside",
+        "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
+        "checkpoint": "store checkpoints of plans: the state in the middle of their cases",
+        "resume": "go on from stored checkpoints, and compare what comes after",
+        "compact": "remove stored plans that say nothing more than others of their case (--dry-run: only say which)",
+        "adopt": "store plans that were written by hand, in the style of an older release",
+    }
+)
+
+
+def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt plans` and its actions."""
+    plans = commands.add_parser("plans", help="keep historic plans: record, check, run")
+    actions = plans.add_subparsers(dest="action", required=True, metavar="ACTION")
+    layout = argparse.RawDescriptionHelpFormatter
+    for name, text in ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text, epilog=examples, formatter_class=layout)
+        add_selection(action)
+        action.add_argument("--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept")
+        if name == "run":
+            add_run_options(action)
+        if name == "compact":
+            action.add_argument("--dry-run", action="store_true", help="remove nothing")
+        if name == "checkpoint":
+            action.add_argument("--after", type=int, metavar="N", help="take the checkpoint after N inputs (default: half of them)")
+
+
+def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """Carry out the action of `qtt plans` that was asked for."""
+    return _ACTIONS[arguments.action](arguments, open_driver)
+
+
+def _run(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    return run_loaded(plan_commands.stored_cases(arguments.paths), arguments, open_driver)
+
+
+def _record(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    return _over_cases(arguments, open_driver, plan_commands.record_plans)
+
+
+def _check(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    return _over_cases(arguments, open_driver, plan_commands.check_plans)
+
+
+def _over_cases(
+    arguments: argparse.Namespace, open_driver: OpenDriver, action: Callable[[list[Case], PlanningDriver, Path], Findings]
+) -> ExitCode:
+    loaded = load_all(find_files(arguments.paths))
+    cases = selection_of(arguments).of(loaded.cases)
+    engine = open_driver()
+    try:
+        planned = [case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)]
+        findings = action(planned, engine, arguments.plans)
+    finally:
+        engine.close()
+    return max(_told(findings), report_errors(loaded))
+
+
+def _told(findings: Findings) -> ExitCode:
+    """Print what a command has to tell, and say by an exit code whether something is wrong."""
+    out = Console(soft_wrap=True)
+    for message in (*findings.done, *findings.problems):
+        out.print(message, markup=False, highlight=False)
+    return ExitCode.FAILURES if findings.problems else ExitCode.OK
+
+
+def _explain(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    from kestrel_qtt.plan_commands.text import explain_text
+
+    out = Console(soft_wrap=True)
+    engine = open_driver()
+    try:
+        for name, text in plan_commands.plan_texts(arguments.paths, selection_of(arguments), engine):
+            out.print(f"{name}\n{explain_text(text, name)}\n", markup=False, highlight=False)
+    finally:
+        engine.close()
+    return ExitCode.OK
+
+
+def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    from kestrel_qtt.plan_commands.text import difference_text
+
+    if len(arguments.paths) != 2:
+        raise SelectionError("two plans are compared: qtt plans diff A B")
+    text = difference_text(*arguments.paths)
+    Console(soft_wrap=True).print(text or "the plans mean the same", markup=False, highlight=False)
+    return ExitCode.FAILURES if text else ExitCode.OK
+
+
+def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    loaded = plan_commands.stored_cases(arguments.paths)
+    engine = open_driver()
+    try:
+        cases = selection_of(arguments).of(loaded.cases)
+        return max(_told(plan_commands.prove_plans(cases, engine)), report_errors(loaded))
+    finally:
+        engine.close()
+
+
+def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    loaded = plan_commands.stored_cases(arguments.paths)
+    cases = selection_of(arguments).of(loaded.cases)
+    return max(_told(plan_commands.store_checkpoints(cases, arguments.after)), report_errors(loaded))
+
+
+def _resume(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    return _told(plan_commands.resume_checkpoints(arguments.paths))
+
+
+def _compact(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    return _told(plan_commands.compact_plans(arguments.paths, dry_run=arguments.dry_run))
+
+
+def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    from kestrel_qtt.plan_commands.text import check_plan
+
+    done = []
+    for draft in [stored.folder for path in arguments.paths for stored in find_plans(path)]:
+        check_plan(read_plan(draft), str(draft))
+        done.append(f"stored {adopt(arguments.plans, draft).folder}")
+    return _told(Findings(tuple(done)))
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = MappingProxyType(
+    {
+        "record": _record,
+        "check": _check,
+        "run": _run,
+        "explain": _explain,
+        "diff": _diff,
+        "prove": _prove,
+        "checkpoint": _checkpoint,
+        "resume": _resume,
+        "compact": _compact,
+        "adopt": _adopt,
+    }
+)

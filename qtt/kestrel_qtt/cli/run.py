@@ -1,0 +1,128 @@
+"""What the commands of `qtt` share: exit codes, arguments, and running loaded cases."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+
+from rich.console import Console
+
+from kestrel_qtt.cases.known_gaps import Ledger, ledger_of, load_gaps, unknown_cases
+from kestrel_qtt.cases.model import Case, CaseFileError, Result, Status
+from kestrel_qtt.cases.selection import Selection, SelectionError
+from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, PlanningDriver, RunOptions
+from kestrel_qtt.load import Loaded
+from kestrel_qtt.report.text import failure_text, gap_text, summarise, watched, write_report
+from kestrel_qtt.runner import file_error_result, run_cases
+
+OpenDriver = Callable[[], PlanningDriver]
+
+
+class ExitCode(IntEnum):
+    """What the command tells its caller."""
+
+    OK = 0
+    FAILURES = 1
+    USAGE = 2
+
+
+def add_selection(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments that choose cases."""
+    command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a case file, or a folder of them")
+    command.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose id or name fits, as in pytest: `a and not b`")
+    command.add_argument("--every", type=_positive, default=1, metavar="N", help="only every N-th case of each file, its first among them")
+    command.add_argument("--shard", metavar="I/N", help="only every N-th case, counted from the I-th")
+
+
+def selection_of(arguments: argparse.Namespace) -> Selection:
+    """Which cases the arguments choose."""
+    return Selection(arguments.expression, arguments.shard, arguments.every)
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of commands that run cases."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write a report in JSON")
+    parser.add_argument("--tolerant-errors", action="store_true", help="accept any rejection of the right statement, whatever its message")
+    parser.add_argument("--cut", type=_cut, metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED")
+    parser.add_argument("--restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint")
+    parser.add_argument("--group-size", type=_positive, default=DEFAULT_GROUP_SIZE, metavar="N", help="how many cases share a Spark query")
+    parser.add_argument("--jobs", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once")
+    parser.add_argument(
+        "--known-gaps",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="a ledger, may be repeated (default: known-gaps.yaml of the test-cases folder)",
+    )
+
+
+def _cut(text: str) -> str:
+    if text in ("one", "each") or (text.startswith("random:") and text[7:].isdecimal()):
+        return text
+    raise argparse.ArgumentTypeError(f"one, each or random:SEED, not {text!r}")
+
+
+def _positive(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"a positive number, not {text!r}")
+
+
+def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """Run loaded cases with the options of `qtt run`."""
+    cases = selection_of(arguments).of(loaded.cases)
+    ledger = _ledger(loaded, arguments.known_gaps)
+    gap_errors = [CaseFileError(g.file, g.line, f"there is no case {g.case}") for g in unknown_cases(ledger, (c.id for c in loaded.cases))]
+    file_errors = [file_error_result(error) for error in (*loaded.errors, *gap_errors)]
+    if not cases and not file_errors:
+        raise SelectionError("no case is selected")
+    out, progress = Console(soft_wrap=True), Console(stderr=True)
+    started = time.perf_counter()
+    results = list(file_errors)
+    for failed in results:
+        out.print(failure_text(failed), markup=False, highlight=False)
+    if cases:
+        results += _run(cases, arguments, ledger, open_driver, out, progress)
+    for known in (result for result in results if result.status is Status.SKIPPED):
+        out.print(gap_text(known), markup=False, highlight=False)
+    summary = summarise(results, time.perf_counter() - started)
+    out.print(str(summary), markup=False, highlight=False)
+    if arguments.json:
+        write_report(arguments.json, results, summary)
+    if file_errors:
+        return ExitCode.USAGE
+    return ExitCode.OK if summary.is_success else ExitCode.FAILURES
+
+
+def _run(
+    cases: Sequence[Case], arguments: argparse.Namespace, ledger: Ledger, open_driver: OpenDriver, out: Console, progress: Console
+) -> list[Result]:
+    options = RunOptions(arguments.cut, arguments.restart, arguments.group_size, arguments.jobs)
+    engine = open_driver()
+    results: list[Result] = []
+    try:
+        running = run_cases(cases, engine, options, tolerant_errors=arguments.tolerant_errors, ledger=ledger)
+        for result in watched(running, len(cases), progress):
+            results.append(result)
+            if result.status in (Status.FAILED, Status.ERROR):
+                out.print(failure_text(result), markup=False, highlight=False)
+    finally:
+        engine.close()
+    return results
+
+
+def _ledger(loaded: Loaded, paths: Sequence[Path] | None) -> Ledger:
+    ledgers = set(paths or ()) or {ledger for case in loaded.cases if (ledger := ledger_of(case.file))}
+    return {name: gap for ledger in sorted(ledgers) for name, gap in load_gaps(ledger).items()}
+
+
+def report_errors(loaded: Loaded) -> ExitCode:
+    """Print the files and cases that could not be read, and say by an exit code whether there were any."""
+    console = Console(stderr=True, soft_wrap=True)
+    for error in loaded.errors:
+        console.print(str(error), markup=False, highlight=False)
+    return ExitCode.USAGE if loaded.errors else ExitCode.OK

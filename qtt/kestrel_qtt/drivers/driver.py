@@ -1,0 +1,71 @@
+"""What an engine must offer to be tested: run cases, hand out what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kestrel_qtt.cases.model import Case, Outcome
+
+DEFAULT_GROUP_SIZE = 60
+
+
+class PlanningError(Exception):
+    """A case whose statements cannot be planned; says which one, and why."""
+
+
+class DriverError(Exception):
+    """An engine that cannot be opened; says why, and what to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run: `cut` says how the input is cut into micro-batches (`one`, `each`, `random:SEED` or None for the driver's choice).
+
+    With `restart` every query is stopped and restarted from its checkpoint in the middle; `group_size` is how many cases
+    share one running query at most, and `jobs` how many groups run at the same time.
+    """
+
+    cut: str | None = None
+    restart: bool = False
+    group_size: int = DEFAULT_GROUP_SIZE
+    jobs: int = 1
+
+
+class Driver(Protocol):
+    """An engine under test; `run` may be called from several threads at once."""
+
+    def run(self, cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+        """Run the cases, in any grouping and order; yield each exactly once with its outcome and its share of the seconds."""
+
+    def close(self) -> None:
+        """Give back whatever the driver holds; it is not used afterwards."""
+
+
+class PlanningDriver(Driver, Protocol):
+    """A driver that can show what it would run."""
+
+    def explain(self, case: Case) -> str:
+        """The plan of the case as a readable text, with the Spark SQL that it compiles to."""
+
+    def plan_documents(self, case: Case) -> str:
+        """The plan of the case as the JSON text of a plan.json; raise PlanningError."""
+
+
+def open_driver() -> PlanningDriver:
+    """Open the driver of our own engine; imported late, because it brings a JVM along."""
+    from kestrel_qtt.drivers.full import FullDriver
+
+    return FullDriver()
+
+
+def open_kafka_driver(servers: str) -> PlanningDriver:
+    """Open the driver that runs cases on the broker at HOST:PORT.
+
+    Raises:
+        DriverError: the broker does not answer, or Spark cannot be started.
+    """
+    from kestrel_qtt.drivers.kafka import KafkaDriver
+
+    return KafkaDriver(servers)

@@ -1,0 +1,28 @@
+"""The driver for every form of case: those of records, of REST answers, and SQL scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.driver import RunOptions
+from kestrel_qtt.drivers.rest import run_rest
+from kestrel_qtt.drivers.spark import SparkDriver
+from kestrel_qtt.drivers.sql_script import run_scripts
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+
+
+class FullDriver(SparkDriver):
+    """Runs cases of all forms on one Spark session."""
+
+    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        """Run the cases; each is yielded once with its outcome and its share of the seconds."""
+        rest = [case for case in cases if isinstance(case, RestCase)]
+        scripts = [case for case in cases if isinstance(case, ScriptCase)]
+        plain = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
+        if plain:
+            yield from super().run(plain, options)
+        for start in range(0, len(rest), options.group_size):
+            yield from run_rest(rest[start : start + options.group_size], self._memory)
+        yield from run_scripts(scripts)

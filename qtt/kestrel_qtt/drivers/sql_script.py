@@ -1,0 +1,187 @@
+"""SQL scripts of tests on our engine: statements one by one, assertions on what the topics hold."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
+from kestrel_sql.formats.serde import Side
+from kestrel_sql.formats.table import decoder
+from kestrel_sql.formats.windowed_key import split
+from kestrel_sql.plan.step import WindowInfo, WindowType
+from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
+from kestrel_sql.planner.expressions.insert_coercion import coerce_value
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.session.insert_values import source_spec
+from kestrel_sql.session.schema_lookup import RegistryLookup
+from kestrel_sql.session.session import Session, properties_config
+from kestrel_sql.sql.nodes.admin import AssertNullValues, AssertSource, AssertValues, RunScript
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.sql.nodes.statements import CreateSource
+from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
+from kestrel_sql.topics.records import Record
+from kestrel_sql.types.schema import ROWTIME, Column
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
+
+_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
+
+
+class AssertionFailedError(Exception):
+    """An assertion of a script that does not hold."""
+
+
+def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+    """Run tests one by one, each on an engine of its own."""
+    for case in cases:
+        started = time.perf_counter()
+        try:
+            outcome = _run(case)
+        except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+            outcome = model.Crashed(message=f"{type(error).__name__}: {error}")
+        yield case, outcome, time.perf_counter() - started
+
+
+def _run(case: ScriptCase) -> model.Outcome:
+    session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=corpus_functions())
+    script = _Script(MemoryEngine(session), case.file)
+    try:
+        for text in case.statements:
+            script.run(text, asserts=True)
+    except AssertionFailedError as error:
+        return model.Failed(message=str(error))
+    except SqlSyntaxError as error:
+        return model.Rejected(message=str(error), error_code=error.code)
+    except EngineError as error:
+        return model.Rejected(message=str(error), statement_index=script.at, error_code=error.code)
+    finally:
+        script.engine.close()
+    return model.Produced(records={})
+
+
+class _Script:
+    """A test in execution; every topic has one read position that all assertions share."""
+
+    def __init__(self, engine: MemoryEngine, file: Path) -> None:
+        self.engine = engine
+        self.at = 0
+        self._file = file
+        self._read: Counter[str] = Counter()
+
+    def run(self, text: str, *, asserts: bool) -> None:
+        for parsed in parse_script(text, self.engine.session.variables, test_statements=asserts):
+            self.at += 1
+            match parsed.statement:
+                case AssertValues() | AssertNullValues() as expected:
+                    self._assert_values(expected, parsed)
+                case AssertSource() as expected:
+                    self._assert_source(expected, parsed)
+                case RunScript(path):
+                    self.run(self._script(path), asserts=False)
+                case _:
+                    self.engine.execute(parsed)
+
+    def _script(self, path: str) -> str:
+        candidates = [self._file.parent / path.lstrip("/"), Path(path)]
+        found = next((file for file in candidates if file.is_file()), None)
+        text = found.read_text(encoding="utf-8") if found else ""
+        if not text.strip():
+            raise StatementError(f"there is no script {path}, or it is empty", hint="paths are relative to the script of the test")
+        return text
+
+    def _assert_values(self, expected: AssertValues | AssertNullValues, parsed: ParsedStatement) -> None:
+        self.engine.flush()
+        session = self.engine.session
+        source = session.catalog.sources.get(expected.source)
+        if source is None:
+            raise StatementError(f"{expected.source} does not exist", span=parsed.span)
+        records = self.engine.broker.records(source.topic)
+        place = self._read[source.topic]
+        if place >= len(records):
+            raise AssertionFailedError(f"line {parsed.span.line}: topic {source.topic} holds no further record")
+        self._read[source.topic] += 1
+        record = records[place]
+        is_null = isinstance(expected, AssertNullValues)
+        if is_null and record.value is not None:
+            raise AssertionFailedError(f"line {parsed.span.line}: a tombstone was expected, not {_text(record)}")
+        actual = self._row(source, record)
+        columns = self._columns(source, expected, keys_only=is_null)
+        self._compare(columns, expected.values, actual, parsed, record)
+
+    def _columns(self, source: Source, expected: AssertValues | AssertNullValues, *, keys_only: bool) -> list[Column]:
+        if not expected.columns:
+            return list(source.schema.key if keys_only else source.schema.columns)
+        found = []
+        for name in expected.columns:
+            column = ROWTIME if name == ROWTIME.name else source.schema.find(name)
+            if column is None:
+                raise StatementError(f"{source.name} has no column {name}", span=expected.span)
+            found.append(column)
+        return found
+
+    def _row(self, source: Source, record: Record) -> dict[str, object]:
+        serde = self.engine.session.serde()
+        key_bytes = record.key
+        if source.window is not None and key_bytes is not None:
+            key_bytes, _ = split(key_bytes, source.window)
+        key = decoder(serde(source_spec(source, Side.KEY)))(key_bytes) or (None,) * len(source.schema.key)
+        value = decoder(serde(source_spec(source, Side.VALUE)))(record.value) or (None,) * len(source.schema.value)
+        named = zip((*source.schema.key, *source.schema.value), (*key, *value), strict=True)
+        return {ROWTIME.name: record.timestamp, **{column.name: part for column, part in named}}
+
+    def _compare(
+        self,
+        columns: Sequence[Column],
+        values: Sequence[Expression],
+        actual: dict[str, object],
+        parsed: ParsedStatement,
+        record: Record,
+    ) -> None:
+        if len(columns) != len(values):
+            raise StatementError(f"{len(columns)} columns, but {len(values)} values", span=parsed.span)
+        found = self.engine.constants().values(values)
+        for column, (bound, value) in zip(columns, found, strict=True):
+            wanted = coerce_value(value, bound.type, column)
+            if wanted != actual.get(column.name):
+                raise AssertionFailedError(
+                    f"line {parsed.span.line}: {column.name} is {actual.get(column.name)!r}, expected {wanted!r}, in {_text(record)}"
+                )
+
+    def _assert_source(self, expected: AssertSource, parsed: ParsedStatement) -> None:
+        session = self.engine.session
+        source = session.catalog.sources.get(expected.name)
+        if source is None:
+            raise AssertionFailedError(f"line {parsed.span.line}: there is no {expected.kind.value} {expected.name}")
+        create = CreateSource(expected.kind, expected.name, expected.elements, expected.properties)
+        others = MappingProxyType({name: other for name, other in session.catalog.sources.items() if name != expected.name})
+        command = plan_create_source(create, Catalog(others, session.catalog.types), session.config, RegistryLookup(session.registry))
+        if command is None:
+            raise StatementError("nothing to compare", span=parsed.span)
+        wanted = source_of(command)
+        pairs = (
+            ("kind", wanted.kind, source.kind),
+            ("schema", str(wanted.schema), str(source.schema)),
+            ("topic", wanted.topic, source.topic),
+            ("formats", wanted.formats, source.formats),
+            ("timestamp column", wanted.timestamp_column, source.timestamp_column),
+            ("window", _bare(wanted.window), _bare(source.window)),
+        )
+        for name, left, right in pairs:
+            if left != right:
+                raise AssertionFailedError(f"line {parsed.span.line}: {name} of {expected.name} is {right}, expected {left}")
+
+
+def _bare(window: WindowInfo | None) -> tuple[WindowType, int | None] | None:
+    """A window without how its query emits, which a declaration cannot say."""
+    return None if window is None else (window.type, window.size_ms)
+
+
+def _text(record: Record) -> str:
+    return f"record {record.offset} of {record.topic}: key {record.key!r}, value {record.value!r}, timestamp {record.timestamp}"

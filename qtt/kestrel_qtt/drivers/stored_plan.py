@@ -1,0 +1,78 @@
+"""Execute a stored plan in a session, and say what its last query writes where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Aggregate
+from kestrel_sql.plan.codec.plan_file import PlanFile, load_plan
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.session.schema_lookup import register_schemas
+from kestrel_sql.session.session import Session, properties_config
+from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.types.sql_types import SqlType
+
+from kestrel_qtt.cases.model import FormatInfo, SerdeInfo
+from kestrel_qtt.ksqldb.stored_serdes import Serde, SideFormat, plan_serdes
+from kestrel_qtt.plans.store import RESTORED, written_by
+
+
+def execute_stored(session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+    """Carry out the statements of a plan.json one by one, under the settings that a replay restores.
+
+    Raises:
+        EngineError: the file is no plan, or one of its statements is refused.
+    """
+    execute_plan_file(session, load_plan(file.read_text(encoding="utf-8"), written_by(file)), properties, defaults)
+
+
+def execute_plan_file(session: Session, stored: PlanFile, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+    """Carry out the statements of a plan one by one, as `execute_stored` does.
+
+    Raises:
+        EngineError: a statement is refused.
+    """
+    switches = {name: stored.configs.get(name) or "false" for name in RESTORED}
+    config = properties_config({**switches, **properties}, defaults)
+    for statement in stored.statements:
+        command, query = statement.ddl_command, statement.query_plan
+        if isinstance(command, CreateStreamV1 | CreateTableV1):
+            register_schemas(session.registry, command, sink=query is not None and query.sink is not None)
+        session.execute_plan(statement, config)
+
+
+def last_serdes(session: Session) -> dict[str, SerdeInfo]:
+    """What the last query of the session writes where, by logger name; nothing without a query."""
+    queries = list(session.queries.values())
+    if not queries:
+        return {}
+
+    def type_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        return bind(expression, scope, session.functions).type
+
+    def state_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
+        bound = bind(expression, scope, session.functions)
+        if not isinstance(bound.function, Aggregate) or bound.function.intermediate is None:
+            return None
+        return bound.function.intermediate(tuple(child.type for child in bound.children))
+
+    found = plan_serdes(queries[-1].plan, type_of, state_of)
+    return {name: _info(serde) for name, serde in found.items()}
+
+
+def _info(serde: Serde) -> SerdeInfo:
+    return SerdeInfo(schema=str(serde.schema), key_format=_format(serde.key), value_format=_format(serde.value))
+
+
+def _format(side: SideFormat | None) -> FormatInfo | None:
+    if side is None:
+        return None
+    return FormatInfo(
+        format=side.format.format,
+        properties=dict(side.format.properties),
+        features=frozenset(feature.value for feature in side.features),
+        window_type=side.window.type.value if side.window else None,
+        window_size=side.window.size_ms if side.window else None,
+    )

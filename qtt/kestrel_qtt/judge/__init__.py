@@ -1,0 +1,1 @@
+"""Judges compare what came out of a case with what the case expects."""

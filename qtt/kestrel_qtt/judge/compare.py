@@ -1,0 +1,154 @@
+"""Compare an expected JSON value with an actual one, by the type of the expected one (spec/qtt-format.md section 8.2)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Final
+
+from kestrel_qtt.cases.model import Actual, Json
+
+TOLERANCE: Final = 1e-6
+_LONG_MIN: Final = -(2**63)
+_LONG_MAX: Final = 2**63 - 1
+_DOUBLE_DIGITS: Final = 17
+
+
+class Absent(Enum):
+    """Stands for a column that one side does not have at all."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One column in which the two sides differ."""
+
+    column: str
+    expected: Actual | Absent
+    actual: Actual | Absent
+
+
+def differences(expected: Json, actual: Actual, column: str, *, exact: bool = True) -> list[Difference]:
+    """Compare a key or value; `exact` False reads the fractions of `actual` as doubles (`use.exact.numeric.comparison`)."""
+    return list(_compare(expected, _top_level(actual), column, exact))
+
+
+def _top_level(actual: Actual) -> Actual:
+    """Replace byte columns of the outermost object by base64 text, and empty ones by null."""
+    if not isinstance(actual, Mapping):
+        return actual
+    return {name: (_base64(value) or None) if isinstance(value, bytes) else value for name, value in actual.items()}
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _compare(expected: Json, actual: Actual, column: str, exact: bool) -> Iterator[Difference]:
+    if isinstance(expected, dict) and isinstance(actual, Mapping):
+        yield from _objects(expected, actual, column, exact)
+    elif isinstance(expected, list) and isinstance(actual, Sequence) and not isinstance(actual, (str, bytes)):
+        yield from _lists(expected, actual, column, exact)
+    elif not _scalar(expected, actual, exact):
+        yield Difference(column, expected, actual)
+
+
+def _objects(expected: dict[str, Json], actual: Mapping[str, Actual], column: str, exact: bool) -> list[Difference]:
+    same_size = len(expected) == len(actual)
+    found: list[Difference] = []
+    used: set[str] = set()
+    for name, value in expected.items():
+        key = name if actual.get(name) is not None or name.upper() not in actual else name.upper()
+        if key in actual:
+            used.add(key)
+            found += _compare(value, actual[key], f"{column}.{name}", exact)
+        elif value is not None or not same_size:
+            found.append(Difference(f"{column}.{name}", value, ABSENT))
+    if not same_size:
+        found += [Difference(f"{column}.{name}", ABSENT, value) for name, value in actual.items() if name not in used]
+        if not found:
+            found.append(Difference(column, expected, actual))
+    return found
+
+
+def _lists(expected: list[Json], actual: Sequence[Actual], column: str, exact: bool) -> Iterator[Difference]:
+    for index in range(max(len(expected), len(actual))):
+        at = f"{column}[{index}]"
+        if index >= len(expected):
+            yield Difference(at, ABSENT, actual[index])
+        elif index >= len(actual):
+            yield Difference(at, expected[index], ABSENT)
+        else:
+            yield from _compare(expected[index], actual[index], at, exact)
+
+
+def _scalar(expected: Json, actual: Actual, exact: bool) -> bool:
+    if expected is None or isinstance(expected, bool):
+        return actual is expected
+    if isinstance(expected, str):
+        return _text(expected, actual)
+    if isinstance(expected, (int, Decimal)):
+        number = float(actual) if isinstance(actual, Decimal) and not exact else actual
+        return _number(expected, number)
+    return False
+
+
+def _text(expected: str, actual: Actual) -> bool:
+    if isinstance(actual, bytes):
+        return expected == _base64(actual)
+    if isinstance(actual, Decimal):
+        try:
+            return same_decimal(Decimal(expected), actual)
+        except InvalidOperation:
+            return False
+    return isinstance(actual, str) and expected == actual
+
+
+def _number(expected: int | Decimal, actual: Actual) -> bool:
+    if isinstance(actual, bool):
+        return False
+    if isinstance(actual, int):
+        return _is_long(actual) and int(expected) == actual
+    if isinstance(actual, float):
+        return _is_near(expected, actual)
+    if not isinstance(actual, Decimal):
+        return False
+    if isinstance(expected, Decimal):
+        return same_decimal(expected, actual) or _longer_double(expected, actual)
+    exponent = actual.as_tuple().exponent
+    return _is_long(expected) and isinstance(exponent, int) and exponent >= 0 and expected == actual
+
+
+def _is_near(expected: int | Decimal, actual: float) -> bool:
+    try:
+        return abs(float(expected) - actual) < TOLERANCE
+    except OverflowError:
+        return False
+
+
+def _longer_double(expected: Decimal, actual: Decimal) -> bool:
+    """Say whether `expected` is the double `actual` as JDKs before 19 sometimes write it, with a 17th digit that is not needed.
+
+    An exponent above zero tells doubles from the values of DECIMAL columns.
+    """
+    parts, exponent = expected.as_tuple(), actual.as_tuple().exponent
+    big = isinstance(parts.exponent, int) and isinstance(exponent, int) and 0 < parts.exponent < exponent
+    return big and len(parts.digits) == _DOUBLE_DIGITS and float(expected) == float(actual)
+
+
+def same_decimal(left: Decimal, right: Decimal) -> bool:
+    """Say whether two decimals are equal including their scale; there is no negative zero, and nothing equals NaN."""
+    if not (left.is_finite() and right.is_finite()):
+        return False
+    return left == right and left.as_tuple().exponent == right.as_tuple().exponent
+
+
+def _is_long(value: int) -> bool:
+    return _LONG_MIN <= value <= _LONG_MAX

@@ -1,0 +1,151 @@
+"""Judge the outcome of a case (spec/qtt-format.md sections 8 to 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from kestrel_qtt.cases.model import (
+    CLASS_PREFIX,
+    Case,
+    Crashed,
+    ExpectedException,
+    ExpectedLog,
+    Failed,
+    LogEntry,
+    Outcome,
+    OutputRecord,
+    Produced,
+    Rejected,
+    Result,
+    Status,
+)
+from kestrel_qtt.judge.compare import Difference
+from kestrel_qtt.judge.diff import record_differences, record_text, topic_report
+from kestrel_qtt.judge.post_conditions import post_failures
+from kestrel_qtt.judge.rest_answers import rest_failures
+from kestrel_qtt.judge.spec_classes import classify
+from kestrel_qtt.judge.stored_schemas import serde_failures
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+
+_STATEMENT_EXCEPTION = "KsqlStatementException"
+_SYNTAX_CODE = "SYNTAX"
+
+
+def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors: bool = False) -> Result:
+    """Compare `outcome` with what `case` expects.
+
+    With `tolerant_errors` a case that expects an exception is content with any rejection of the right statement. A stored plan
+    of ksqlDB whose spec does not hold passes if classes explain it, which `reason` names.
+    """
+    if isinstance(outcome, Crashed):
+        return Result(case, Status.ERROR, seconds, outcome.message)
+    reason = _negative(case.expected_exception, case, outcome, tolerant_errors) if case.expected_exception else _positive(case, outcome)
+    if reason and case.tolerant and isinstance(outcome, Produced):
+        produced = outcome
+        classes = classify(case, produced, lambda relaxed: not _produced(relaxed, produced))
+        if classes:
+            return Result(case, Status.PASSED, seconds, f"{CLASS_PREFIX}{', '.join(classes)}")
+    return Result(case, Status.FAILED if reason else Status.PASSED, seconds, reason)
+
+
+def _positive(case: Case, outcome: Produced | Rejected | Failed) -> str:
+    match outcome:
+        case Produced():
+            return _produced(case, outcome)
+        case Rejected(message=message):
+            return f"{_which(outcome)} was rejected: {message}"
+        case Failed(message=message):
+            return f"the query failed: {message}"
+        case _:
+            assert_never(outcome)
+
+
+def _which(outcome: Rejected) -> str:
+    if outcome.statement_index is None:
+        return "the script"
+    return f"statement {outcome.statement_index + 1}{' (the last one)' if outcome.is_last else ''}"
+
+
+def _negative(expected: ExpectedException, case: Case, outcome: Produced | Rejected | Failed, tolerant: bool) -> str:
+    match outcome:
+        case Produced():
+            return "an exception was expected, but every statement and every record was accepted"
+        case Rejected():
+            if not (outcome.is_last or _any_statement(expected, case, outcome)):
+                return f"the last statement should have been rejected, but {_which(outcome)} was: {outcome.message}"
+            return "" if tolerant else _message(expected, f"{outcome.message}\n{outcome.unlogged_message}", outcome.error_code)
+        case Failed():
+            if not case.inputs:
+                return f"the statement should have been rejected, but the query failed later: {outcome.message}"
+            return "" if tolerant else _message(expected, outcome.message, "QUERY")
+        case _:
+            assert_never(outcome)
+
+
+def _any_statement(expected: ExpectedException, case: Case, outcome: Rejected) -> bool:
+    """Say whether the rejection may come from a statement that is not the last one."""
+    if outcome.statement_index is None or outcome.error_code == _SYNTAX_CODE:
+        return True
+    return case.tolerant and not (expected.type or "").endswith(_STATEMENT_EXCEPTION)
+
+
+def _message(expected: ExpectedException, text: str, code: str) -> str:
+    if expected.code is not None and expected.code != code:
+        return f"error code {expected.code} was expected, not {code}: {text.strip()}"
+    # A message that belongs to Kafka Streams comes with the cause that says what went wrong.
+    wanted = [part for part in (expected.message, expected.cause_message) if part]
+    if wanted and not any(part in text for part in wanted):
+        return f"the message does not contain the expected text\n  expected  {wanted[0]}\n  actual    {text.strip()}"
+    return ""
+
+
+def _produced(case: Case, produced: Produced) -> str:
+    if not case.tolerant and case.outputs is None and case.post is None and case.log is None:
+        return "the case states no expectation: give outputs, or let `qtt approve` fill them in"
+    if isinstance(case, RestCase):
+        return "\n".join(rest_failures(case, produced))
+    failures = list(_topics(case, produced))
+    if case.post:
+        failures += post_failures(case.post, produced.sources, produced.topics)
+    if case.serdes is not None:
+        failures += serde_failures(case.serdes, produced.serdes)
+    if case.log is not None:
+        failures += _log(case.log, produced.log)
+    return "\n".join(failures)
+
+
+def _topics(case: Case, produced: Produced) -> Iterator[str]:
+    expected: dict[str, list[OutputRecord]] = {}
+    for record in case.outputs or ():
+        expected.setdefault(record.topic, []).append(record)
+    for topic, records in expected.items():
+        actual = produced.records.get(topic, ())
+        found: list[list[Difference]] = [
+            record_differences(left, right, exact=case.is_exact, any_timestamp=not case.inputs and left.timestamp == 0)
+            for left, right in zip(records, actual, strict=False)
+        ]
+        if len(records) != len(actual) or any(found):
+            yield topic_report(topic, records, actual, found, str(case.file))
+    if not case.tolerant and case.outputs is not None:
+        yield from _silence(case, produced, set(expected))
+
+
+def _silence(case: Case, produced: Produced, named: set[str]) -> Iterator[str]:
+    """A sink topic that no output names must stay empty."""
+    free = named | {topic.name for topic in produced.topics if topic.internal}
+    for topic, records in produced.records.items():
+        if records and topic not in free:
+            yield f"topic {topic}: no records expected, {len(records)} written, the first: {record_text(records[0])}"
+
+
+def _log(expected: tuple[ExpectedLog, ...], actual: tuple[LogEntry, ...]) -> Iterator[str]:
+    if len(expected) != len(actual):
+        yield f"processing log: {len(expected)} entries expected, {len(actual)} written: {'; '.join(e.message for e in actual)}"
+    for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
+        compared = (("type", left.type, right.type), ("topic", left.topic, right.topic), ("offset", left.offset, right.offset))
+        for name, wanted, found in compared:
+            if wanted is not None and wanted != found:
+                yield f"processing log, entry {index}: {name} is {found}, expected {wanted}"
+        if left.message is not None and left.message not in right.message:
+            yield f"processing log, entry {index}: the message {right.message!r} does not contain {left.message!r}"

@@ -1,0 +1,106 @@
+"""REST-QTT cases: statements answered by responses (spec/qtt-format.md section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kestrel_qtt.cases.decode import DecodeError, input_of, listed, outputs_of, topic_of
+from kestrel_qtt.cases.discovery import case_path, is_foreign
+from kestrel_qtt.cases.expand import Variant, expand
+from kestrel_qtt.cases.model import Actual, Case, CaseFileError, ExpectedException, Json, Produced
+from kestrel_qtt.cases.raw import RawItem
+
+_MEMBERS = frozenset(
+    {
+        *("name", "statements", "format", "config", "properties", "enabled"),
+        *("inputs", "outputs", "topics", "responses", "expectedError"),
+        *("inputConditions", "outputConditions", "testPullWithProtoFormat"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestCase(Case):
+    """A case whose statements are answered; `responses` holds one object for every answer, with the only member admin, query or queryProto.
+
+    With `late_inputs` the inputs are produced once the push query runs.
+    """
+
+    responses: tuple[dict[str, Json], ...] = ()
+    late_inputs: bool = False
+    in_order: bool = False
+    with_proto: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer: `kind` as in a response, and its elements in the same form."""
+
+    kind: str
+    elements: tuple[Actual, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Produced):
+    """The case ran to its end, and each of its statements was answered."""
+
+    answers: tuple[Answer, ...] = ()
+
+
+def rest_cases(path: Path, item: RawItem) -> Iterator[RestCase]:
+    """Build the cases of one element of a file; raise CaseFileError."""
+    members = item.data
+    if not isinstance(members, dict):
+        raise CaseFileError(path, item.line, "a case is an object")
+    if members.get("enabled") is False:
+        return
+    unknown = sorted(set(members) - _MEMBERS)
+    if unknown and not is_foreign(path):
+        raise CaseFileError(path, item.line, f"unknown member {unknown[0]!r}: known are {', '.join(sorted(_MEMBERS))}")
+    try:
+        for variant in expand(members, path.stem):
+            yield _case(path, members, variant, item)
+    except DecodeError as error:
+        raise CaseFileError(path, item.line, str(error)) from error
+
+
+def _case(path: Path, members: dict[str, Any], variant: Variant, item: RawItem) -> RestCase:
+    inputs = tuple(map(input_of, listed(members, "inputs")))
+    error = _expected_error(members.get("expectedError"))
+    if error is not None and inputs:
+        raise DecodeError("`inputs` and `expectedError` exclude each other")
+    return RestCase(
+        id=f"{case_path(path)}::{variant.slug}",
+        file=path,
+        line=item.line,
+        name=variant.name,
+        statements=variant.statements,
+        format=variant.format,
+        config=variant.config,
+        inputs=inputs,
+        outputs=outputs_of(members, item.lines_of("outputs")),
+        topics=tuple(map(topic_of, listed(members, "topics"))),
+        properties=variant.properties,
+        expected_exception=error,
+        tolerant=True,
+        responses=tuple(listed(members, "responses")),
+        late_inputs=_flag(members, "inputConditions", "waitForActivePushQuery"),
+        in_order=_flag(members, "outputConditions", "verifyOrder"),
+        with_proto=bool(members.get("testPullWithProtoFormat")),
+    )
+
+
+def _flag(members: dict[str, Any], group: str, name: str) -> bool:
+    conditions = members.get(group)
+    return isinstance(conditions, dict) and bool(conditions.get(name))
+
+
+def _expected_error(members: Any) -> ExpectedException | None:
+    if members is None:
+        return None
+    if not isinstance(members, dict) or not any(members.get(name) for name in ("type", "message", "status")):
+        raise DecodeError("`expectedError` must be an object with a type, a message or a status")
+    return ExpectedException(message=members.get("message"), type=members.get("type"))

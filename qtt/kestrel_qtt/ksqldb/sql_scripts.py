@@ -1,0 +1,85 @@
+"""SQL scripts of tests: `--@test` begins one, `--@expected.error` and `--@expected.message` say how it ends (spec/qtt-format.md 14)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kestrel_qtt.cases.discovery import case_path
+from kestrel_qtt.cases.expand import slug
+from kestrel_qtt.cases.model import Case, CaseFileError, ExpectedException
+
+_DIRECTIVE = re.compile(r"--@\s*([\w.]+)\s*:\s*(.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCase(Case):
+    """A test of a script; `statements` holds its whole text, `line` is that of its directive."""
+
+
+@dataclass(slots=True)
+class _Test:
+    name: str
+    line: int
+    directives: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def has_statements(self) -> bool:
+        """Whether there is more than comments."""
+        return any(line.strip() and not line.lstrip().startswith("--") for line in self.lines)
+
+
+def script_cases(path: Path, text: str) -> Iterator[ScriptCase]:
+    """Cut a script into its tests; tests of one name are told apart by a number.
+
+    Raises:
+        CaseFileError: a directive is missing.
+    """
+    seen: Counter[str] = Counter()
+    for test in _tests(path, text):
+        case = _case(path, test)
+        seen[case.id] += 1
+        yield case if seen[case.id] == 1 else replace(case, id=f"{case.id}~{seen[case.id]}")
+
+
+def _tests(path: Path, text: str) -> Iterator[_Test]:
+    current: _Test | None = None
+    # Not splitlines(): a literal may hold other ends of lines, and the parser counts line feeds only.
+    for number, line in enumerate(text.split("\n"), 1):
+        directive = _DIRECTIVE.match(line)
+        name = directive[1].lower() if directive else ""
+        if directive and name == "test":
+            # Directives without statements between them speak of one test.
+            if current is not None and current.has_statements:
+                yield current
+            current = _Test(directive[2], number)
+        elif current is not None:
+            if directive:
+                current.directives[name] = directive[2]
+            current.lines.append(line)
+        elif line.strip() and not line.lstrip().startswith("--"):
+            raise CaseFileError(path, number, "a script of tests starts with --@test: NAME")
+    if current is None:
+        raise CaseFileError(path, 1, "a script of tests starts with --@test: NAME")
+    yield current
+
+
+def _case(path: Path, test: _Test) -> ScriptCase:
+    error, message = test.directives.get("expected.error"), test.directives.get("expected.message")
+    if (error is None) != (message is None):
+        raise CaseFileError(path, test.line, f"test {test.name!r}: expected.error and expected.message come together")
+    # The text keeps its lines, so that places in errors are places in the file.
+    text = "\n" * test.line + "\n".join(test.lines)
+    return ScriptCase(
+        id=f"{case_path(path)}::{slug(test.name)}",
+        file=path,
+        line=test.line,
+        name=test.name,
+        statements=(text,),
+        expected_exception=None if error is None else ExpectedException(message=message, type=error),
+        tolerant=True,
+    )

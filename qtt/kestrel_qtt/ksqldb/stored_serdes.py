@@ -1,0 +1,176 @@
+"""The serdes that ksqlDB makes for the topics and stores of a query, by logger name (`spec/qtt-format.md` 16.2, `schemas`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.schemas import Typer, scope_of, step_schema
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
+from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1
+from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
+from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1
+from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
+from kestrel_sql.sql.nodes.statements import HoppingWindow, JoinType, SessionWindow, Window
+from kestrel_sql.types.schema import PSEUDO_COLUMNS, Column, Schema
+from kestrel_sql.types.sql_types import SqlType
+
+_Source = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
+_Aggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
+_GroupBy = StreamGroupByKeyV1 | StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2
+_Join = StreamStreamJoinV1 | StreamTableJoinV1
+_Sink = StreamSinkV1 | TableSinkV1
+_Reshaped = StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2 | StreamSelectKeyV1 | TableAggregateV1
+
+
+@dataclass(frozen=True, slots=True)
+class SideFormat:
+    """How one side of a topic or store is written; `window` is that of the key."""
+
+    format: FormatInfo
+    features: frozenset[SerdeFeature]
+    window: WindowInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serde:
+    """What is written to a topic or store; a side that is made elsewhere is None."""
+
+    schema: Schema
+    key: SideFormat | None
+    value: SideFormat | None
+
+
+def plan_serdes(plan: QueryPlan, typer: Typer, state_typer: Typer) -> dict[str, Serde]:
+    """The serdes of a query by name, such as `CTAS_OUT_0.Aggregate.GroupBy`.
+
+    `state_typer` gives the type of what an aggregate function keeps of a group, None where it is the type of its result.
+
+    Raises:
+        StatementError: an expression of the plan that is not well typed.
+    """
+    walk = _Walk(f"{plan.query_id}.", typer, state_typer)
+    walk.visit(plan.physical_plan)
+    return walk.found
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What a step hands on."""
+
+    schema: Schema
+    window: WindowInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """Goes through a plan, and notes what its steps write."""
+
+    prefix: str
+    typer: Typer
+    state_typer: Typer
+    found: dict[str, Serde] = field(default_factory=dict)
+
+    def visit(self, step: Step) -> _Flow:
+        """Note what lies upstream of `step`, then the step."""
+        inputs = [self.visit(source) for source in step.upstream]
+        flow = _Flow(step_schema(step, [each.schema for each in inputs], self.typer), _window(step, inputs))
+        name = self.prefix + step.query_context.replace("/", ".")
+        if isinstance(step, _Aggregate):
+            stored = _stored(step, flow.schema, scope_of(inputs[0].schema), self.state_typer)
+            self.found[f"{name}.Materialize"] = _both(stored, step.internal_formats, inputs[0].window)
+        self.found.update((name + suffix, serde) for suffix, serde in _serdes(step, flow, inputs))
+        return flow
+
+
+def _window(step: Step, inputs: list[_Flow]) -> WindowInfo | None:
+    match step:
+        case WindowedStreamSourceV1() | WindowedTableSourceV1():
+            return step.window_info
+        case StreamWindowedAggregateV1():
+            return _info(step.window_expression.window)
+        case _ if isinstance(step, _Reshaped) or not inputs:
+            return None
+        case _:
+            return inputs[0].window
+
+
+def _info(window: Window) -> WindowInfo:
+    if isinstance(window, SessionWindow):
+        return WindowInfo(WindowType.SESSION)
+    kind = WindowType.HOPPING if isinstance(window, HoppingWindow) else WindowType.TUMBLING
+    return WindowInfo(kind, window.size.millis)
+
+
+def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
+    """The serdes of one step, by what their names add to its context."""
+    if isinstance(step, _Source):
+        yield from _of_source(step, flow)
+    elif isinstance(step, KafkaStreamSourceV1 | KafkaTableSourceV1):
+        yield "", _both(step.intake.message_schema, step.intake.formats, None)
+    elif isinstance(step, _Sink):
+        yield "", _both(flow.schema, step.formats, flow.window)
+    elif isinstance(step, _GroupBy):
+        yield "", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, TableSelectKeyV1):
+        yield ".Materialize", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, TableSuppressV1):
+        yield ".Suppress", _both(flow.schema, step.internal_formats, flow.window)
+    elif isinstance(step, TableSelectV1) and step.internal_formats is not None:
+        yield "", _both(flow.schema, step.internal_formats, None)
+    elif isinstance(step, FkTableTableJoinV1):
+        yield "", _both(flow.schema, step.formats, flow.window)
+    elif isinstance(step, _Join):
+        yield from _of_join(step, inputs)
+
+
+def _of_source(step: _Source, flow: _Flow) -> Iterator[tuple[str, Serde]]:
+    declared = step.source_schema
+    yield "", _both(declared, step.formats, flow.window)
+    if isinstance(step, TableSourceV2):
+        headers = tuple(Column(c.name, c.type) for c in declared.headers)
+        kept = (*declared.key, *declared.value, *headers, *PSEUDO_COLUMNS[step.pseudo_column_version][1:], *declared.headers)
+        yield ".Materialized", _both(Schema(kept), step.state_store_formats, flow.window)
+
+
+def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
+    """A RIGHT join is carried out as a LEFT join with the sides exchanged."""
+    left, right = inputs
+    match step:
+        case StreamStreamJoinV1():
+            formats, other = step.left_internal_formats, step.right_internal_formats
+            if step.join_type is JoinType.RIGHT:
+                left, right, formats, other = right, left, other, formats
+            yield ".Right", Serde(right.schema, None, _value(other))
+        case StreamTableJoinV1():
+            formats = step.internal_formats
+        case _:
+            assert_never(step)
+    yield "", Serde(left.schema, _key(formats, left.window), None)
+    yield ".Left", Serde(left.schema, None, _value(formats))
+
+
+def _stored(step: _Aggregate, schema: Schema, scope: Mapping[str, SqlType], state_typer: Typer) -> Schema:
+    """What the store holds: what the functions keep instead of their results, and no bounds of windows."""
+    first = len(schema.key) + len(step.non_aggregate_columns)
+    columns = list(schema.columns[:first])
+    for column, call in zip(schema.columns[first:], step.aggregation_functions, strict=False):
+        columns.append(replace(column, type=state_typer(call, scope) or column.type))
+    return Schema(tuple(columns))
+
+
+def _both(schema: Schema, formats: Formats, window: WindowInfo | None) -> Serde:
+    return Serde(schema, _key(formats, window), _value(formats))
+
+
+def _key(formats: Formats, window: WindowInfo | None) -> SideFormat:
+    return SideFormat(formats.key_format, formats.key_features, window)
+
+
+def _value(formats: Formats) -> SideFormat:
+    return SideFormat(formats.value_format, formats.value_features)

@@ -1,0 +1,182 @@
+"""Functions that ksqlDB's own test corpus expects and no release ships (spec/qtt-format.md section 11).
+
+They exist for the harness only: the engine does not know them.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache
+from itertools import count
+from typing import Any
+
+from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, python_scalar, tabular
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.functions.registry import collect as collect_functions
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.java.numbers import java_double
+from kestrel_sql.types.sql_types import Decimal as DecimalType
+from kestrel_sql.types.sql_types import SqlType
+
+from kestrel_qtt.ksqldb import test_aggregates as corpus_aggregates
+
+_A = "STRUCT<A STRING>"
+
+
+@python_scalar("(value INT NOT NULL) -> STRING", name="BAD_UDF")
+def _bad_udf_int(value: int) -> str:
+    """Fail always."""
+    raise ValueError("boom!")
+
+
+@python_scalar("(value BOOLEAN NOT NULL) -> INT", name="BAD_UDF")
+def _bad_udf_boolean(value: bool) -> int:
+    """Fail for true."""
+    if value:
+        raise ValueError("You asked me to throw...")
+    return 0
+
+
+_calls = count()
+
+
+@python_scalar("(value STRING) -> STRING", name="BAD_UDF", nulls=Nulls.BODY)
+def _bad_udf_string(value: str | None) -> str | None:
+    """Give NULL at every first, third, … call."""
+    return None if next(_calls) % 2 == 0 else value
+
+
+@python_scalar("(a INT, b STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+def _test_udf_int_string(a: int, b: str) -> str:
+    """Name the overload."""
+    return "doStuffIntString"
+
+
+@python_scalar("(a BIGINT, b STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+def _test_udf_long_string(a: int, b: str) -> str:
+    """Name the overload."""
+    return "doStuffLongString"
+
+
+@python_scalar("(a BIGINT, b BIGINT, c STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+def _test_udf_long_long_string(a: int, b: int, c: str) -> str:
+    """Name the overload."""
+    return "doStuffLongLongString"
+
+
+@python_scalar("(values BIGINT...) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+def _test_udf_longs(*values: int) -> str:
+    """Name the overload."""
+    return "doStuffLongVarargs"
+
+
+@python_scalar(f"(value {_A}) -> STRING", name="TEST_UDF")
+def _test_udf_struct(value: dict[str, Any]) -> Any:
+    """Give field A."""
+    return value["A"]
+
+
+@python_scalar(f"() -> {_A}", name="TEST_UDF")
+def _test_udf_empty() -> dict[str, str]:
+    """Give a struct."""
+    return {"A": "foo"}
+
+
+@python_scalar(f"(value STRING) -> {_A}", name="TOSTRUCT", nulls=Nulls.BODY)
+def _to_struct(value: str | None) -> dict[str, str | None]:
+    """Wrap a text in a struct."""
+    return {"A": value}
+
+
+@python_scalar("(result BOOLEAN NOT NULL, evaluated BOOLEAN NOT NULL) -> BOOLEAN", name="WHENCONDITION")
+def _when_condition(result: bool, evaluated: bool) -> bool:
+    """Fail if it should not have been evaluated."""
+    if not evaluated:
+        raise ValueError("When condition in case is not running lazily!")
+    return result
+
+
+@python_scalar("(result INT NOT NULL, evaluated BOOLEAN NOT NULL) -> INT", name="WHENRESULT")
+def _when_result(result: int, evaluated: bool) -> int:
+    """Fail if it should not have been evaluated."""
+    if not evaluated:
+        raise ValueError("When result in case is not running lazily!")
+    return result
+
+
+def _java(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return java_double(value)
+        case Decimal():
+            return f"{value:f}"
+        case dict():
+            return "Struct{" + ",".join(f"{k}={_java(v)}" for k, v in value.items()) + "}"
+        case _:
+            return str(value)
+
+
+_SEVEN = ("INT", "BIGINT", "DOUBLE", "BOOLEAN", "STRING", "DECIMAL(p,s)", _A)
+
+
+def _listed(pattern: str) -> str:
+    return ", ".join(f"a{i} {pattern.format(x)}" for i, x in enumerate(_SEVEN))
+
+
+@tabular(f"({_listed('{}')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
+def _test_udtf_values(*values: Any) -> list[str]:
+    """Give the arguments as texts."""
+    return [_java(value) for value in values]
+
+
+@tabular(f"({_listed('ARRAY<{}>')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
+def _test_udtf_lists(*values: Any) -> list[str]:
+    """Give the first items as texts."""
+    return [_java(value[0]) for value in values]
+
+
+_FIRST_MAP = _listed("MAP<STRING, {}>")
+
+
+@tabular(f"({_FIRST_MAP}) -> STRING", f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
+def _test_udtf_maps(*values: Any) -> list[str]:
+    """Give the first values as texts."""
+    return [_java(next(iter(value.values()))) for value in values]
+
+
+def _thirty_ten(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    return DecimalType(30, 10)
+
+
+_PRIMITIVES = tuple(f"(value {x} NOT NULL) -> {x}" for x in ("INT", "BIGINT", "DOUBLE", "BOOLEAN"))
+
+
+@tabular(*_PRIMITIVES, "(value STRING) -> STRING", f"(value {_A}) -> {_A}", runs=Runs.PYTHON, name="TEST_UDTF")
+def _test_udtf_echo(value: Any) -> list[Any]:
+    """Give the argument."""
+    return [value]
+
+
+@tabular("(value DECIMAL(p,s)) -> DECIMAL(30, 10)", runs=Runs.PYTHON, name="TEST_UDTF", with_types=True, returns=_thirty_ten)
+def _test_udtf_decimal(types: CallTypes, value: Decimal) -> list[Decimal]:
+    """Give the argument."""
+    return [value]
+
+
+@tabular("(value BOOLEAN NOT NULL) -> BOOLEAN", runs=Runs.PYTHON, name="THROWING_UDTF")
+def _throwing_udtf(value: bool) -> list[bool]:
+    """Fail for true."""
+    if value:
+        raise ValueError("You asked me to throw...")
+    return [value]
+
+
+@cache
+def corpus_functions() -> Registry:
+    """The functions of the language and those of the corpus."""
+    own = [value for value in globals().values() if type(value).__name__ in ("Scalar", "Tabular")]
+    extra = collect_functions(corpus_aggregates)
+    aggregates = {id(o.function): o.function for name in extra for o in extra.get(name)}
+    return FUNCTIONS.with_functions(*own, *aggregates.values())

@@ -1,0 +1,261 @@
+"""Case files to cases: read, validated against the closed schema, expanded, each with its line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from kestrel_qtt.cases.decode import DecodeError, exception_of, input_of, listed, log_of, outputs_of, post_of, serdes_of, topic_of
+from kestrel_qtt.cases.discovery import Kind, case_path, kind_of
+from kestrel_qtt.cases.expand import FORMAT, Variant, expand
+from kestrel_qtt.cases.model import Case, CaseFileError, Json
+from kestrel_qtt.cases.raw import RawFile, RawItem, TextError
+from kestrel_qtt.cases.read_json import parse_json, read_json
+from kestrel_qtt.cases.read_yaml import read_yaml
+from kestrel_qtt.ksqldb.rest_cases import rest_cases
+from kestrel_qtt.ksqldb.sql_scripts import script_cases
+from kestrel_qtt.ksqldb.three_file import three_file_case
+from kestrel_qtt.plans.store import PlanStoreError, find_plans
+from kestrel_qtt.plans.store import load_stored as load_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a file held: the cases that can be run, and an error for every one that cannot."""
+
+    file: Path
+    cases: tuple[Case, ...]
+    errors: tuple[CaseFileError, ...]
+
+
+def load(path: Path, kind: Kind | None = None) -> Loaded:
+    """Load the case file at `path`; whatever is wrong with it becomes an entry of `errors`."""
+    kind = kind or kind_of(path) or Kind.OWN
+    try:
+        if kind is Kind.STORED:
+            return Loaded(path, (load_stored(path),), ())
+        if kind is Kind.SCRIPT:
+            return Loaded(path, tuple(script_cases(path, _read(path))), ())
+        if kind is Kind.THREE_FILE:
+            return Loaded(path, (three_file_case(path, _read),), ())
+        return _load(path, kind)
+    except CaseFileError as error:
+        return Loaded(path, (), (error,))
+
+
+def load_all(found: Iterable[tuple[Path, Kind]]) -> Loaded:
+    """Load many files; a case whose id another file already has becomes an error."""
+    cases: dict[str, Case] = {}
+    errors: list[CaseFileError] = []
+    last = Path()
+    for path, kind in found:
+        loaded = load(path, kind)
+        last = path
+        errors += loaded.errors
+        for case in loaded.cases:
+            if case.id in cases:
+                errors.append(CaseFileError(path, case.line, f"{cases[case.id].file} already has a case {case.id}"))
+            else:
+                cases[case.id] = case
+    return Loaded(last, tuple(cases.values()), tuple(errors))
+
+
+def load_stored(path: Path) -> Case:
+    """Load the case of a stored `spec.json`; it executes the `plan.json` beside it; raise CaseFileError."""
+    try:
+        stored = [plan for plan in find_plans(path.parent) if plan.spec_file == path]
+        spec: Json = load_plan(stored[0])[1] if stored else parse_json(_read(path))
+    except PlanStoreError as error:
+        raise CaseFileError(path, 1, str(error)) from error
+    except TextError as error:
+        raise CaseFileError(path, error.line, error.message) from error
+    return case_of_spec(path, spec)
+
+
+def case_of_spec(path: Path, spec: Json) -> Case:
+    """The case of the content of a stored spec; one that we stored (it has a hash) keeps our rules; raise CaseFileError."""
+    members = spec.get("testCase") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(members, dict):
+        raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
+    try:
+        (variant,) = expand({**members, "format": None, "config": None}, "")
+        case = replace(_Context(path, Kind.STORED).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas")))
+    except DecodeError as error:
+        raise CaseFileError(path, 1, str(error)) from error
+    return replace(case, tolerant=False, log=log_of(members)) if "hash" in spec else case
+
+
+def _load(path: Path, kind: Kind) -> Loaded:
+    text = _read(path)
+    try:
+        raw = read_json(text) if path.suffix == ".json" else read_yaml(text)
+    except TextError as error:
+        raise CaseFileError(path, error.line, error.message) from error
+    if kind is Kind.OWN:
+        _check_file(path, raw)
+    if not raw.items:
+        raise CaseFileError(path, raw.locate(("tests",)), "`tests` must be a list with at least one case")
+    return _Context(path, kind).load(raw.items)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CaseFileError(path, 1, f"cannot be read: {error}") from error
+
+
+def _check_file(path: Path, raw: RawFile) -> None:
+    """Check everything but the cases; raise CaseFileError."""
+    head: dict[str, Any] = {**raw.head, **({"tests": _PLACEHOLDER} if raw.items else {})}
+    for error in _file_validator().iter_errors(head):
+        at = list(error.absolute_path) + _unknown(error)[:1]
+        raise CaseFileError(path, raw.locate(at), _explain(error))
+
+
+_PLACEHOLDER = [{"name": "x", "statements": ["x"]}]
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The file that cases are built for."""
+
+    path: Path
+    kind: Kind
+
+    def load(self, items: Iterable[RawItem]) -> Loaded:
+        cases: dict[str, Case] = {}
+        errors: list[CaseFileError] = []
+        for item in items:
+            try:
+                for case in self.cases(item):
+                    unique = self.unique(case, cases)
+                    cases[unique.id] = unique
+            except CaseFileError as error:
+                errors.append(error)
+        return Loaded(self.path, tuple(cases.values()), tuple(errors))
+
+    def unique(self, case: Case, cases: Mapping[str, Case]) -> Case:
+        """Refuse a second case of the same name; foreign names that only differ in signs are told apart by a number."""
+        if case.id not in cases:
+            return case
+        other = cases[case.id]
+        if self.kind is Kind.OWN or any(known.name == case.name for known in cases.values()):
+            raise CaseFileError(self.path, case.line, f"the case {case.name!r} has the same id as the one in line {other.line}: {case.id}")
+        base, bracket, axes = case.id.rpartition("::")[2].partition("[")
+        prefix = case.id.rpartition("::")[0]
+        number = next(n for n in range(2, len(cases) + 3) if f"{prefix}::{base}~{n}{bracket}{axes}" not in cases)
+        return _renamed(case, f"{prefix}::{base}~{number}{bracket}{axes}")
+
+    def cases(self, item: RawItem) -> Iterator[Case]:
+        if item.error:
+            raise CaseFileError(self.path, item.line, item.error.message)
+        if self.kind is Kind.REST:
+            yield from rest_cases(self.path, item)
+            return
+        members = item.data
+        if not isinstance(members, dict):
+            raise CaseFileError(self.path, item.line, "a case is an object")
+        if self.kind is Kind.OWN:
+            self.validate(members, item)
+        elif members.get("enabled") is False:
+            return
+        lines = item.lines_of("outputs")
+        try:
+            for variant in expand(members, self.path.stem):
+                yield self.build(members, variant, item.line, lines)
+        except DecodeError as error:
+            raise CaseFileError(self.path, item.line, f"{_named(members)}{error}") from error
+
+    def validate(self, members: Mapping[str, Any], item: RawItem) -> None:
+        for error in sorted(_case_validator().iter_errors(members), key=lambda e: [str(p) for p in e.absolute_path]):
+            at = list(error.absolute_path)
+            line = item.locate(at + _unknown(error)[:1])
+            where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in at).lstrip(".")
+            raise CaseFileError(self.path, line, f"{_named(members)}{where + ': ' if where else ''}{_explain(error)}")
+        if not members.get("format") and any(FORMAT in statement for statement in members["statements"]):
+            raise CaseFileError(self.path, item.locate(("statements",)), f"{_named(members)}{FORMAT} is used, but the case has no `format`")
+
+    def build(self, members: Mapping[str, Any], variant: Variant, line: int, output_lines: Sequence[int]) -> Case:
+        """Build one concrete case; raise DecodeError."""
+        foreign = self.kind is not Kind.OWN
+        inputs = tuple(map(input_of, listed(members, "inputs")))
+        outputs = outputs_of(members, output_lines)
+        exception = exception_of(members.get("expectedException"))
+        if self.kind is Kind.FOREIGN and not (inputs or outputs or exception):
+            raise DecodeError("the case has neither inputs nor outputs nor an expected exception")
+        return Case(
+            id=f"{case_path(self.path)}::{variant.slug}",
+            file=self.path,
+            line=line,
+            name=variant.name,
+            statements=variant.statements,
+            format=variant.format,
+            config=variant.config,
+            inputs=inputs,
+            outputs=outputs,
+            topics=tuple(map(topic_of, listed(members, "topics"))),
+            properties=variant.properties,
+            expected_exception=exception,
+            post=post_of(members.get("post")),
+            log=None if foreign else log_of(members),
+            tolerant=foreign,
+            plan=self.path.with_name("plan.json") if self.kind is Kind.STORED else None,
+        )
+
+
+def _renamed(case: Case, name: str) -> Case:
+    return replace(case, id=name)
+
+
+def _named(members: Mapping[str, Any]) -> str:
+    name = members.get("name")
+    return f"case {name!r}: " if isinstance(name, str) else ""
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(files("kestrel_qtt.cases").joinpath("case.schema.json").read_text(encoding="utf-8"))
+    return schema
+
+
+@cache
+def _file_validator() -> Draft202012Validator:
+    return Draft202012Validator(_schema())
+
+
+@cache
+def _case_validator() -> Draft202012Validator:
+    return Draft202012Validator({"$ref": "#/$defs/case", "$defs": _schema()["$defs"]})
+
+
+def _known(error: ValidationError) -> list[str]:
+    """The members that the closed object at fault may have."""
+    schema = error.schema
+    return sorted(schema.get("properties", {})) if isinstance(schema, Mapping) else []
+
+
+def _unknown(error: ValidationError) -> list[str]:
+    """The members that a closed object does not know."""
+    if error.validator != "additionalProperties" or not isinstance(error.instance, dict):
+        return []
+    return [name for name in error.instance if name not in _known(error)]
+
+
+def _explain(error: ValidationError) -> str:
+    unknown, known = _unknown(error), _known(error)
+    if unknown:
+        lower = {name.lower(): name for name in known}
+        close = difflib.get_close_matches(unknown[0].lower(), list(lower), n=1, cutoff=0.6)
+        hint = f"did you mean {lower[close[0]]!r}?" if close else f"known are {', '.join(known)}"
+        return f"unknown member {unknown[0]!r}: {hint}"
+    return str(error.message)

@@ -1,0 +1,1 @@
+"""The work behind `qtt plans`: record, check, prove, resume and compact stored plans."""

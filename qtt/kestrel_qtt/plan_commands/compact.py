@@ -1,0 +1,84 @@
+"""Remove stored plans that say nothing more: at a release, those that equal another plan of their case in all that counts.
+
+A plan stays if it is the newest of its case, was written by hand, has a checkpoint, holds a fact of the format that no other plan holds
+(in its own spelling, which today's codec no longer writes), or differs from every plan that stays: in its meaning or in its case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kestrel_qtt.cases.model import Json
+from kestrel_qtt.cases.read_json import parse_json
+from kestrel_qtt.plans.checkpoints import find
+from kestrel_qtt.plans.store import StoredPlan, load_stored, newest_plans
+
+FactsOf = Callable[[Json], frozenset[str]]
+Meaning = Callable[[str, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a plan is removed, and because of what: `equal_to` is the plan that stays in its place, `reason` why it stays."""
+
+    plan: StoredPlan
+    equal_to: StoredPlan | None = None
+    reason: str = ""
+
+
+def choose(stored: Sequence[StoredPlan], facts_of: FactsOf, meaning_of: Meaning) -> list[Verdict]:
+    """Say of each plan whether it stays; `meaning_of` gives what is equal for plans that run alike (text and name of a plan).
+
+    Raises:
+        PlanStoreError: a plan that cannot be read.
+    """
+    contents = {plan: _Content.read(plan, facts_of, meaning_of) for plan in stored}
+    holders = Counter(fact for content in contents.values() for fact in content.facts)
+    newest = newest_plans(stored)
+    verdicts = []
+    kept: dict[str, list[StoredPlan]] = {}
+    for plan in sorted(stored, key=lambda each: (each.case, each.age), reverse=True):
+        content = contents[plan]
+        reason = _reason(plan, newest[plan.case], content, holders)
+        twin = next((other for other in kept.get(plan.case, ()) if contents[other].same_as(content)), None)
+        if reason or twin is None:
+            kept.setdefault(plan.case, []).append(plan)
+            verdicts.append(Verdict(plan, reason=reason or "it differs from the plans that stay"))
+        else:
+            holders.subtract(content.facts)
+            verdicts.append(Verdict(plan, equal_to=twin))
+    return verdicts[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    facts: frozenset[str]
+    meaning: Any
+    case: Any
+
+    @staticmethod
+    def read(plan: StoredPlan, facts_of: FactsOf, meaning_of: Meaning) -> _Content:
+        text, spec = load_stored(plan)
+        return _Content(facts_of(parse_json(text)), meaning_of(text, str(plan.folder)), (spec.get("testCase"), spec.get("schemas")))
+
+    def same_as(self, other: _Content) -> bool:
+        """Whether the other plan runs alike and is judged alike."""
+        return (self.meaning, self.case) == (other.meaning, other.case)
+
+
+def _reason(plan: StoredPlan, newest: StoredPlan, content: _Content, holders: Counter[str]) -> str:
+    if plan == newest:
+        return "it is the newest of its case"
+    if plan.is_by_hand:
+        return "it was written by hand"
+    if find(plan.folder):
+        return "it has a checkpoint"
+    alone = _alone(content.facts, holders)
+    return f"only it has {', '.join(alone)}" if alone else ""
+
+
+def _alone(facts: Iterable[str], holders: Counter[str]) -> list[str]:
+    return sorted(fact for fact in facts if holders[fact] == 1)

@@ -1,0 +1,94 @@
+"""Take the checkpoint of a query in the middle of a stored case, and go on from one that an earlier version left."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kestrel_sql.plan.codec.plan_file import engine_version
+from kestrel_sql.session.session import PersistentQuery
+from kestrel_sql.spark.in_memory.resumable import ResumableRunner
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.topics.records import Record
+
+from kestrel_qtt.cases.model import Case, Outcome, Result, Status
+from kestrel_qtt.drivers.spark import Run, collect, feed_of, prepare, produced, query_run
+from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
+from kestrel_qtt.plans.store import PlanStoreError
+
+
+class Checkpoints:
+    """Freezes and resumes the only query of a stored case, on one Spark session."""
+
+    def __init__(self) -> None:
+        self._runner = ResumableRunner(open_test_session())
+        self._folder = Path(tempfile.mkdtemp(prefix="kestrel-checkpoints-"))
+
+    def close(self) -> None:
+        """Remove what is kept on disk."""
+        self._runner.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def freeze(self, case: Case, inputs: int | None = None) -> Frozen:
+        """Run a case up to its first `inputs` records (half of them by default), and take the checkpoint.
+
+        Raises:
+            PlanStoreError: the case fails or has no state, or what comes after does not depend on the state.
+        """
+        run, query, feed = self._prepared(case)
+        after = len(feed) // 2 if inputs is None else inputs
+        if not 0 < after < len(feed):
+            raise PlanStoreError(f"{case.id}: the checkpoint would be after {after} of {len(feed)} inputs")
+        pipeline = _pipeline(run, query)
+        operators = operator_names(pipeline)
+        if not operators:
+            raise PlanStoreError(f"{case.id}: the query keeps no state")
+        resumable = self._runner.open(pipeline)
+        output = resumable.advance(feed[:after])
+        frozen = Frozen(engine_version(), after, Counter(r.topic for r in output.records), operators, pack(resumable.checkpoint))
+        resumed = self.resume(case, frozen)
+        if resumed.status is not Status.PASSED:
+            raise PlanStoreError(f"{case.id}: the second half does not match:\n{resumed.reason}")
+        if judge(second_half(case, frozen), self._forgetful(case, feed[after:])).status is Status.PASSED:
+            raise PlanStoreError(f"{case.id}: what comes after {after} inputs does not depend on the state")
+        return frozen
+
+    def resume(self, case: Case, frozen: Frozen) -> Result:
+        """Go on from a checkpoint with the rest of the inputs, and compare with the rest of the outputs."""
+        run, query, feed = self._prepared(case)
+        pipeline = _pipeline(run, query)
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        unpack(frozen, folder)
+        resumable = self._runner.resume(pipeline, folder, feed[: frozen.inputs])
+        collect(run, query, pipeline, resumable.advance(feed[frozen.inputs :]))
+        return judge(second_half(case, frozen), run.outcome or produced(run))
+
+    def _forgetful(self, case: Case, rest: Sequence[Record]) -> Outcome:
+        """What the rest of the inputs gives without a state."""
+        run, query, _ = self._prepared(case)
+        pipeline = _pipeline(run, query)
+        collect(run, query, pipeline, self._runner.open(pipeline).advance(rest))
+        return run.outcome or produced(run)
+
+    def _prepared(self, case: Case) -> tuple[Run, PersistentQuery, list[Record]]:
+        run = prepare(replace(case, serdes=None))
+        if run.outcome is not None:
+            raise PlanStoreError(f"{case.id}: cannot be run: {run.outcome}")
+        if len(run.pending) != 1:
+            raise PlanStoreError(f"{case.id}: a checkpoint is taken of a case with one query, not {len(run.pending)}")
+        return run, run.pending[0], feed_of(run, run.pending[0])
+
+
+def _pipeline(run: Run, query: PersistentQuery) -> Pipeline:
+    return build_pipeline([query_run(run, query)], run.session.functions)
+
+
+def operator_names(pipeline: Pipeline) -> tuple[str, ...]:
+    """The names of the operators of a pipeline, level by level."""
+    return tuple(type(stateful.operator).__name__ for level in pipeline.group.levels for stateful in level)

@@ -1,0 +1,92 @@
+"""Plans for people: as trees with the Spark SQL that they become, and what differs between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.plan.codec.plan_file import PlanFile, dump_plan, load_plan
+from kestrel_sql.plan.diff import diff_plans
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+
+from kestrel_qtt.cases.model import Json
+from kestrel_qtt.drivers.stored_plan import execute_plan_file
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_qtt.plan_commands.format_coverage import facts_of
+from kestrel_qtt.plan_commands.plan_tree import explain_plan
+from kestrel_qtt.plans.store import PLAN_FILE, RESTORED, PlanStoreError, read_plan, written_by
+
+
+def explain_text(text: str, name: str) -> str:
+    """The statements of a plan.json as trees, each query followed by its Spark SQL; `name` is named in errors.
+
+    Raises:
+        PlanStoreError: the text is no plan, or none that can be run.
+    """
+    plan = _load(text, name)
+    session = Session(functions=corpus_functions())
+    parts = [explain_plan(plan)]
+    try:
+        execute_plan_file(session, plan, {}, {})
+        for query in session.queries.values():
+            run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde())
+            stages = build_pipeline([run], session.functions).texts
+            parts += [f"-- {query.id}, stage {level}\n{sql}" for level, sql in enumerate(stages)]
+    except EngineError as error:
+        raise PlanStoreError(f"{name}: {error.render()}") from error
+    return "\n\n".join(parts)
+
+
+def difference_text(left: Path, right: Path) -> str:
+    """What differs between two plan.json files, one difference after the other; nothing where they mean the same.
+
+    Raises:
+        PlanStoreError: a file that cannot be read, or is no plan.
+    """
+    old, new = (_load(read_plan(file), str(file)) for file in (left, right))
+    return "\n".join(map(str, diff_plans(old, new, RESTORED)))
+
+
+def differences_between(old: str, new: str, name: str) -> str:
+    """What differs between the texts of two plans, of which the first is called `name`; nothing where they mean the same.
+
+    Raises:
+        PlanStoreError: a text that is no plan.
+    """
+    return "\n".join(map(str, diff_plans(_load(old, name), _load(new, "today's plan"), RESTORED)))
+
+
+def plan_facts(document: Json) -> frozenset[str]:
+    """What the content of a plan.json uses of the format."""
+    return facts_of(document)
+
+
+def plan_meaning(text: str, name: str) -> object:
+    """What is equal for plans that run alike: the statements without their texts, and the switches that a replay restores.
+
+    Raises:
+        PlanStoreError: the text, called `name`, is no plan.
+    """
+    plan = _load(text, name)
+    switches = tuple(plan.configs.get(switch) or "false" for switch in RESTORED)
+    return tuple((statement.ddl_command, statement.query_plan) for statement in plan.statements), switches
+
+
+def survives_codec(text: str, name: str) -> bool:
+    """Whether a plan is the same after today's codec has written and read it; raise PlanStoreError."""
+    plan = _load(text, name)
+    return _load(dump_plan(plan), name) == plan
+
+
+def check_plan(text: str, name: str) -> None:
+    """Check that a text is a plan.json; raise PlanStoreError, which names `name`."""
+    _load(text, name)
+
+
+def _load(text: str, name: str) -> PlanFile:
+    try:
+        file = Path(name)
+        return load_plan(text, written_by(file if file.name == PLAN_FILE else file / PLAN_FILE))
+    except EngineError as error:
+        raise PlanStoreError(f"{name}: {error.render()}") from error

@@ -1,0 +1,1 @@
+"""The store of historic plans on disk."""

@@ -1,0 +1,292 @@
+"""The store of historic plans: find, load, compare, record and check them; a stored plan is never changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kestrel_qtt.cases.model import Json
+from kestrel_qtt.cases.raw import TextError
+from kestrel_qtt.cases.read_json import parse_json
+from kestrel_qtt.plans.spec import write_json
+
+PLAN_FILE = "plan.json"
+SPEC_FILE = "spec.json"
+RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
+"""Stored configs that a replay restores, and that change results; false where missing (`spec/qtt-format.md` 16.3)."""
+
+BY_HAND = "-by-hand"
+"""Ends the version of a plan that no planner wrote: one in the style of an older release, or of words that only readers know."""
+
+_FOLDER = re.compile(r"(?P<version>\d+(?:\.\d+)+(?P<suffix>[A-Za-z0-9.+-]*))(?:_(?P<timestamp>\d+))?", re.ASCII)
+_LONGEST_FOLDER = 120
+
+
+class PlanStoreError(Exception):
+    """A stored plan that cannot be read, was changed, or must not be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """One stored plan; `case` is the name of its case's folder, `timestamp` (epoch ms) is set for ksqlDB's own only."""
+
+    case: str
+    version: str
+    timestamp: int | None
+    folder: Path
+
+    @property
+    def plan_file(self) -> Path:
+        """Where the plan is."""
+        return self.folder / PLAN_FILE
+
+    @property
+    def spec_file(self) -> Path:
+        """Where the case is, as it was when the plan was made."""
+        return self.folder / SPEC_FILE
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether no planner wrote the plan."""
+        return self.version.endswith(BY_HAND)
+
+    @property
+    def age(self) -> tuple[tuple[int, ...], bool, str, int]:
+        """A key that orders the plans of a case, the newest last; `1.0.0.dev1` comes before `1.0.0`."""
+        match = _parse_folder(self.version)
+        suffix = match["suffix"]
+        numbers = tuple(int(n) for n in match["version"].removesuffix(suffix).split("."))
+        return numbers, not suffix, suffix, self.timestamp or 0
+
+
+def case_folder(case_id: str) -> str:
+    """The name of the folder that keeps the plans of the case: letters and digits of its id, in lower case."""
+    path, _, slug = case_id.rpartition("::")
+    stem = path.removeprefix("test-cases/").rpartition(".")[0] or path
+    name = re.sub(r"[^a-z0-9]+", "-", f"{stem}-{slug}".lower()).strip("-") or "case"
+    if len(name) <= _LONGEST_FOLDER:
+        return name
+    return f"{name[: _LONGEST_FOLDER - 9]}-{hashlib.sha256(case_id.encode()).hexdigest()[:8]}"
+
+
+def find_plans(root: Path) -> list[StoredPlan]:
+    """All plans below `root`, by case and age: a store, the folder of one case or of one plan, of ours or of ksqlDB's.
+
+    Raises:
+        PlanStoreError: a plan in a folder that is not named `<version>` or `<version>_<timestamp>`, or without a spec.
+    """
+    plans = [_stored(file.parent) for file in root.rglob(PLAN_FILE)]
+    return sorted(plans, key=lambda plan: (plan.case, plan.age))
+
+
+def newest_plans(plans: Iterable[StoredPlan]) -> dict[str, StoredPlan]:
+    """The newest plan of each case folder."""
+    return {plan.case: plan for plan in sorted(plans, key=lambda plan: plan.age)}
+
+
+def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
+    """The text of the plan, and the content of its spec.
+
+    Raises:
+        PlanStoreError: a file that cannot be read, or a plan that is not the one its spec was recorded with.
+    """
+    plan = _read(stored.plan_file)
+    spec = _parse(_read(stored.spec_file), stored.spec_file)
+    if not isinstance(spec, dict):
+        raise PlanStoreError(f"{stored.spec_file}: a spec is an object")
+    if "hash" in spec and spec["hash"] != _hash(plan):
+        raise PlanStoreError(f"{stored.plan_file}: the plan was changed after it was recorded; stored plans are never edited")
+    return plan, spec
+
+
+def read_plan(path: Path) -> str:
+    """The text of a plan.json, given by its path or that of its folder; raise PlanStoreError."""
+    return _read(path / PLAN_FILE if path.is_dir() else path)
+
+
+def written_by(file: Path) -> str | None:
+    """The version in the name of the folder of a stored plan.json; None for a file elsewhere."""
+    match = _FOLDER.fullmatch(file.parent.name)
+    return match["version"] if match else None
+
+
+def needs_recording(fresh: Json, newest: Json) -> bool:
+    """Whether `fresh` differs from `newest`, both contents of a `plan.json`, `newest` None where there is none.
+
+    Statement texts and the configs that no replay restores do not count (`spec/qtt-format.md` 16.1, 16.3).
+    """
+    return newest is None or _compared(fresh) != _compared(newest)
+
+
+def record(
+    root: Path, case_id: str, version: str, plan: str, test_case: Mapping[str, Json], schemas: Mapping[str, Json] | None = None
+) -> StoredPlan | None:
+    """Store the text `plan` of the case under `version`, if the newest stored plan differs; give None if it does not.
+
+    The plan appears as a whole or not at all, and what is stored stays as it is.
+
+    Raises:
+        PlanStoreError: the version has another plan of the case already, or the folder belongs to another case.
+    """
+    folder = root / case_folder(case_id) / version
+    stored = StoredPlan(folder.parent.name, version, None, folder)
+    _parse_folder(version)
+    path = case_id.rpartition("::")[0]
+    newest = newest_plans(find_plans(folder.parent)).get(stored.case)
+    if newest is not None:
+        text, spec = load_stored(newest)
+        _check_owner(newest, spec, path, test_case)
+        if not needs_recording(_parse(plan, folder / PLAN_FILE), _parse(text, newest.plan_file)):
+            return None
+        if stored.age <= newest.age:
+            raise PlanStoreError(f"{newest.folder}: the plan of {case_id} has changed, so the version must be above {newest.version}")
+    spec = {"version": version, "path": path, "schemas": dict(schemas or {}), "testCase": dict(test_case), "hash": _hash(plan)}
+    _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json(spec)})
+    return stored
+
+
+def adopt(root: Path, draft: Path) -> StoredPlan:
+    """Store a plan that was written by hand: the folder `<case>/<version>-by-hand` with a plan.json and a spec.json without hash.
+
+    The spec says in `byHand` what the plan holds that today's planner does not write; `today` says, if that is so, why
+    the statements of its case mean something else today.
+
+    Raises:
+        PlanStoreError: the draft is none, or the plan is stored already.
+    """
+    stored = _stored(draft)
+    plan, spec = load_stored(stored)
+    if not stored.is_by_hand or not isinstance(spec.get("byHand"), str):
+        raise PlanStoreError(f"{draft}: a plan by hand is in a folder <version>{BY_HAND}, and its spec says why in `byHand`")
+    folder = root / stored.case / draft.name
+    if folder.exists():
+        raise PlanStoreError(f"{folder}: the plan is stored already; stored plans are never edited")
+    _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json({**spec, "hash": _hash(plan)})})
+    return StoredPlan(stored.case, stored.version, None, folder)
+
+
+def remove(stored: StoredPlan) -> None:
+    """Remove a stored plan, of which another one has been proved to say the same."""
+    shutil.rmtree(stored.folder)
+
+
+def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
+    """What is wrong with the store, one sentence each; `fresh` has the plan of today by case id.
+
+    Every case has a stored plan, the newest equals that of today, and no stored plan was changed.
+    """
+    problems: list[str] = []
+    newest: dict[str, tuple[StoredPlan, str]] = {}
+    for file in sorted(root.rglob(PLAN_FILE)):
+        try:
+            stored = _stored(file.parent)
+            text, _ = load_stored(stored)
+        except PlanStoreError as error:
+            problems.append(str(error))
+        else:
+            if stored.case not in newest or newest[stored.case][0].age < stored.age:
+                newest[stored.case] = (stored, text)
+    return problems + list(_stale(newest, fresh))
+
+
+def fields_used(plan: Json) -> frozenset[str]:
+    """The fields that a plan uses, as `streamSinkV1.timestampColumn`, and the bare `@type`s; null is not used."""
+    used: set[str] = set()
+    waiting: list[Json] = [plan]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+            tag = value.get("@type")
+            if isinstance(tag, str):
+                used |= {tag, *(f"{tag}.{name}" for name, content in value.items() if name != "@type" and content is not None)}
+    return frozenset(used)
+
+
+def _stale(newest: Mapping[str, tuple[StoredPlan, str]], fresh: Mapping[str, Json]) -> Iterator[str]:
+    for case_id, plan in fresh.items():
+        folder = case_folder(case_id)
+        if folder not in newest:
+            yield f"{case_id}: no plan is stored; `qtt plans record` stores it"
+            continue
+        stored, text = newest[folder]
+        try:
+            changed = needs_recording(plan, _parse(text, stored.plan_file))
+        except PlanStoreError as error:
+            yield str(error)
+        else:
+            if changed:
+                yield f"{case_id}: the plan differs from the newest stored one, of {stored.version}; `qtt plans record` stores it"
+
+
+def _stored(folder: Path) -> StoredPlan:
+    match = _parse_folder(folder.name, folder)
+    if not (folder / SPEC_FILE).is_file():
+        raise PlanStoreError(f"{folder}: there is no {SPEC_FILE} beside the plan")
+    timestamp = match["timestamp"]
+    return StoredPlan(folder.parent.name, match["version"], int(timestamp) if timestamp else None, folder)
+
+
+def _parse_folder(name: str, folder: Path | None = None) -> re.Match[str]:
+    match = _FOLDER.fullmatch(name)
+    if match is None:
+        raise PlanStoreError(f"{folder or name}: the name is not a version such as 1.0.0, nor 1.0.0_<timestamp>")
+    return match
+
+
+def _check_owner(stored: StoredPlan, spec: Mapping[str, Any], path: str, test_case: Mapping[str, Json]) -> None:
+    name = (spec.get("testCase") or {}).get("name")
+    if (spec.get("path"), name) != (path, test_case.get("name")):
+        raise PlanStoreError(f"{stored.folder.parent}: the folder belongs to the case {name!r} of {spec.get('path')}")
+
+
+def _compared(plan: Json) -> tuple[Any, dict[str, bool]]:
+    if not isinstance(plan, dict) or not isinstance(plan.get("plan"), list):
+        return plan, {}
+    configs = plan.get("configs")
+    settings = configs if isinstance(configs, dict) else {}
+    statements: Any = plan["plan"]
+    return (
+        [{k: v for k, v in s.items() if k != "statementText"} if isinstance(s, dict) else s for s in statements],
+        {name: str(settings.get(name)).lower() == "true" for name in RESTORED},
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanStoreError(f"{file}: cannot be read: {error}") from error
+
+
+def _parse(text: str, file: Path) -> Json:
+    try:
+        return parse_json(text)
+    except TextError as error:
+        raise PlanStoreError(f"{file}:{error.line}: {error.message}") from error
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+    try:
+        for name, text in files.items():
+            (draft / name).write_bytes(text.encode("utf-8"))
+        draft.chmod(0o755)
+        os.rename(draft, folder)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise PlanStoreError(f"{folder}: cannot be written: {error}") from error

@@ -1,0 +1,47 @@
+"""Hand out chunks of cases to the workers of pytest-xdist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+from kestrel_qtt.plugin.ahead import chunk_names
+
+
+class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
+    """Schedule neighbouring cases as one unit, and every other test by itself; go on when a worker dies."""
+
+    def __init__(self, config: pytest.Config, log: Any, size: int) -> None:
+        super().__init__(config, log)
+        self.size = size
+        self.chunks: dict[str, str] = {}
+
+    def remove_node(self, node: Any) -> str | None:
+        """Give the tests that a dead worker left to the others, and name the one that it was at, which is not tried again.
+
+        pytest-xdist's own way gives back what was done, too: a worker that is handed nothing but done tests waits for ever.
+        """
+        left = {scope: unit for scope, unit in self.assigned_work.pop(node).items() if not all(unit.values())}
+        if not left:
+            return None
+        first = next(iter(left.values()))
+        at: str = next(test for test, done in first.items() if not done)
+        first[at] = True
+        self.workqueue.update((scope, unit) for scope, unit in left.items() if not all(unit.values()))
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return at
+
+    def _reschedule(self, node: Any) -> None:
+        """See that a worker has two tests or knows that there are no more: with one it waits to learn what comes after."""
+        while node in self.registered_collections and not node.shutting_down:
+            super()._reschedule(node)
+            if self._pending_of(self.assigned_work[node]) > 1:
+                return
+
+    def _split_scope(self, nodeid: str) -> str:
+        if not self.chunks:
+            self.chunks = chunk_names(self.collection, self.size, len(self.nodes))
+        return self.chunks.get(nodeid, nodeid)

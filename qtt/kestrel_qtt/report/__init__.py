@@ -1,0 +1,1 @@
+"""Progress, summaries and reports of a run."""

@@ -1,0 +1,129 @@
+"""Tell how a run went: progress while it runs, a summary in text, and the JSON report."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kestrel_qtt.cases.model import CLASS_PREFIX, Result, Status
+
+PROGRESS_AFTER = 2.0
+_LINE_EVERY = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The counts of a run; `seconds` is wall time, `classes` counts those that passed although their spec holds in part only."""
+
+    passed: int
+    failed: int
+    errors: int
+    skipped: int
+    seconds: float
+    classes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def cases_per_second(self) -> float:
+        """How many cases were judged in a second, known gaps included."""
+        count = self.passed + self.failed + self.errors + self.skipped
+        return round(count / self.seconds, 2) if self.seconds > 0 else 0.0
+
+    @property
+    def is_success(self) -> bool:
+        """Say whether nothing failed."""
+        return not (self.failed or self.errors)
+
+    def __str__(self) -> str:
+        counts = [f"{self.passed} passed"]
+        counts += [f"{n} {word}" for n, word in ((self.failed, "failed"), (self.errors, "errors"), (self.skipped, "known gaps")) if n]
+        text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
+        if not self.classes:
+            return text
+        return f"{text}\nof those that passed, by class: {', '.join(f'{n} {name}' for name, n in sorted(self.classes.items()))}"
+
+
+def summarise(results: Iterable[Result], seconds: float) -> Summary:
+    """Count the results of a run that took `seconds`."""
+    known = list(results)
+    counts = Counter(result.status for result in known)
+    reasons = (result.reason.removeprefix(CLASS_PREFIX) for result in known if result.status is Status.PASSED and result.reason)
+    classes = Counter(name for reason in reasons for name in reason.split(", "))
+    passed, failed, errors, skipped = (counts[status] for status in (Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED))
+    return Summary(passed, failed, errors, skipped, round(seconds, 3), dict(classes))
+
+
+def write_report(path: Path, results: Sequence[Result], summary: Summary) -> None:
+    """Write the JSON report of DESIGN.md section 3."""
+    document = {
+        "summary": {
+            "passed": summary.passed,
+            "failed": summary.failed,
+            "errors": summary.errors,
+            "skipped": summary.skipped,
+            "seconds": summary.seconds,
+            "cases_per_second": summary.cases_per_second,
+            **({"classes": dict(summary.classes)} if summary.classes else {}),
+        },
+        "cases": [
+            {
+                "id": result.case.id,
+                "file": result.case.file.as_posix(),
+                "name": result.case.name,
+                "format": result.case.format,
+                "status": result.status.value,
+                "seconds": round(result.seconds, 4),
+                "reason": result.reason,
+            }
+            for result in results
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def failure_text(result: Result) -> str:
+    """Say where a case is and why it did not pass."""
+    indented = "\n".join(f"  {line}" for line in result.reason.splitlines())
+    return f"{result.status.upper()} {result.case.id}\n  {result.case.file}:{result.case.line}\n{indented}"
+
+
+def gap_text(result: Result) -> str:
+    """Say which gap of the ledger a case that does not pass stands for."""
+    return f"{result.case.id}: {result.reason}"
+
+
+def watched(results: Iterator[Result], total: int, console: Console) -> Iterator[Result]:
+    """Pass results through, showing progress with its rate once they have taken over two seconds."""
+    if console.is_terminal:
+        yield from _with_bar(results, total, console)
+        return
+    started = shown = time.perf_counter()
+    for done, result in enumerate(results, start=1):
+        yield result
+        now = time.perf_counter()
+        if now - shown >= _LINE_EVERY:
+            shown = now
+            console.print(f"{done}/{total} cases, {done / (now - started):.1f} a second", highlight=False)
+
+
+def _with_bar(results: Iterator[Result], total: int, console: Console) -> Iterator[Result]:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    progress = Progress(*columns, console=console, transient=True, auto_refresh=True)
+    task = progress.add_task("cases", total=total, rate="")
+    started = time.perf_counter()
+    try:
+        for done, result in enumerate(results, start=1):
+            seconds = time.perf_counter() - started
+            if seconds > PROGRESS_AFTER:
+                progress.start()
+                progress.update(task, completed=done, rate=f"{done / seconds:.1f} cases a second")
+            yield result
+    finally:
+        progress.stop()
