@@ -12,7 +12,6 @@ import os
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.prepare import prepare
 from kestrel_sql.spark.runtime.class_archive import archive_path
-
 from tests.kafka.helpers import environment
 
 

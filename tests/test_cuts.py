@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import load_gaps
 from kestrel_qtt.cases.model import Case, Outcome, Produced, Status

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+
 from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_sql import errors
 from kestrel_sql.errors import EngineError, FormatError

@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
@@ -26,9 +29,6 @@ from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.handles import row_columns
 from kestrel_sql.spark.stages.stage import ENVELOPE
 from kestrel_sql.spark.types import schema_text
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS = int(os.environ.get("ROWS", "1000000"))

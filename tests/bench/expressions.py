@@ -17,6 +17,10 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, StringType
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile import sql as s
@@ -26,10 +30,6 @@ from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, StringType
-
 from tests.bench.measure import interleaved, machine, median_ratio
 
 COLUMNS = {"ID": t.BIGINT, "N": t.INTEGER, "X": t.DOUBLE, "NAME": t.STRING, "TAGS": t.Array(t.STRING), "SEEN": t.TIMESTAMP}

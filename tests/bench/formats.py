@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
@@ -20,9 +23,6 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeli
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
 from kestrel_sql.spark.types import name
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-
 from tests.bench.measure import interleaved, machine, median_ratio
 
 FORMATS = ("JSON", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")

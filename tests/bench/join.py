@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from kestrel_sql.spark.runtime.session import open_session
 from pyspark.sql import functions as F
 
+from kestrel_sql.spark.runtime.session import open_session
 from tests.bench.changelog import BATCHES, SETTINGS, between, decoded, drained, planned, stream, write_rows
 from tests.bench.measure import interleaved, machine, median_ratio
 

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
-from kestrel_sql.kafka.broker.broker import Broker
 
+from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import machine, processor_seconds
 from tests.kafka.helpers import Row, create, environment, produce, start
 from tests.kafka.processes import kill

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 from kestrel_sql.kafka.broker.broker import Broker
-
 from tests.bench.measure import descendants, machine
 from tests.bench.memory import own_mebibytes
 from tests.kafka.helpers import create, produce, start

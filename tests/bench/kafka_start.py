@@ -22,8 +22,8 @@ from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from kestrel_sql.kafka.broker.broker import Broker
 
+from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import descendants, machine
 from tests.kafka import demo
 from tests.kafka.helpers import create, environment, produce

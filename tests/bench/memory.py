@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from kestrel_sql.spark.runtime.session import open_session
 
+from kestrel_sql.spark.runtime.session import open_session
 from tests.bench.changelog import FILES, ROWS, SETTINGS, STATEMENTS, between, decoded, planned, stream, write_rows
 from tests.bench.measure import descendants, machine
 

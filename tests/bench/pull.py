@@ -18,6 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
@@ -28,8 +30,6 @@ from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import parse_statement
-from pyspark.sql import SparkSession
-
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS = int(os.environ.get("ROWS", "1000000"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_qtt.drivers.driver import Driver, open_driver
 
 

@@ -6,12 +6,13 @@ It is strict both ways, so that the number only rises.
 from __future__ import annotations
 
 import pytest
-from corpus_shards import CORPORA, KSQLDB, LEDGER, Shard, assert_as_listed, corpus, run_shard, shards
+
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import load_gaps
 from kestrel_qtt.cases.model import Status
 from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.load import load_all
+from tests.conformance.corpus_shards import CORPORA, KSQLDB, LEDGER, Shard, assert_as_listed, corpus, run_shard, shards
 
 pytestmark = pytest.mark.conformance
 WRONG = KSQLDB / "test-runner" / "incorrect"

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus_shards import complaints, shards
+
 from kestrel_qtt.cases.known_gaps import GapKind, load_gaps
 from kestrel_qtt.cases.model import Case, Result, Status
-from ledger import GENERATED, main
+from tests.conformance.corpus_shards import complaints, shards
+from tests.conformance.ledger import GENERATED, main
 
 
 def reported(name: str, status: str, reason: str = "") -> dict[str, Any]:

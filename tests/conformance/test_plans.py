@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from corpus_shards import ROOT, Shard, assert_as_listed, shards
+
 from kestrel_qtt.cases.known_gaps import load_gaps
 from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.load import Loaded
 from kestrel_qtt.plan_commands.record import stored_cases
+from tests.conformance.corpus_shards import ROOT, Shard, assert_as_listed, shards
 
 PLANS = ROOT.parent / "shared" / "ksqldb" / "historic-plans"
 LEDGER = ROOT / "tests" / "conformance" / "known-gaps-plans.yaml"

@@ -7,6 +7,14 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from rich.console import Console
+
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.prompt import SqlCompleter, is_complete, prompt_session, run_shell
 from kestrel_sql.cli.record_files import Inputs, record_lines
@@ -15,13 +23,6 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output import DummyOutput
-from rich.console import Console
 
 STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON');"
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from kestrel_sql.cli.main import ExitCode, main
 
+from kestrel_sql.cli.main import ExitCode, main
 from tests.engine.functions.test_user import GOOD
 
 SCRIPT = """

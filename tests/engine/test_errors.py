@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import EngineError, Span, StatementError
 
 

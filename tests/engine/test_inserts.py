@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
 from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.session.insert_values import Constants, insert_record

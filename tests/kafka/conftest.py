@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 from confluent_kafka.admin import NewTopic
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import Broker
 from kestrel_sql.kafka.client.admin import admin_client

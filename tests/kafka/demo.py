@@ -12,7 +12,6 @@ from itertools import product
 from pathlib import Path
 
 from kestrel_sql.kafka.broker.broker import Broker
-
 from tests.kafka.helpers import Row, await_rows, create, produce, read, run, start
 from tests.kafka.processes import kill
 

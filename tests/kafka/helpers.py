@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
 _LONGEST_S = 600.0

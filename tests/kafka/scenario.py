@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
-from kestrel_sql.kafka.run.manifest import CheckpointFolder
 
+from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from tests.kafka.helpers import create, produce, reach, read, run, start
 from tests.kafka.processes import await_in
 

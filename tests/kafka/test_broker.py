@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kestrel_qtt.drivers.kafka_topics import AHEAD_MS, ScratchTopics
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import Broker

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-
 from tests.kafka.spread import IN_CI, Spread, run
 
 pytestmark = pytest.mark.spark

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
+
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector import prepare as ready

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
-
 from tests.kafka.helpers import create, delete, read
 from tests.kafka.unstarted import NotStartedError, application
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, gone, named_queries, order, relevant, resumed

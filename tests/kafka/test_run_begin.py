@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
-
 from tests.kafka.helpers import produce, read
 from tests.kafka.unstarted import application, execute
 

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings, is_cluster
 from kestrel_sql.kafka.cluster.packaging import needed_packages
 from kestrel_sql.spark.runtime.environment import prepare_environment
-
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.processes import end, ending, executors
 from tests.kafka.scenario import LEAN, Scenario, differences
@@ -43,7 +43,7 @@ def test_what_travels_is_what_the_engine_imports_and_nothing_that_a_driver_alone
 def bare_python() -> str:
     """The interpreter that this environment was made from, if it has no package of ours."""
     found = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    asked = [str(found), "-I", "-c", "import engine"]
+    asked = [str(found), "-I", "-c", "import kestrel_sql"]
     if sys.prefix == sys.base_prefix or not found.exists() or subprocess.run(asked, capture_output=True, check=False).returncode == 0:
         return sys.executable
     return str(found)
@@ -92,7 +92,7 @@ def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp
         values = {topic: [json.loads(value or b"") for _, k, value, _ in rows if k == f"k{key}".encode()] for topic, rows in found.items()}
         assert [value["V"] for value in values["f"]] == [at for at in range(rows) if at % 7 == key and at % 3]
         assert [value["N"] for value in values["c"]] == list(range(1, len(range(key, rows, 7)) + 1))
-    assert list(spark_home.glob("work/*/*/kestrel-engine/engine/kafka/sink.py")), "the engine has travelled"
+    assert list(spark_home.glob("work/*/*/kestrel-engine/kestrel_sql/kafka/sink/sink.py")), "the engine has travelled"
 
 
 def some_executors(process: subprocess.Popen[bytes], seconds: float = 60) -> list[int]:

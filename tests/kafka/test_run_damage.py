@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Topic
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.topic_changes import damaged
-
 from tests.kafka.helpers import create, delete, produce, read, start
 from tests.kafka.processes import await_in, ending
 from tests.kafka.scenario import LEAN

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
+
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-
 from tests.kafka.helpers import create, produce, read, run
 
 pytestmark = pytest.mark.spark

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kestrel_sql.kafka.client.config import KafkaConfig
 
+from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.helpers import create, produce, read, run, start
 from tests.kafka.processes import await_in, kill
 from tests.kafka.scenario import LEAN

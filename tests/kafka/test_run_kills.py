@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from kestrel_sql.kafka.client.config import KafkaConfig
 
+from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.helpers import run
 from tests.kafka.processes import ReturningBroker, end, ending, kill, signal_all, workers
 from tests.kafka.scenario import SINKS, Outputs, Scenario, compare

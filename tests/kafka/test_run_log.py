@@ -8,8 +8,8 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from kestrel_sql.kafka.client.config import KafkaConfig
 
+from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.helpers import create, produce, read, run
 
 pytestmark = pytest.mark.spark

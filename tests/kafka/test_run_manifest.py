@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.offsets import Topic
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 
 import pytest
+
 from kestrel_sql.kafka.client.positions import Offsets, Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, HeadMerge
 

@@ -7,6 +7,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.run_kafka import _registry, _stop_on_signals, add_kafka_options, run_on_broker
 from kestrel_sql.errors import EngineError
@@ -16,7 +18,6 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.application import Application
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.sink.sink import Delivery
-from rich.console import Console
 
 
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:

@@ -10,6 +10,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from kestrel_sql.cli.progress import Board, MemoryWatch, line, open_lines
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState
@@ -18,7 +20,6 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.topics.records import Record
-from rich.console import Console
 
 STATE = QueryState(query="Q", batch=1, rows_in=2, rows_out=1, rows_per_second=0.2, lag={"a": 3}, state_rows=None)
 

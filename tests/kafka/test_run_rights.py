@@ -15,6 +15,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from pyspark.sql import SparkSession
+
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.admin import admin_client
@@ -22,8 +24,6 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import read_topics
 from kestrel_sql.kafka.sink.sink import write_batch
 from kestrel_sql.spark.runtime.session import open_session
-from pyspark.sql import SparkSession
-
 from tests.kafka.helpers import create, produce
 from tests.kafka.test_sink import frame, row
 from tests.kafka.unstarted import execute

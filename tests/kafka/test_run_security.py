@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.run import connect
-
 from tests.kafka.helpers import create, produce, read, run
 from tests.kafka.secured import PASSWORD, Secured, login, start_secured, write_properties
 

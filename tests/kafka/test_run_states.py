@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from kestrel_sql.kafka.client.config import KafkaConfig
 
+from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.helpers import create, produce, read, run
 
 pytestmark = pytest.mark.spark

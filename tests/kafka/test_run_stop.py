@@ -12,12 +12,12 @@ from threading import Event
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Problem
 from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
-
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.scenario import LEAN
 

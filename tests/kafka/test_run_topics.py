@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import TopicShape, shapes_of
-
 from tests.kafka.helpers import produce, read
 from tests.kafka.unstarted import application, execute
 

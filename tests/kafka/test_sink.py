@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import read_topics
@@ -23,7 +25,6 @@ from kestrel_sql.spark.io.topics import WIRE_OUTPUT
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import LogEntry
-from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -9,9 +9,9 @@ from threading import Event, Thread
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
+
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.sink.transaction import CAUSE, SENT, WriteError, Writer
-
 from tests.kafka.helpers import create, read
 from tests.kafka.processes import ReturningBroker
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.application import Application

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
+
 from kestrel_qtt.cases.model import ActualRecord, Case, Failed, InputRecord, LogEntry, Outcome, Produced, Rejected
 from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 

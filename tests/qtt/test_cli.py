@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.cli.main import ExitCode, main
 from kestrel_qtt.drivers import driver as drivers
 

@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.judge.compare import ABSENT, Difference, differences
 
 D = Decimal

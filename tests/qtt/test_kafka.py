@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, OutputRecord, Topic
 from kestrel_qtt.drivers.kafka import _given, _is_misplaced, _note_sent, _restore, _topics_of
 from kestrel_qtt.drivers.spark import Run, prepare

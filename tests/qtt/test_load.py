@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+
 from kestrel_qtt.cases.discovery import Kind, case_path, find_files
 from kestrel_qtt.cases.expand import slug
 from kestrel_qtt.cases.model import CaseFileError, Window

@@ -11,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import kestrel_sql.operators
 import pytest
+
+import kestrel_sql.operators
 from kestrel_qtt.cases.model import Case, OutputRecord, Post, Status
 from kestrel_qtt.load import load_stored
 from kestrel_qtt.plans.checkpoints import LARGEST_BYTES, Frozen, find, pack, read, second_half, unpack, write

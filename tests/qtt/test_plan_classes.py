@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.cases.model import ActualRecord, Case, ExpectedTopic, FormatInfo, OutputRecord, Post, Produced, Status, Topic, TopicState
 from kestrel_qtt.judge.judge import judge
 

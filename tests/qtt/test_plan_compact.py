@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.cli.main import ExitCode, main
 from kestrel_qtt.plan_commands.record import compact_plans
 from kestrel_qtt.plans.store import find_plans, record

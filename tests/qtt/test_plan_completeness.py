@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.plan_commands.format_coverage import facts_of, known_facts
 from kestrel_qtt.plans.store import find_plans

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.drivers.driver import PlanningDriver, open_driver
 from kestrel_qtt.load import load_stored

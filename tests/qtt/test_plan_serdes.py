@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kestrel_qtt.cases.model import CaseFileError, FormatInfo, SerdeInfo
 from kestrel_qtt.judge.stored_schemas import serde_failures
 from kestrel_qtt.load import case_of_spec

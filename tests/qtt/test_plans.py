@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.cases.model import Case, InputRecord
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.load import Kind, load

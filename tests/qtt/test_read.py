@@ -3,6 +3,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+
 from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import parse_json, read_json, strip_comments
 from kestrel_qtt.cases.read_yaml import parse_yaml, read_yaml

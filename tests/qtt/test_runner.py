@@ -9,6 +9,8 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from rich.console import Console
+
 from kestrel_qtt.cases import known_gaps as gaps
 from kestrel_qtt.cases.known_gaps import GapKind, ledger_of, load_gaps, unknown_cases
 from kestrel_qtt.cases.model import Case, CaseFileError, InputRecord, Outcome, OutputRecord, Result, Status
@@ -16,7 +18,6 @@ from kestrel_qtt.cases.selection import Selection, SelectionError, parse_shard
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.report.text import failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import run_cases
-from rich.console import Console
 
 
 def make(name: str, statement: str = "COPY", value: Any = 1) -> Case:

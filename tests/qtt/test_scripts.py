@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kestrel_qtt.cases.discovery import Kind, find_files, kind_of
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase

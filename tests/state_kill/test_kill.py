@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shapes import SHAPES, rows_of_batch
+
+from tests.state_kill.shapes import SHAPES, rows_of_batch
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 300

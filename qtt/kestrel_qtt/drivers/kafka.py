@@ -12,6 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from uuid import uuid4
 
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.driver import DriverError
+from kestrel_qtt.drivers.kafka_runner import FusedQuery, FusedRunner
+from kestrel_qtt.drivers.kafka_topics import ScratchTopics
+from kestrel_qtt.drivers.spark import Member, Run, SparkDriver, collect, feed_of
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.record_json import from_json_form
 from kestrel_sql.formats.serde import Side
@@ -23,12 +28,6 @@ from kestrel_sql.spark.in_memory.runner import Cut, Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
-
-from kestrel_qtt.cases import model
-from kestrel_qtt.drivers.driver import DriverError
-from kestrel_qtt.drivers.kafka_runner import FusedQuery, FusedRunner
-from kestrel_qtt.drivers.kafka_topics import ScratchTopics
-from kestrel_qtt.drivers.spark import Member, Run, SparkDriver, collect, feed_of
 
 
 @dataclass(slots=True)

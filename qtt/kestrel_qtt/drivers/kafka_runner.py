@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.functions import arrow_udf
+
+from kestrel_qtt.drivers.kafka_topics import AHEAD_MS, ScratchTopics
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.sink.sink import write_batch
@@ -20,11 +25,6 @@ from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import LogEntry, Record
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
-from pyspark.sql.pandas.functions import arrow_udf
-
-from kestrel_qtt.drivers.kafka_topics import AHEAD_MS, ScratchTopics
 
 _SELECTED = (
     "topic", "partition AS part", "offset AS off", "unix_millis(timestamp) AS ts", "key", "value", "headers",

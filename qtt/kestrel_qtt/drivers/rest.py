@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.fused_jobs import Job, Table, run_jobs
+from kestrel_qtt.drivers.rest_protobuf import proto_elements
+from kestrel_qtt.drivers.rest_records import decoded, encoded
+from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_sql.admin.answer import Answer as Told
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.readable import readable
@@ -26,14 +33,6 @@ from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
-
-from kestrel_qtt.cases import model
-from kestrel_qtt.drivers.fused_jobs import Job, Table, run_jobs
-from kestrel_qtt.drivers.rest_protobuf import proto_elements
-from kestrel_qtt.drivers.rest_records import decoded, encoded
-from kestrel_qtt.drivers.topics import register_topics
-from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
+
+from kestrel_qtt.cases.model import Actual
 from kestrel_sql.formats.protobuf import generate as proto_text
 from kestrel_sql.formats.protobuf.schema import load
 from kestrel_sql.formats.serde import SerdeSpec
@@ -14,8 +16,6 @@ from kestrel_sql.formats.table import encoder
 from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.queries.transient import Row
 from kestrel_sql.types.schema import Column, Role
-
-from kestrel_qtt.cases.model import Actual
 
 
 def proto_elements(columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[Actual]:

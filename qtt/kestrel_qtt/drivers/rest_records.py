@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kestrel_qtt.cases.model import ActualRecord, InputRecord, Window
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.formats.windowed_key import join, split
 from kestrel_sql.session.insert_values import source_spec
 from kestrel_sql.session.session import Session
 from kestrel_sql.topics.records import Record
-
-from kestrel_qtt.cases.model import ActualRecord, InputRecord, Window
 
 
 def encoded(session: Session, inputs: Sequence[InputRecord]) -> Iterator[Record]:

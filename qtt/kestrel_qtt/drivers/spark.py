@@ -12,6 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.driver import PlanningError, RunOptions
+from kestrel_qtt.drivers.stored_plan import execute_stored, last_serdes
+from kestrel_qtt.drivers.topics import register_topics, topic_states
+from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_qtt.plans.store import RESTORED
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
@@ -30,14 +37,6 @@ from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import InsertValues
 from kestrel_sql.topics.records import LogEntry, Record
-
-from kestrel_qtt.cases import model
-from kestrel_qtt.drivers.driver import PlanningError, RunOptions
-from kestrel_qtt.drivers.stored_plan import execute_stored, last_serdes
-from kestrel_qtt.drivers.topics import register_topics, topic_states
-from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
-from kestrel_qtt.plans.store import RESTORED
 
 BASE_PROPERTIES: Mapping[str, object] = {
     "ksql.service.id": "some.ksql.service.id",

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from kestrel_qtt.cases import model
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
 from kestrel_sql.formats.serde import Side
@@ -26,10 +29,6 @@ from kestrel_sql.sql.nodes.statements import CreateSource
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import ROWTIME, Column
-
-from kestrel_qtt.cases import model
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
 
 _PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from kestrel_qtt.cases.model import FormatInfo, SerdeInfo
+from kestrel_qtt.ksqldb.stored_serdes import Serde, SideFormat, plan_serdes
+from kestrel_qtt.plans.store import RESTORED, written_by
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.plan.codec.plan_file import PlanFile, load_plan
@@ -13,10 +16,6 @@ from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.sql_types import SqlType
-
-from kestrel_qtt.cases.model import FormatInfo, SerdeInfo
-from kestrel_qtt.ksqldb.stored_serdes import Serde, SideFormat, plan_serdes
-from kestrel_qtt.plans.store import RESTORED, written_by
 
 
 def execute_stored(session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:

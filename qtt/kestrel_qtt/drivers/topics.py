@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kestrel_qtt.cases import model
+from kestrel_qtt.judge.json_text import write_json
+from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
 from kestrel_sql.errors import EngineError, FormatError
 from kestrel_sql.formats.registered.columns import schema_text
 from kestrel_sql.formats.registered.languages import LANGUAGES
@@ -17,10 +20,6 @@ from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import CreateSource, CreateType
 from kestrel_sql.types.schema import Column
-
-from kestrel_qtt.cases import model
-from kestrel_qtt.judge.json_text import write_json
-from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
 
 _OPTIMIZATION = "ksql.streams.topology.optimization"
 

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
+from kestrel_qtt.ksqldb import test_aggregates as corpus_aggregates
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, python_scalar, tabular
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.registry import collect as collect_functions
@@ -17,8 +18,6 @@ from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.sql_types import Decimal as DecimalType
 from kestrel_sql.types.sql_types import SqlType
-
-from kestrel_qtt.ksqldb import test_aggregates as corpus_aggregates
 
 _A = "STRUCT<A STRING>"
 

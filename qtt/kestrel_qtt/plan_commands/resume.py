@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kestrel_qtt.cases.model import Case, Outcome, Result, Status
+from kestrel_qtt.drivers.spark import Run, collect, feed_of, prepare, produced, query_run
+from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
+from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
-
-from kestrel_qtt.cases.model import Case, Outcome, Result, Status
-from kestrel_qtt.drivers.spark import Run, collect, feed_of, prepare, produced, query_run
-from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
-from kestrel_qtt.plans.store import PlanStoreError
 
 
 class Checkpoints:

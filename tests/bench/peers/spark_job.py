@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.spark.runtime.environment import prepare_environment
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from kestrel_sql.kafka.connector.jars import connector_jars
+from kestrel_sql.spark.runtime.environment import prepare_environment
 
 
 def main(servers: str, source: str, sink: str, folder: str, records: str) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import View

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from kestrel_sql.catalog.apply import apply_command
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError, UnknownSourceError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.catalog.upgrade import check_plan_upgrade, check_source_upgrade
 from kestrel_sql.errors import StatementError

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
@@ -20,7 +21,7 @@ from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP
-from samples import spec
+from tests.engine.formats.samples import spec
 
 PLAIN = "I INT, L BIGINT, D DOUBLE, S STRING, B BOOLEAN"
 COLUMNS = {

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.table import decoder, encoder
-
 from tests.engine.formats.samples import spec
 
 

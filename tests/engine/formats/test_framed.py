@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import EngineError, FormatError, SerdeError
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
 from kestrel_sql.formats.registered.columns import columns_of, full_name_of
@@ -13,7 +14,6 @@ from kestrel_sql.formats.registry.memory import MemoryRegistry, RegistryView, Sc
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.types.schema import Column
-
 from tests.engine.formats.samples import spec
 
 LANGUAGE = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}

@@ -4,6 +4,7 @@ import math
 from decimal import Decimal
 
 import pytest
+
 from kestrel_sql.java.numbers import fit_decimal, java_double, parse_double, parse_int, parse_long, truncate_decimal, wrap_integer
 
 

@@ -4,9 +4,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
-
 from tests.engine.formats.samples import spec
 
 

@@ -4,9 +4,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.table import decoder
-
 from tests.engine.formats.samples import spec
 
 

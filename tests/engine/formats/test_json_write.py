@@ -4,8 +4,8 @@ import math
 from decimal import Decimal
 
 import pytest
-from kestrel_sql.formats.table import encoder
 
+from kestrel_sql.formats.table import encoder
 from tests.engine.formats.samples import spec
 
 

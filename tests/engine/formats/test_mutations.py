@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.errors import EngineError, SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.registered.languages import LANGUAGES
@@ -18,7 +19,7 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.serdes import SideReader
-from samples import NESTED_ROW, ROWS, SCHEMAS, spec
+from tests.engine.formats.samples import NESTED_ROW, ROWS, SCHEMAS, spec
 
 FORMATS = [name for name in SCHEMAS if name != "NONE"]
 FLAT_TOO = {f"{name} flat": name for name in ("AVRO", "JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")}

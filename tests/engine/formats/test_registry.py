@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import RegistryError
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaFormat
 

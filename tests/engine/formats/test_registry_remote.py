@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from kestrel_sql.errors import RegistryAwayError, RegistryError, SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.registry import remote as registry_remote
@@ -25,8 +26,8 @@ from kestrel_sql.formats.registry.memory import SchemaFormat, SchemaReference
 from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from registry_stub import Stub, handler_of, send
-from samples import spec
+from tests.engine.formats.registry_stub import Stub, handler_of, send
+from tests.engine.formats.samples import spec
 
 SECRET = "pass-of-nobody"
 RECORD = '{"type":"record","name":"R","fields":[{"name":"A","type":["null","int"],"default":null}]}'

@@ -5,12 +5,12 @@ import random
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import FormatError, SerdeError
 from kestrel_sql.formats import capabilities as facts
 from kestrel_sql.formats.serde import causes
 from kestrel_sql.formats.table import FORMATS, decoder, encoder
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
-
 from tests.engine.formats.samples import NESTED_ROW, ROWS, SCHEMAS, spec
 
 MUTATIONS = 500

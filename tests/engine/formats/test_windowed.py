@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import windowed_key as windowed
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.plan.step import WindowInfo, WindowType
-
 from tests.engine.formats.samples import spec
 
 TIME = WindowInfo(WindowType.TUMBLING, size_ms=10)

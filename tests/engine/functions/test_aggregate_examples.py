@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Runs, Tabular
 from kestrel_sql.functions.table import FUNCTIONS

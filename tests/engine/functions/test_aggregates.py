@@ -5,6 +5,7 @@ from math import inf, isnan, nan, sqrt
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.ksqldb import test_aggregates as corpus
 from kestrel_sql.errors import FunctionError, QueryError
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator

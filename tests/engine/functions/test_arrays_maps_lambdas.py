@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.java.hash_order import java_hash_order

@@ -3,6 +3,7 @@ from __future__ import annotations
 import decimal
 
 import pytest
+
 from kestrel_sql.errors import EngineError, FunctionError, TypeMismatchError, UnknownColumnError, UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, scalar

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
+
 from kestrel_sql.functions.declaration import Body, Nulls, Scalar
 from kestrel_sql.functions.library.time import dates, times, timestamps
 from kestrel_sql.functions.table import FUNCTIONS
-from sqlglot import exp
 
 NAMES = (
     "CONVERT_TZ DATEADD DATESUB DATETOSTRING FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP FROM_DAYS FROM_UNIXTIME PARSE_DATE PARSE_TIME "

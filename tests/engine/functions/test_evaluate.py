@@ -7,6 +7,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
+
 from kestrel_sql.errors import EngineError, UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Nulls, Runs, Scalar, python_scalar, scalar
@@ -18,7 +20,6 @@ from kestrel_sql.spark.compile.expressions import compile_expression
 from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
-from pyspark.sql import Row
 
 
 @python_scalar("(value T) -> T", nulls=Nulls.BODY)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from decimal import Decimal as Number
 
 import pytest
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Scalar
 from kestrel_sql.functions.resolve import Overload

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.functions.library.text.regex import regexp_extract
 from kestrel_sql.java.regex.character_classes import _categories, category
 from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern, matches, replace_all, split, split_all

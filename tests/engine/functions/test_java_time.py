@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.java.time.pattern import compile_pattern
 from kestrel_sql.java.time.simple_date_format import parse_simple_date

@@ -6,6 +6,7 @@ import itertools
 import random
 
 import pytest
+
 from kestrel_sql.functions.library.time import dates
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.java.time.fixed_width import layout_of

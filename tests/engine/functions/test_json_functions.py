@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.library.text import json as j
 from kestrel_sql.functions.library.text.json_path import path_tokens

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate, Tabular

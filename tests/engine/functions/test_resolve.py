@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import FunctionError
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, python_scalar
 from kestrel_sql.functions.registry import Registry, registry_of

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portable
 from kestrel_sql.functions.library.spark_sql.size_limits import LARGEST

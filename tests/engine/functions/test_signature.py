@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.functions.signature import AnyDecimal, ArrayOf, Generic, Interval, LambdaOf, MapOf, Parameter, StructOf, parse_signature
 from kestrel_sql.types.sql_types import BIGINT, INTEGER, STRING
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.functions.library.text import urls
 from kestrel_sql.java.uri import Uri, parse_uri
 

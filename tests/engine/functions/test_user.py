@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.errors import FunctionError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.table import FUNCTIONS

@@ -9,6 +9,7 @@ import struct
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.functions.declaration import Scalar
 from kestrel_sql.functions.table import FUNCTIONS
 

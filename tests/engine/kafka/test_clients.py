@@ -6,6 +6,7 @@ import gc
 import weakref
 
 import pytest
+
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.admin import admin, admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.processing_log import LogWriter, shape
 from kestrel_sql.topics.records import LogEntry

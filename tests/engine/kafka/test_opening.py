@@ -3,9 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.run.spark_start import Opening, warm
-from pyspark.sql import SparkSession
 
 
 def test_what_hinders_the_session_is_raised_where_it_is_waited_for() -> None:

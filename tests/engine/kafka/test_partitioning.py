@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+
 from kestrel_sql.kafka.sink.partitioner import bare_keys, murmur2_all, partitions_of
 from kestrel_sql.topics.partitioner import murmur2, partition_of
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.kafka.sink import distribute as spread
 from kestrel_sql.kafka.sink.distribute import merged, spread_batches
 from kestrel_sql.kafka.sink.transaction import Layout

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+
 from kestrel_sql.kafka.sink.transaction import _pairs, _sent_in, _text
 from kestrel_sql.spark.io.topics import HEADERS
 

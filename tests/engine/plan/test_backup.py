@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
 
 COMMAND = {"statement": "CREATE STREAM A …", "plan": None, "originalProperties": {"x": "1", "y": None}, "streamsProperties": {"z": 2}}

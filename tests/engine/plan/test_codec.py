@@ -4,8 +4,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-import plan_samples as sample
 import pytest
+
 from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.json_text import MAX_DEPTH, read_json
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_plan, decode_statement, dump_plan, encode_plan, encode_statement, load_plan
@@ -18,6 +18,7 @@ from kestrel_sql.plan.steps.streams import StreamSelectKeyV2, StreamSelectV1
 from kestrel_sql.plan.table import COMMANDS, STEPS
 from kestrel_sql.sql.nodes.expressions import ColumnRef
 from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, TimeSpan, TumblingWindow
+from tests.engine.plan import plan_samples as sample
 
 
 def root(document: sample.Document) -> Step:

@@ -4,7 +4,7 @@ from typing import Any
 
 from kestrel_sql.plan.codec.plan_file import decode_plan
 from kestrel_sql.plan.diff import diff_plans
-from plan_samples_text import aggregate_plan
+from tests.engine.plan.plan_samples_text import aggregate_plan
 
 SWITCH = "ksql.cast.strings.preserve.nulls"
 

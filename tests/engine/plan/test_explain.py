@@ -4,7 +4,7 @@ from typing import Any
 
 from kestrel_qtt.plan_commands.plan_tree import explain_plan
 from kestrel_sql.plan.codec.plan_file import decode_plan
-from plan_samples_text import aggregate_plan
+from tests.engine.plan.plan_samples_text import aggregate_plan
 
 
 def test_a_query_is_a_tree_from_sink_to_source() -> None:

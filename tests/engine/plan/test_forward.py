@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import plan_samples as sample
 import pytest
+
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, decode_plan, decode_statement, engine_version
+from tests.engine.plan import plan_samples as sample
 
 
 def root(**members: Any) -> sample.Document:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import StatementError
 from kestrel_sql.importer.report import Report, Verdict, import_report
-from plan_samples_text import aggregate_plan
+from tests.engine.plan.plan_samples_text import aggregate_plan
 
 
 def backup(tmp_path: Path, *commands: tuple[str, Any]) -> Report:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import plan_samples as sample
 import pytest
+
 from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
 from kestrel_sql.plan.commands import CreateKafkaSourceV1
@@ -12,6 +12,7 @@ from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.sql.parse.parser import parse_schema
 from kestrel_sql.types.schema import Schema
+from tests.engine.plan import plan_samples as sample
 
 FORMATS = Formats(FormatInfo("TEXT"), FormatInfo("TEXT"))
 

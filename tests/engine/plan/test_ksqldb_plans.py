@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.plan.codec.plan_file import decode_plan, encode_plan

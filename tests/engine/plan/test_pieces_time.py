@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.durations import DURATION, TIME_SPAN
 from kestrel_sql.sql.nodes.statements import TimeSpan

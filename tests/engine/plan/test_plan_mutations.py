@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import plan_samples
 import pytest
+
 from kestrel_sql.errors import EngineError, PlanError
 from kestrel_sql.plan.codec.plan_file import decode_plan, decode_statement, encode_statement, load_plan
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from tests.engine.plan import plan_samples
 
 STORE = Path(__file__).resolve().parents[3] / "historic-plans"
 NUMBERS = (-1, 0, 2**31, 2**63, 10**400, 1.5, 1e308)

@@ -4,8 +4,9 @@ import importlib
 import pkgutil
 from typing import get_args
 
-import kestrel_sql.plan.steps
 import pytest
+
+import kestrel_sql.plan.steps
 from kestrel_sql.plan.commands import DdlCommand
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import StreamSinkV1

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.ksqldb.stored_serdes import Serde, plan_serdes
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.plan.codec.plan_file import decode_plan
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.sql_types import DOUBLE, SqlType
-from plan_samples_text import aggregate_plan
+from tests.engine.plan.plan_samples_text import aggregate_plan
 
 FORMATS = {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}}
 

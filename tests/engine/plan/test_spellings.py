@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.plan_commands.format_coverage import facts_of
 from kestrel_sql.plan.codec.json_text import read_json
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_plan, load_plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import PropertyError
 from kestrel_sql.planner.config import Config
 

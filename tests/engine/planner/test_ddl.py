@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DropSourceV1, RegisterTypeV1

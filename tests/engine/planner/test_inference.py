@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import StatementError
 from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat

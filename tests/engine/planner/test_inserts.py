@@ -6,6 +6,7 @@ import decimal
 from typing import Any
 
 import pytest
+
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.plan.step import FormatInfo, Formats, WindowInfo, WindowType

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.plan.commands import CreateKafkaSourceV1
 from kestrel_sql.session.session import Session

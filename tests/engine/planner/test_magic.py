@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.expressions.timestamp_literals import parse_partial_timestamp, rewrite_timestamps
 from kestrel_sql.sql.format.statements import format_expression

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.properties.with_clause import TimestampProperty, insert_properties, sink_properties, source_properties

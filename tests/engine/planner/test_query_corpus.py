@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import FunctionError, RegistryError
 from kestrel_sql.functions.table import FUNCTIONS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import StatementError
-from planning import plan
+from tests.engine.planner.planning import plan
 
 SOURCES = """
 CREATE STREAM s (k INT KEY, a INT, b STRING, m MAP<STRING, INT>, l ARRAY<INT>) WITH (kafka_topic='s', format='JSON');

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.plan.steps.joins import StreamStreamJoinV1
 from kestrel_sql.planner.config import Config
-from planning import command, plan, schema, tree
+from tests.engine.planner.planning import command, plan, schema, tree
 
 ORDERS = "CREATE STREAM orders (id INT KEY, customer INT, amount DOUBLE, tags ARRAY<STRING>) WITH (kafka_topic='o', format='JSON');"
 CUSTOMERS = "CREATE TABLE customers (id INT PRIMARY KEY, name STRING, city INT) WITH (kafka_topic='c', format='JSON');"

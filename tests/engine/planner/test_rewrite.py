@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.session import Session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
 from kestrel_sql.formats.capabilities import FORMATS

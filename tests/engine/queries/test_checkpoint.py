@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
@@ -18,7 +20,6 @@ from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import Column, Role
 from kestrel_sql.types.sql_types import INTEGER
-from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.spark
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.errors import CheckpointError, EngineError
 from kestrel_sql.queries.engine import MemoryEngine
-from memory_engine import engine_with, tell
+from tests.engine.queries.memory_engine import engine_with, tell
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.queries.interrupts import interrupts_kept, interrupts_wait
-from memory_engine import engine_with, tell
+from tests.engine.queries.memory_engine import engine_with, tell
 
 
 @pytest.fixture(autouse=True)

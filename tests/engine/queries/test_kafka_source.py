@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.errors import EngineError
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.topics.records import Record
-from memory_engine import engine_with, tell
+from tests.engine.queries.memory_engine import engine_with, tell
 
 SETUP = """
 CREATE SOURCE u FROM KAFKA (TOPIC 'u') KEY FORMAT TEXT VALUE FORMAT TEXT INCLUDE OFFSET, HEADERS ENVELOPE UPSERT;

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import EngineError, StatementError, UnknownSourceError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.pull import current_messages, plan_pull

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.operators.operator import Row, State
 from kestrel_sql.queries.pull import keeps, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
+
 from kestrel_sql.operators.operator import Operator, Output, Scope, State
 from kestrel_sql.operators.operator import Row as OperatorRow
 from kestrel_sql.plan.step import FormatInfo

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.source_reader import struct_type
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.stages.stage import DEAD, struct_column
 from kestrel_sql.spark.state.packing import page_columns
-from pyspark.sql import DataFrame, SparkSession
 
 SOURCES = """
 CREATE STREAM S (K STRING KEY, A INT, B ARRAY<STRING>, C STRUCT<X BIGINT, Y MAP<STRING, INT>>) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.spark.runtime import class_archive as archive
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators.aggregates.windows import groups_of
 from kestrel_sql.operators.operator import State

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.spark.io import columns
 from kestrel_sql.spark.io.columns import from_rows, to_list, to_places, to_rows
 from kestrel_sql.types import sql_types as t

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+
 from kestrel_sql.spark.runtime import worker_daemon as daemon
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.spark.compile import sql as s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
+
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner, Output

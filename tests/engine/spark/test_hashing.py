@@ -4,6 +4,7 @@ import random
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.spark.state.hashing import hash_ints, hash_row, hash_rows
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, INTEGER, STRING

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.spark.runtime import environment as home
 
 OPEN = """

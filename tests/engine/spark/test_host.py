@@ -4,14 +4,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
+
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import Output, Scope, State
 from kestrel_sql.operators.operator import Row as OperatorRow
 from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import pack_batches, unpack_batches
-from level_samples import Summing, batch, level, row
-from pyspark.sql import Row
+from tests.engine.spark.level_samples import Summing, batch, level, row
 
 
 class Store:

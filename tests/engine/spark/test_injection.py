@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import sqlglot
+from pyspark.sql.types import IntegerType, StructField, StructType
+from sqlglot import exp
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.library.text.like import plain_part
 from kestrel_sql.session.session import Session
@@ -17,8 +20,6 @@ from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
 from kestrel_sql.spark.stages.stage import ENVELOPE, Operation, Stage
 from kestrel_sql.sql.nodes import expressions as e
-from pyspark.sql.types import IntegerType, StructField, StructType
-from sqlglot import exp
 
 _ATOMS = (
     *("'", "''", "'''", '"', '""', "`", "``", "\\", "\\\\", "\\'", "\\`", "\\\\'", "'\\", "`\\", ";", "--", "/*", "*/", "#", "//"),

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.source_messages import message_decoder, normal_json

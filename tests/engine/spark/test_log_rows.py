@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
+
 from kestrel_sql.kafka.run.processing_log import shape
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output

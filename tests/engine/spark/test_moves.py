@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
@@ -16,9 +19,7 @@ from kestrel_sql.spark.pipeline.projection_pass import move_batches, moved_relat
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.stages.stage import Operation, Stage
 from kestrel_sql.spark.state.packing import can_page, page_batches
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
-from stage_samples import ROWS, built, columns, rows, selected
+from tests.engine.spark.stage_samples import ROWS, built, columns, rows, selected
 
 COUNT = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N, LATEST_BY_OFFSET(C) AS C FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;"
 JOIN = "CREATE STREAM Q AS SELECT S.K AS K, B, C, N FROM S LEFT JOIN T ON S.K = T.K;"

@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows
 from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import home_page, pack_batches, page_columns
 from kestrel_sql.topics.partitioner import partition_of
-from level_samples import Summing, batch, handle, level, row
+from tests.engine.spark.level_samples import Summing, batch, handle, level, row
 
 
 def packed(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+
 from kestrel_sql.spark.io.columns import before, place_order
 
 PLACES = pa.list_(pa.int64())

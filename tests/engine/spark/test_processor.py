@@ -4,10 +4,11 @@ import subprocess
 import sys
 from typing import Any
 
+from pyspark import cloudpickle
+
 from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.processor import LateProcessor
-from level_samples import level
-from pyspark import cloudpickle
+from tests.engine.spark.level_samples import level
 
 _DRIVER = """
 import pickle, sys

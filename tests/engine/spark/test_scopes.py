@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Nulls, python_scalar
 from kestrel_sql.functions.table import FUNCTIONS

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlglot
+
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.stages.stage import POSITION, Operation, Stage

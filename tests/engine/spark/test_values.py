@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.spark.types import struct_of, to_arrow, to_spark
 from kestrel_sql.spark.values import from_arrow_value, row_converter, to_arrow_value

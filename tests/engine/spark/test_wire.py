@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo, WindowInfo, WindowType
 from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, LOG, decode_batches, encode_batches

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.keywords import KAFKA_WORDS

@@ -5,6 +5,8 @@ import re
 import time
 
 import pytest
+from lark import Tree
+
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_WORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
 from kestrel_sql.sql.nodes import expressions as e
@@ -22,7 +24,6 @@ from kestrel_sql.sql.parse.parser import (
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column, Role
-from lark import Tree
 
 
 def test_every_rule_of_the_grammar_has_a_builder() -> None:

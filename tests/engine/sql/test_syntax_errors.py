@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.parse.parser import parse_script
 

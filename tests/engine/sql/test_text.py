@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+
 from kestrel_sql.sql.format.statements import format_expression, format_identifier, format_statement, format_type, format_window
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.parse.parser import parse_expression, parse_statement, parse_type, parse_window

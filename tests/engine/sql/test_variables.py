@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.parse.parser import parse_script, parse_statement
 from kestrel_sql.sql.parse.variables import Variables

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
 from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_qtt.plans.store import find_plans, newest_plans

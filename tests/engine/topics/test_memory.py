@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.partitioner import murmur2, partition_of
 from kestrel_sql.topics.records import Record

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.types.conversion import can_cast, can_implicitly_cast, wider_number
 from kestrel_sql.types.sql_types import (
     BIGINT,

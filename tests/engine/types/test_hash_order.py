@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kestrel_sql.java.hash_order import java_hash_order, java_string_hash
 
 

@@ -8,9 +8,11 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+import kestrel_sql
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.cluster.packaging import archives
 
@@ -41,7 +43,10 @@ def cluster_settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
     if not is_cluster(master) or given.get(INSTALLED) == "true":
         return {}
     # Stateful operators and sources of ours have workers beside the driver as well, with the executors' Python.
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in (*sys.path, os.environ.get("PYTHONPATH", "")) if path))
+    # An editable install puts the engine into no folder of sys.path.
+    engine = str(Path(next(iter(kestrel_sql.__path__))).parent)
+    paths = (engine, *sys.path, os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in paths if path))
     travelling = [f"{path}#{folder}" for path, folder in zip(archives(), _FOLDERS, strict=True)]
     return {
         _ARCHIVES: ",".join([*travelling, *filter(None, [given.get(_ARCHIVES)])]),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.tables.stream_time import StreamTime
-from state_replay import brief, key_bytes, replay
+from tests.engine.operators.state_replay import brief, key_bytes, replay
 
 
 def test_a_tombstone_has_the_largest_time_that_any_input_has_reached() -> None:

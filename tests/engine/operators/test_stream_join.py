@@ -5,7 +5,7 @@ from typing import Any
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
-from state_replay import brief, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 DAY = 24 * 60 * 60 * 1000
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
-from state_replay import brief, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 
 def join(join_type: JoinType, placeholder: bool = False) -> StreamTableJoin:

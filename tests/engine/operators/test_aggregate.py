@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from kestrel_sql.errors import QueryError
 from kestrel_sql.functions.declaration import Aggregator
 from kestrel_sql.functions.library.aggregates.by_offset import latest_n_by_offset
@@ -14,7 +15,7 @@ from kestrel_sql.operators.aggregates.groups import merge, new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.types.sql_types import INTEGER, STRING
-from state_replay import brief, call_of, key_bytes, replay
+from tests.engine.operators.state_replay import brief, call_of, key_bytes, replay
 
 COUNT = (call_of(count), ())
 SUM = (call_of(sum_, INTEGER), (1,))

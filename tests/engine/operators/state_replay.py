@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
+
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall
 from kestrel_sql.operators.operator import Operator, Output, Row, State
 from kestrel_sql.operators.state_codec import dump_state, load_state

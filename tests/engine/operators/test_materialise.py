@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.tables.previous_row import Materialise
-from state_replay import brief, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 
 def test_every_record_is_a_change_and_knows_the_row_it_replaces() -> None:

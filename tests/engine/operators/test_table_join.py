@@ -5,7 +5,7 @@ from typing import Any
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
-from state_replay import brief, key_bytes, replay
+from tests.engine.operators.state_replay import brief, key_bytes, replay
 
 
 def join(join_type: JoinType, placeholder: bool = False) -> TableJoin:

@@ -4,6 +4,7 @@ from decimal import Decimal
 from math import isnan
 
 import pytest
+
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.state_codec import dump_state, load_state, pack_state
 

@@ -6,7 +6,7 @@ from kestrel_sql.functions.library.aggregates.sums import count
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Row, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from state_replay import brief, call_of, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, replay
 
 
 def windows(size: int, advance: int, grace: int, final: bool = False, retention: int | None = None) -> TimeWindowAggregate:

@@ -4,7 +4,7 @@ from typing import Any
 
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
 from kestrel_sql.operators.operator import Row
-from state_replay import brief, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 
 def row(key: str, value: Any, timestamp: int, window: tuple[int, int]) -> Row:

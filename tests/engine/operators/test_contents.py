@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+
 from kestrel_sql.functions.library.aggregates.sums import count, sum_
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
@@ -18,7 +19,7 @@ from kestrel_sql.operators.table_rows import contents, shows_table
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.sql_types import BIGINT
-from state_replay import call_of, key_bytes
+from tests.engine.operators.state_replay import call_of, key_bytes
 
 CALLS = ((call_of(count), ()), (call_of(sum_, BIGINT), (0,)))
 DAY = 86_400_000

@@ -8,7 +8,7 @@ from kestrel_sql.functions.library.aggregates.sums import count
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.types.sql_types import INTEGER
-from state_replay import brief, call_of, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, replay
 
 
 def sessions(gap: int, grace: int, final: bool = False, retention: int | None = None, calls: Any = None) -> SessionWindowAggregate:
