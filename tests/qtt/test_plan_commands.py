@@ -95,5 +95,5 @@ def test_a_case_that_cannot_be_planned_is_told_and_stops_no_other(
     out = capsys.readouterr().out
     told = "test-cases/x.json::bad: cannot be planned (test-cases/x.json:1)\n  STATEMENT: UNPLANNED means nothing"
     assert told in out
-    assert ("recorded historic-plans/x-good" if action == "record" else "test-cases/x.json::good: no plan is stored") in out
+    assert ("recorded historic-plans/x/good" if action == "record" else "test-cases/x.json::good: no plan is stored") in out
     assert out.count("::bad") == 1

@@ -24,14 +24,14 @@ def keep(root: Path, version: str, text: str, case_id: str = "x", **case: Any) -
     folder = root / ".probe"
     stored = record(folder / version, case_id, version, text, {**CASE, **case})
     assert stored is not None
-    target = root / stored.case / version
+    target = root / stored.home.name / version
     target.parent.mkdir(parents=True, exist_ok=True)
     stored.folder.rename(target)
 
 
 def left(root: Path) -> list[str]:
     compact_plans([root], dry_run=False)
-    return [f"{stored.case}/{stored.version}" for stored in find_plans(root)]
+    return [f"{stored.home.name}/{stored.version}" for stored in find_plans(root)]
 
 
 def test_a_plan_that_equals_a_newer_one_goes(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def put(folder: Path) -> None:
 
 def test_a_recorded_plan_is_found_and_loaded(tmp_path: Path) -> None:
     stored = keep(tmp_path)
-    assert stored.folder == tmp_path / "filters-like-keeps-cows-avro" / "1.0.0"
+    assert stored.folder == tmp_path / "filters" / "like" / "keeps-cows-avro" / "1.0.0"
     assert find_plans(tmp_path) == [stored]
     text, spec = load_stored(stored)
     assert json.loads(text) == plan()
@@ -58,7 +58,7 @@ def test_our_layout_and_ksqldbs_are_found_oldest_first(tmp_path: Path) -> None:
         put(tmp_path / "case" / name)
     plans = find_plans(tmp_path)
     assert [plan.folder.name for plan in plans] == ["6.0.0_3", "6.0.0_20", "9.1.0.dev2", "9.1.0", "10.0.0"]
-    assert newest_plans(reversed(plans))["case"].version == "10.0.0"
+    assert newest_plans(reversed(plans))[tmp_path / "case"].version == "10.0.0"
     assert find_plans(tmp_path / "case" / "6.0.0_3")[0].timestamp == 3
     assert find_plans(tmp_path / "case") == plans
 
@@ -170,10 +170,10 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
 
 def test_folder_names_are_short_and_plain() -> None:
     long = case_folder("test-cases/a.yaml::" + "x" * 300)
-    assert len(long) <= 120
+    assert len(long.rpartition("/")[2]) <= 120
     assert long != case_folder("test-cases/a.yaml::" + "x" * 301)
-    assert case_folder("test-cases/joins/a b.json::c[JSON][true]") == "joins-a-b-c-json-true"
-    assert case_folder("::..") == "case"
+    assert case_folder("test-cases/joins/a b.json::c[JSON][true]") == "joins/a-b/c-json-true"
+    assert case_folder("::..") == "case/case"
 
 
 def test_the_fields_a_plan_uses() -> None:

@@ -34,8 +34,8 @@ EXAMPLES = """examples:
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
-  qtt plans explain historic-plans/my-case/1.0.0    a plan as a tree, with its Spark SQL
-  qtt plans diff historic-plans/my-case/1.0.0 historic-plans/my-case/1.1.0
+  qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
+  qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
 
 exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.cases.model import Json
@@ -39,13 +40,13 @@ def choose(stored: Sequence[StoredPlan], facts_of: FactsOf, meaning_of: Meaning)
     holders = Counter(fact for content in contents.values() for fact in content.facts)
     newest = newest_plans(stored)
     verdicts = []
-    kept: dict[str, list[StoredPlan]] = {}
-    for plan in sorted(stored, key=lambda each: (each.case, each.age), reverse=True):
+    kept: dict[Path, list[StoredPlan]] = {}
+    for plan in sorted(stored, key=lambda each: (each.home, each.age), reverse=True):
         content = contents[plan]
-        reason = _reason(plan, newest[plan.case], content, holders)
-        twin = next((other for other in kept.get(plan.case, ()) if contents[other].same_as(content)), None)
+        reason = _reason(plan, newest[plan.home], content, holders)
+        twin = next((other for other in kept.get(plan.home, ()) if contents[other].same_as(content)), None)
         if reason or twin is None:
-            kept.setdefault(plan.case, []).append(plan)
+            kept.setdefault(plan.home, []).append(plan)
             verdicts.append(Verdict(plan, reason=reason or "it differs from the plans that stay"))
         else:
             holders.subtract(content.facts)

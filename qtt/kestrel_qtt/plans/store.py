@@ -25,6 +25,9 @@ RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 BY_HAND = "-by-hand"
 """Ends the version of a plan that no planner wrote: one in the style of an older release, or of words that only readers know."""
 
+OLD_PLANS = "old-plans"
+"""The folder of plans by hand that belong to no case file."""
+
 _FOLDER = re.compile(r"(?P<version>\d+(?:\.\d+)+(?P<suffix>[A-Za-z0-9.+-]*))(?:_(?P<timestamp>\d+))?", re.ASCII)
 _LONGEST_FOLDER = 120
 
@@ -35,12 +38,16 @@ class PlanStoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """One stored plan; `case` is the name of its case's folder, `timestamp` (epoch ms) is set for ksqlDB's own only."""
+    """One stored plan; `timestamp` (epoch ms) is set for ksqlDB's own only."""
 
-    case: str
     version: str
     timestamp: int | None
     folder: Path
+
+    @property
+    def home(self) -> Path:
+        """The folder of its case; the plans of one case share it."""
+        return self.folder.parent
 
     @property
     def plan_file(self) -> Path:
@@ -67,13 +74,23 @@ class StoredPlan:
 
 
 def case_folder(case_id: str) -> str:
-    """The name of the folder that keeps the plans of the case: letters and digits of its id, in lower case."""
+    """The folder that keeps the plans of a case, relative to the store: where its file is, the file's name, the case's name."""
     path, _, slug = case_id.rpartition("::")
+    return f"{file_folder(path)}/{_folder_name(slug, case_id)}"
+
+
+def file_folder(path: str) -> str:
+    """The folder that keeps the plans of all cases of a file, relative to the store."""
     stem = path.removeprefix("test-cases/").rpartition(".")[0] or path
-    name = re.sub(r"[^a-z0-9]+", "-", f"{stem}-{slug}".lower()).strip("-") or "case"
+    return "/".join(_folder_name(part, part) for part in stem.split("/"))
+
+
+def _folder_name(text: str, whole: str) -> str:
+    """Letters and digits of a text, in lower case; where that is too long, what tells `whole` from others ends it."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "case"
     if len(name) <= _LONGEST_FOLDER:
         return name
-    return f"{name[: _LONGEST_FOLDER - 9]}-{hashlib.sha256(case_id.encode()).hexdigest()[:8]}"
+    return f"{name[: _LONGEST_FOLDER - 9]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def find_plans(root: Path) -> list[StoredPlan]:
@@ -83,12 +100,12 @@ def find_plans(root: Path) -> list[StoredPlan]:
         PlanStoreError: a plan in a folder that is not named `<version>` or `<version>_<timestamp>`, or without a spec.
     """
     plans = [_stored(file.parent) for file in root.rglob(PLAN_FILE)]
-    return sorted(plans, key=lambda plan: (plan.case, plan.age))
+    return sorted(plans, key=lambda plan: (plan.home, plan.age))
 
 
-def newest_plans(plans: Iterable[StoredPlan]) -> dict[str, StoredPlan]:
-    """The newest plan of each case folder."""
-    return {plan.case: plan for plan in sorted(plans, key=lambda plan: plan.age)}
+def newest_plans(plans: Iterable[StoredPlan]) -> dict[Path, StoredPlan]:
+    """The newest plan of each case, by the folder of the case."""
+    return {plan.home: plan for plan in sorted(plans, key=lambda plan: plan.age)}
 
 
 def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
@@ -136,10 +153,10 @@ def record(
         PlanStoreError: the version has another plan of the case already, or the folder belongs to another case.
     """
     folder = root / case_folder(case_id) / version
-    stored = StoredPlan(folder.parent.name, version, None, folder)
+    stored = StoredPlan(version, None, folder)
     _parse_folder(version)
     path = case_id.rpartition("::")[0]
-    newest = newest_plans(find_plans(folder.parent)).get(stored.case)
+    newest = newest_plans(find_plans(stored.home)).get(stored.home)
     if newest is not None:
         text, spec = load_stored(newest)
         _check_owner(newest, spec, path, test_case)
@@ -165,11 +182,12 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
     plan, spec = load_stored(stored)
     if not stored.is_by_hand or not isinstance(spec.get("byHand"), str):
         raise PlanStoreError(f"{draft}: a plan by hand is in a folder <version>{BY_HAND}, and its spec says why in `byHand`")
-    folder = root / stored.case / draft.name
+    path = spec.get("path")
+    folder = root / (file_folder(path) if path else OLD_PLANS) / stored.home.name / draft.name
     if folder.exists():
         raise PlanStoreError(f"{folder}: the plan is stored already; stored plans are never edited")
     _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json({**spec, "hash": _hash(plan)})})
-    return StoredPlan(stored.case, stored.version, None, folder)
+    return StoredPlan(stored.version, None, folder)
 
 
 def remove(stored: StoredPlan) -> None:
@@ -183,7 +201,7 @@ def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
     Every case has a stored plan, the newest equals that of today, and no stored plan was changed.
     """
     problems: list[str] = []
-    newest: dict[str, tuple[StoredPlan, str]] = {}
+    newest: dict[Path, tuple[StoredPlan, str]] = {}
     for file in sorted(root.rglob(PLAN_FILE)):
         try:
             stored = _stored(file.parent)
@@ -191,9 +209,9 @@ def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
         except PlanStoreError as error:
             problems.append(str(error))
         else:
-            if stored.case not in newest or newest[stored.case][0].age < stored.age:
-                newest[stored.case] = (stored, text)
-    return problems + list(_stale(newest, fresh))
+            if stored.home not in newest or newest[stored.home][0].age < stored.age:
+                newest[stored.home] = (stored, text)
+    return problems + list(_stale({home.relative_to(root).as_posix(): found for home, found in newest.items()}, fresh))
 
 
 def fields_used(plan: Json) -> frozenset[str]:
@@ -233,7 +251,7 @@ def _stored(folder: Path) -> StoredPlan:
     if not (folder / SPEC_FILE).is_file():
         raise PlanStoreError(f"{folder}: there is no {SPEC_FILE} beside the plan")
     timestamp = match["timestamp"]
-    return StoredPlan(folder.parent.name, match["version"], int(timestamp) if timestamp else None, folder)
+    return StoredPlan(match["version"], int(timestamp) if timestamp else None, folder)
 
 
 def _parse_folder(name: str, folder: Path | None = None) -> re.Match[str]:

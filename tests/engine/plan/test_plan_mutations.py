@@ -107,7 +107,7 @@ def run_as_far_as_spark(document: Any) -> None:
 
 def compiled(seed: int, rounds: int) -> None:
     rng = random.Random(seed)
-    plans = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(STORE.glob("[jow]*/*/plan.json"))]
+    plans = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(STORE.glob("[jow]*/**/plan.json"))]
     for _ in range(rounds):
         document = copy.deepcopy(rng.choice(plans))
         mutate(document, rng)

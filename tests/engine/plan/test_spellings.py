@@ -42,7 +42,7 @@ def stored() -> tuple[tuple[str, PlanFile], ...]:
 
 
 def plan_files() -> list[Path]:
-    return sorted(STORE.glob("*/*/plan.json"))
+    return sorted(STORE.rglob("plan.json"))
 
 
 def objects(value: Any) -> Iterator[Object]:

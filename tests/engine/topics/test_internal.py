@@ -100,7 +100,7 @@ def test_every_internal_topic_that_ksqldb_recorded() -> None:
         for name, topic in expected.items():
             compared += 1
             if name not in found or not _agrees(topic, found[name]):
-                different.append(f"{stored.case}: {name}")
+                different.append(f"{stored.home.name}: {name}")
     assert different == []
     assert compared > 1000
 
