@@ -23,11 +23,21 @@ GROUP_SIZE, JOBS = 150, 2
 """Large groups: a micro-batch of a group costs nearly the same however many cases it holds."""
 
 CASES = {
-    "tables/filter-select.json": ["a-row-that-stops-to-match-leaves-a-tombstone-one-that-never-matched-leaves-nothing[JSON]"],
-    "aggregates/functions.yaml": ["lists-keep-nulls-and-repetitions-sets-keep-first-sights[AVRO]", "the-first-and-last-two-by-offset"],
+    "tables/filter-select.json": [
+        "a-row-that-stops-to-match-leaves-a-tombstone-one-that-never-matched-leaves-nothing[JSON]"
+    ],
+    "aggregates/functions.yaml": [
+        "lists-keep-nulls-and-repetitions-sets-keep-first-sights[AVRO]",
+        "the-first-and-last-two-by-offset",
+    ],
     "aggregates/group-by.json": ["rows-whose-group-is-null-or-cannot-be-computed-are-left-out"],
-    "aggregates/having-and-tables.yaml": ["a-row-of-a-table-that-moves-leaves-its-old-group-before-it-joins-the-new-one[PROTOBUF]"],
-    "windows/time.yaml": ["a-filter-holds-the-stream-time-of-the-window-back", "hopping-windows-give-one-output-each-earliest-first[JSON]"],
+    "aggregates/having-and-tables.yaml": [
+        "a-row-of-a-table-that-moves-leaves-its-old-group-before-it-joins-the-new-one[PROTOBUF]"
+    ],
+    "windows/time.yaml": [
+        "a-filter-holds-the-stream-time-of-the-window-back",
+        "hopping-windows-give-one-output-each-earliest-first[JSON]",
+    ],
     "windows/sessions-and-final.json": [
         "every-aggregate-merges[JSON]",
         "EMIT-FINAL-gives-each-tumbling-window-once-when-it-is-closed[JSON]",

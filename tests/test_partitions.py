@@ -89,12 +89,23 @@ def records(partitions: int) -> list[Record]:
         value = {"ITEM": random_.choice("abcdefgh"), "N": random_.randrange(9)}
         gone = topic in ("orders", "goods") and random_.random() < 0.2
         data = None if gone else json.dumps(value).encode()
-        found.append(Record(topic=topic, key=key, value=data, timestamp=at * 100, partition=partition_of(key, partitions), offset=at))
+        found.append(
+            Record(
+                topic=topic, key=key, value=data, timestamp=at * 100, partition=partition_of(key, partitions), offset=at
+            )
+        )
     for topic in ("clicks", "views"):
         for name in "abcdefgh":
             key, value = name.encode(), json.dumps({"ITEM": name, "N": 1}).encode()
             found.append(
-                Record(topic=topic, key=key, value=value, timestamp=END, partition=partition_of(key, partitions), offset=len(found))
+                Record(
+                    topic=topic,
+                    key=key,
+                    value=value,
+                    timestamp=END,
+                    partition=partition_of(key, partitions),
+                    offset=len(found),
+                )
             )
     return found
 

@@ -61,7 +61,9 @@ def test_nothing_is_left_open() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
-        name(p) for p in MODULES if p.parts[len(ROOT.parts)] != "tests" and not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))
+        name(p)
+        for p in MODULES
+        if p.parts[len(ROOT.parts)] != "tests" and not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))
     ]
     assert silent == []
 

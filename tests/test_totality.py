@@ -83,7 +83,9 @@ def test_every_function_has_a_manual_with_an_example(name: str, doc: str) -> Non
 
 
 CASES = Path(__file__).parent.parent / "test-cases" / "functions"
-CALLED = sorted(name for name, overloads in FUNCTIONS.overloads.items() if not isinstance(overloads[0].function, Aggregate))
+CALLED = sorted(
+    name for name, overloads in FUNCTIONS.overloads.items() if not isinstance(overloads[0].function, Aggregate)
+)
 
 
 @pytest.mark.parametrize("name", CALLED)

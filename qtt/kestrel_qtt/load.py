@@ -14,7 +14,17 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from kestrel_qtt.cases.decode import DecodeError, exception_of, input_of, listed, log_of, outputs_of, post_of, serdes_of, topic_of
+from kestrel_qtt.cases.decode import (
+    DecodeError,
+    exception_of,
+    input_of,
+    listed,
+    log_of,
+    outputs_of,
+    post_of,
+    serdes_of,
+    topic_of,
+)
 from kestrel_qtt.cases.discovery import Kind, case_path, kind_of
 from kestrel_qtt.cases.expand import FORMAT, Variant, expand
 from kestrel_qtt.cases.model import Case, CaseFileError, Json
@@ -88,7 +98,9 @@ def case_of_spec(path: Path, spec: Json) -> Case:
         raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
     try:
         (variant,) = expand({**members, "format": None, "config": None}, "")
-        case = replace(_Context(path, Kind.STORED).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas")))
+        case = replace(
+            _Context(path, Kind.STORED).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas"))
+        )
     except DecodeError as error:
         raise CaseFileError(path, 1, str(error)) from error
     return replace(case, tolerant=False, log=log_of(members)) if "hash" in spec else case
@@ -150,7 +162,11 @@ class _Context:
             return case
         other = cases[case.id]
         if self.kind is Kind.OWN or any(known.name == case.name for known in cases.values()):
-            raise CaseFileError(self.path, case.line, f"the case {case.name!r} has the same id as the one in line {other.line}: {case.id}")
+            raise CaseFileError(
+                self.path,
+                case.line,
+                f"the case {case.name!r} has the same id as the one in line {other.line}: {case.id}",
+            )
         base, bracket, axes = case.id.rpartition("::")[2].partition("[")
         prefix = case.id.rpartition("::")[0]
         number = next(n for n in range(2, len(cases) + 3) if f"{prefix}::{base}~{n}{bracket}{axes}" not in cases)
@@ -183,7 +199,11 @@ class _Context:
             where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in at).lstrip(".")
             raise CaseFileError(self.path, line, f"{_named(members)}{where + ': ' if where else ''}{_explain(error)}")
         if not members.get("format") and any(FORMAT in statement for statement in members["statements"]):
-            raise CaseFileError(self.path, item.locate(("statements",)), f"{_named(members)}{FORMAT} is used, but the case has no `format`")
+            raise CaseFileError(
+                self.path,
+                item.locate(("statements",)),
+                f"{_named(members)}{FORMAT} is used, but the case has no `format`",
+            )
 
     def build(self, members: Mapping[str, Any], variant: Variant, line: int, output_lines: Sequence[int]) -> Case:
         """Build one concrete case; raise DecodeError."""
@@ -224,7 +244,9 @@ def _named(members: Mapping[str, Any]) -> str:
 
 @cache
 def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(files("kestrel_qtt.cases").joinpath("case.schema.json").read_text(encoding="utf-8"))
+    schema: dict[str, Any] = json.loads(
+        files("kestrel_qtt.cases").joinpath("case.schema.json").read_text(encoding="utf-8")
+    )
     return schema
 
 

@@ -15,20 +15,31 @@ from kestrel_qtt.judge.judge import judge
 
 
 def run_cases(
-    cases: Sequence[Case], driver: Driver, options: RunOptions, *, tolerant_errors: bool = False, ledger: Ledger = NO_GAPS
+    cases: Sequence[Case],
+    driver: Driver,
+    options: RunOptions,
+    *,
+    tolerant_errors: bool = False,
+    ledger: Ledger = NO_GAPS,
 ) -> Iterator[Result]:
     """Run `cases` in groups and yield one result for each as it is known; a driver that breaks costs its group, not the run."""
     groups = [cases[start : start + options.group_size] for start in range(0, len(cases), options.group_size)]
-    for case, outcome, seconds in _side_by_side(groups, driver, options) if options.jobs > 1 else _in_turn(groups, driver, options):
+    for case, outcome, seconds in (
+        _side_by_side(groups, driver, options) if options.jobs > 1 else _in_turn(groups, driver, options)
+    ):
         yield gaps.apply(ledger, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
 
 
-def _in_turn(groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+def _in_turn(
+    groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions
+) -> Iterator[tuple[Case, Outcome, float]]:
     for group in groups:
         yield from run_group(group, driver, options)
 
 
-def _side_by_side(groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+def _side_by_side(
+    groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions
+) -> Iterator[tuple[Case, Outcome, float]]:
     """Run several groups at once; their outcomes come in the order of the groups."""
 
     def outcomes_of(group: Sequence[Case]) -> list[tuple[Case, Outcome, float]]:
@@ -63,5 +74,7 @@ def run_group(group: Sequence[Case], driver: Driver, options: RunOptions) -> Ite
 def file_error_result(error: CaseFileError) -> Result:
     """The result that stands for a file or case that could not be read."""
     name = f"{error.file.stem} - line {error.line}"
-    case = Case(id=f"{error.file.as_posix()}::line-{error.line}", file=error.file, line=error.line, name=name, statements=())
+    case = Case(
+        id=f"{error.file.as_posix()}::line-{error.line}", file=error.file, line=error.line, name=name, statements=()
+    )
     return Result(case, Status.ERROR, 0.0, f"{error.file}:{error.line}: {error.message}")

@@ -54,7 +54,10 @@ def planned(case: int) -> QueryRun:
 
 def feed(case: int) -> list[Record]:
     """The records of one case as bytes."""
-    return [Record(topic="in", key=None, value=json.dumps(row).encode(), timestamp=0, offset=at) for at, row in enumerate(rows(case))]
+    return [
+        Record(topic="in", key=None, value=json.dumps(row).encode(), timestamp=0, offset=at)
+        for at, row in enumerate(rows(case))
+    ]
 
 
 def hand_written(spark: SparkSession, case: int, folder: str) -> list[Any]:
@@ -63,9 +66,15 @@ def hand_written(spark: SparkSession, case: int, folder: str) -> list[Any]:
     schema = StructType.fromDDL(_RECORD)
     encoder = jvm.org.apache.spark.sql.Encoders.row(spark._jsparkSession.parseDataType(schema.json()))
     stream = jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(encoder, spark._jsparkSession)
-    data: Any = spark.createDataFrame([(None, bytearray(r.value or b""), r.topic, 0, r.offset, None) for r in feed(case)], schema)
+    data: Any = spark.createDataFrame(
+        [(None, bytearray(r.value or b""), r.topic, 0, r.offset, None) for r in feed(case)], schema
+    )
     stream.addData(jvm.scala.jdk.javaapi.CollectionConverters.asScala(data._jdf.collectAsList()).toSeq())
-    parsed = DataFrame(stream.toDF(), spark).select(F.from_json(F.col("value").cast("string"), _FIELDS).alias("v")).select("v.*")
+    parsed = (
+        DataFrame(stream.toDF(), spark)
+        .select(F.from_json(F.col("value").cast("string"), _FIELDS).alias("v"))
+        .select("v.*")
+    )
     result = parsed.where(F.col("ID") > case % 5).select(
         (F.col("ID") + case).alias("A"), F.upper("NAME").alias("B"), (F.col("PRICE") * (case + 1)).alias("C")
     )

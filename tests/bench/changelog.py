@@ -41,7 +41,11 @@ STATEMENTS = """
 CREATE STREAM S (K BIGINT KEY, V BIGINT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
 CREATE TABLE T AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S GROUP BY K;
 """
-SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"}
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1500m",
+    "spark.ui.showConsoleProgress": "false",
+}
 _runs = count()
 
 
@@ -82,7 +86,9 @@ def between(spark: SparkSession, rows: DataFrame, pipeline: Pipeline, partitions
     return made.through(chosen).frame(schema_text(columns))
 
 
-def decoded(rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0", task: str = "0") -> DataFrame:
+def decoded(
+    rows: DataFrame, pipeline: Pipeline, values: dict[str, str], relation: str = "0", task: str = "0"
+) -> DataFrame:
     """Typed rows as decoding would give them; `values` are the texts of the value columns."""
     envelope = {
         "rel": relation,
@@ -131,7 +137,9 @@ def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
     seconds = interleaved({"native": native, "ours": ours}, rounds)
     for name, taken in seconds.items():
         rate = ROWS / sorted(taken)[len(taken) // 2]
-        print(f"  {keys:7} keys  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed")
+        print(
+            f"  {keys:7} keys  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed"
+        )
     shutil.rmtree(folder, ignore_errors=True)
 
 

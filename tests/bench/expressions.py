@@ -32,7 +32,14 @@ from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
 from tests.bench.measure import interleaved, machine, median_ratio
 
-COLUMNS = {"ID": t.BIGINT, "N": t.INTEGER, "X": t.DOUBLE, "NAME": t.STRING, "TAGS": t.Array(t.STRING), "SEEN": t.TIMESTAMP}
+COLUMNS = {
+    "ID": t.BIGINT,
+    "N": t.INTEGER,
+    "X": t.DOUBLE,
+    "NAME": t.STRING,
+    "TAGS": t.Array(t.STRING),
+    "SEEN": t.TIMESTAMP,
+}
 
 
 @F.pandas_udf(StringType())  # type: ignore[call-overload, untyped-decorator]
@@ -100,14 +107,18 @@ def _ours(spark: SparkSession, texts: dict[str, Callable[[], Column]]) -> DataFr
     context = Context({name: s.column(name) for name in COLUMNS}, python, nested=True)
     trees = [compile_closed(bind(parse_expression(text), COLUMNS), context, text) for text in texts]
     register(spark, python)
-    return spark.sql(f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM bench_rows")
+    return spark.sql(
+        f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM bench_rows"
+    )
 
 
 def _run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _compare(spark: SparkSession, name: str, texts: dict[str, Callable[[], Column]], rows: DataFrame, rounds: int) -> None:
+def _compare(
+    spark: SparkSession, name: str, texts: dict[str, Callable[[], Column]], rows: DataFrame, rounds: int
+) -> None:
     ours = _ours(spark, texts)
     by_hand = rows.select(*(make().alias(f"c{i}") for i, make in enumerate(texts.values())))
     times = interleaved({"ours": partial(_run, ours), "by hand": partial(_run, by_hand)}, rounds)
@@ -144,7 +155,9 @@ def _planning() -> None:
             end += time.process_time() - begin
         times.append((between - start, end - between))
     parse, plan = (statistics.median(side) * 1000 for side in zip(*times, strict=True))
-    sys.stdout.write(f"a statement of {len(NATIVE)} expressions: parse {parse:.1f} ms, plan and compile {plan:.1f} ms of processor time\n")
+    sys.stdout.write(
+        f"a statement of {len(NATIVE)} expressions: parse {parse:.1f} ms, plan and compile {plan:.1f} ms of processor time\n"
+    )
 
 
 def main() -> None:

@@ -89,7 +89,14 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
     built = pipeline(format)
     (sink,), (source,) = built.group.sinks, built.group.sources
     to, names = struct_column(sink.handle.relation), [each.split()[0] for each in COLUMNS.split(", ")]
-    known = {"rel": str(sink.handle.relation), "q": "0", "part": "0", "place": "array(0)", "headers": "array()", "log": "array()"}
+    known = {
+        "rel": str(sink.handle.relation),
+        "q": "0",
+        "part": "0",
+        "place": "array(0)",
+        "headers": "array()",
+        "log": "array()",
+    }
     envelope = [f"CAST({known.get(each, 'NULL')} AS {kind}) AS {each}" for each, kind in ENVELOPE.items()]
     rows = _kept(spark.range(count).selectExpr(*_ROWS))
     text = f"CAST(to_json(struct({', '.join(names)})) AS BINARY) AS value"
@@ -112,7 +119,9 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
             "ours": lambda: _collect(written, size),
             "to_json": lambda: _collect(rows.selectExpr(text), size),
             "from_json": lambda: _collect(parsed, *all_values),
-            "there and back": lambda: _collect(results.mapInArrow(_as_is, results.schema), *(f"count({to}.v.{each})" for each in names)),
+            "there and back": lambda: _collect(
+                results.mapInArrow(_as_is, results.schema), *(f"count({to}.v.{each})" for each in names)
+            ),
         },
     )
 

@@ -53,7 +53,11 @@ def main() -> None:
     def ours() -> None:
         relations = [source.relation for source in pipeline.group.sources]
         rows = decoded(
-            stream(spark, given), pipeline, VALUES, f"CASE SIDE WHEN 0 THEN {relations[0]} ELSE {relations[1]} END", f"K % {PARTITIONS}"
+            stream(spark, given),
+            pipeline,
+            VALUES,
+            f"CASE SIDE WHEN 0 THEN {relations[0]} ELSE {relations[1]} END",
+            f"K % {PARTITIONS}",
         )
         drained(between(spark, rows, pipeline, PARTITIONS), folder)
 
@@ -69,7 +73,9 @@ def main() -> None:
     seconds = interleaved({"native": native, "ours": ours}, ROUNDS)
     for name, taken in seconds.items():
         rate = total / sorted(taken)[len(taken) // 2]
-        print(f"  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed")
+        print(
+            f"  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed"
+        )
     shutil.rmtree(folder, ignore_errors=True)
     spark.stop()
 

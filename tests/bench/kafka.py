@@ -54,7 +54,11 @@ SCRIPTS = {
     "count": "CREATE TABLE T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, COUNT(*) AS N FROM S WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY ID;",
 }
 GOALS = {("filter", "pyspark"): 0.8, ("filter", "quix"): 1.5, ("count", "quix"): 3.0}
-_FIGURES: tuple[Callable[[Measured], float], ...] = (lambda run: run.first, lambda run: run.steady, lambda run: run.work)
+_FIGURES: tuple[Callable[[Measured], float], ...] = (
+    lambda run: run.first,
+    lambda run: run.steady,
+    lambda run: run.work,
+)
 _names = count()
 
 Start = Callable[[str, str, str, Path], "subprocess.Popen[bytes]"]
@@ -108,13 +112,24 @@ def kestrel(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
 
 def pyspark(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     """Start the hand-written job."""
-    command = [sys.executable, "-m", "tests.bench.peers.spark_job", servers, _SOURCE, sink, str(folder / "checkpoint"), str(BATCH)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.peers.spark_job",
+        servers,
+        _SOURCE,
+        sink,
+        str(folder / "checkpoint"),
+        str(BATCH),
+    ]
     return _quiet(command, environment())
 
 
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     """Start Quix Streams."""
-    return _quiet([str(quix_python()), str(_PEERS / "quix_job.py"), job, servers, _SOURCE, sink, str(folder)], dict(os.environ))
+    return _quiet(
+        [str(quix_python()), str(_PEERS / "quix_job.py"), job, servers, _SOURCE, sink, str(folder)], dict(os.environ)
+    )
 
 
 WAYS: Mapping[str, Mapping[str, Start]] = {
@@ -185,7 +200,9 @@ def _watcher(servers: str, isolation: str) -> Any:
 
 
 def _end(watcher: Any, sink: str) -> int:
-    return sum(watcher.get_watermark_offsets(TopicPartition(sink, number), timeout=20)[1] for number in range(PARTITIONS))
+    return sum(
+        watcher.get_watermark_offsets(TopicPartition(sink, number), timeout=20)[1] for number in range(PARTITIONS)
+    )
 
 
 def compared(job: str, servers: str, folder: Path) -> None:
@@ -198,7 +215,9 @@ def compared(job: str, servers: str, folder: Path) -> None:
         first, steady, work = (statistics.median(getter(run) for run in each) for getter in _FIGURES)
         shown = f"  {job:6} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a processor for 100,000"
         if (job, name) in GOALS:
-            early, late = (statistics.median(g(a) / g(b) for a, b in zip(runs["kestrel"], each, strict=True)) for g in _FIGURES[:2])
+            early, late = (
+                statistics.median(g(a) / g(b) for a, b in zip(runs["kestrel"], each, strict=True)) for g in _FIGURES[:2]
+            )
             shown += f"; kestrel is {early:.2f} and {late:.2f} times as fast (asked: {GOALS[job, name]})"
         print(shown, flush=True)
 

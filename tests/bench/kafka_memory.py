@@ -33,7 +33,10 @@ CREATE TABLE C WITH (KAFKA_TOPIC='c') AS SELECT K, COUNT(*) AS N FROM S GROUP BY
 
 def last_batch(checkpoint: Path) -> int:
     """The number of the last batch of the count that is done."""
-    return max((int(entry.name) for entry in checkpoint.glob("queries/CTAS_C_*/commits/[0-9]*") if entry.name.isdigit()), default=-1)
+    return max(
+        (int(entry.name) for entry in checkpoint.glob("queries/CTAS_C_*/commits/[0-9]*") if entry.name.isdigit()),
+        default=-1,
+    )
 
 
 def memory(process: int) -> tuple[float, float]:
@@ -55,8 +58,19 @@ def main() -> None:
     moment = int(time.time() * 1000)
     with Broker.start() as broker:
         create(broker.address, 2, "s")
-        produce(broker.address, "s", ((f"k{at % 1000}", f'{{"V": {at}}}', moment + at) for at in range((BATCHES + 20) * ROWS)))
-        options = ("--batch-records", str(ROWS), "--property", "auto.offset.reset=earliest", "--spark-conf", "spark.driver.memory=1g")
+        produce(
+            broker.address,
+            "s",
+            ((f"k{at % 1000}", f'{{"V": {at}}}', moment + at) for at in range((BATCHES + 20) * ROWS)),
+        )
+        options = (
+            "--batch-records",
+            str(ROWS),
+            "--property",
+            "auto.offset.reset=earliest",
+            "--spark-conf",
+            "spark.driver.memory=1g",
+        )
         print(f"{BATCHES} batches of {ROWS:,} records for each of two queries, {machine()}")
         process = start(folder / "app.sql", broker.address, folder / "checkpoint", *options, log=folder / "log")
         seen: list[list[tuple[float, float]]] = [[] for _ in range(BATCHES)]
@@ -72,5 +86,7 @@ def main() -> None:
     tenths = [[each for batch in seen[at : at + _TENTH] for each in batch] for at in range(0, BATCHES, _TENTH)]
     medians = [tuple(statistics.median(column) for column in zip(*tenth, strict=True)) for tenth in tenths]
     for number, (java, python) in enumerate(medians):
-        print(f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {java:7.0f} MiB JVM, {python:7.0f} MiB Python")
+        print(
+            f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {java:7.0f} MiB JVM, {python:7.0f} MiB Python"
+        )
     print(f"the last ten batches take {sum(medians[-1]) / sum(medians[2]):.2f} times the memory of the third ten")

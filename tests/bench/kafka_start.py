@@ -102,12 +102,18 @@ def _run(arguments: list[str]) -> int:
 
 def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[str, float]:
     """When (s) each topic gave its first committed record."""
-    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": "start", "isolation.level": "read_committed", "log_level": 0})
+    consumer: Any = Consumer(
+        {"bootstrap.servers": servers, "group.id": "start", "isolation.level": "read_committed", "log_level": 0}
+    )
     missing = set(topics)
     found: dict[str, float] = {}
     while missing and time.time() - begun < _MOST_S:
         known = consumer.list_topics(timeout=10).topics
-        there = [TopicPartition(topic, number, OFFSET_BEGINNING) for topic in missing & set(known) for number in known[topic].partitions]
+        there = [
+            TopicPartition(topic, number, OFFSET_BEGINNING)
+            for topic in missing & set(known)
+            for number in known[topic].partitions
+        ]
         if not there:
             time.sleep(0.05)
             continue
@@ -150,7 +156,9 @@ def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> N
             spans.setdefault(label, []).append((since, until))
     for label, each in spans.items():
         some = each[: 2 * len(sinks)]
-        print(f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2} calls  {label}")
+        print(
+            f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2} calls  {label}"
+        )
     print(f"    {busy:.1f} s of processor time in all")
     for topic in sinks:
         print(f"    first record of {topic:11} after {found.get(topic, float('nan')):.1f} s")

@@ -31,7 +31,9 @@ def print_per_case(seconds: Mapping[str, list[float]], cases: int) -> None:
     """Print what each way takes for a case, in ms, and its ratio to the way `hand-written`."""
     for name, taken in seconds.items():
         per_case = sorted(taken)[len(taken) // 2] / cases * 1000
-        print(f"  {name:14} {per_case:8.1f} ms a case   {median_ratio(seconds, name, 'hand-written'):6.2f} of hand-written")
+        print(
+            f"  {name:14} {per_case:8.1f} ms a case   {median_ratio(seconds, name, 'hand-written'):6.2f} of hand-written"
+        )
 
 
 def machine() -> str:
@@ -41,7 +43,9 @@ def machine() -> str:
 
 def descendants(process: int) -> list[int]:
     """The processes below one, itself included."""
-    below = [int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()]
+    below = [
+        int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()
+    ]
     return [process, *(each for child in below for each in descendants(child))]
 
 

@@ -43,13 +43,19 @@ def main() -> None:
     random = np.random.default_rng(7)
     given = folder / "in"
     given.mkdir()
-    write_rows(given, {"K": random.integers(0, 1_000, ROWS), "V": random.integers(0, 100, ROWS), "TS": np.arange(ROWS)}, BATCHES)
+    write_rows(
+        given,
+        {"K": random.integers(0, 1_000, ROWS), "V": random.integers(0, 100, ROWS), "TS": np.arange(ROWS)},
+        BATCHES,
+    )
     spark = open_session("local[2]", SETTINGS)
     pipeline = planned(STATEMENTS)
     values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
     frame = between(spark, decoded(stream(spark, given), pipeline, values), pipeline)
     print(f"{ROWS:,} rows in {BATCHES} micro-batches of {FILES} files, {machine()}")
-    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    writer = (
+        frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    )
     query = writer.trigger(availableNow=True).start()
     peaks = [0.0] * BATCHES
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]

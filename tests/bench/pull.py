@@ -35,7 +35,11 @@ from tests.bench.measure import interleaved, machine, median_ratio
 ROWS = int(os.environ.get("ROWS", "1000000"))
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
 FILE_ROWS = 250_000
-SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"}
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1500m",
+    "spark.ui.showConsoleProgress": "false",
+}
 _SPARK = "Spark reads the whole state"
 STATEMENTS = """
 CREATE STREAM S (ID BIGINT KEY, V BIGINT) WITH (KAFKA_TOPIC='s', FORMAT='JSON');
@@ -64,7 +68,9 @@ def advance(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
     """Let the query process the files that it has not seen."""
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     frame = pipeline.frame(spark, records, PAGES)
-    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    writer = (
+        frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    )
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -114,7 +120,12 @@ def main() -> None:
         look_up(chosen.randrange(ROWS), tables[1])
 
     def whole() -> None:
-        source = spark.read.format("statestore").option("path", warm.path).option("operatorId", 0).option("stateVarName", "page")
+        source = (
+            spark.read.format("statestore")
+            .option("path", warm.path)
+            .option("operatorId", 0)
+            .option("stateVarName", "page")
+        )
         assert source.load().toArrow().num_rows == PAGES
 
     look_up(42)

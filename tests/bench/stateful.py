@@ -52,12 +52,21 @@ def hand_written(spark: SparkSession, case: int, folder: str) -> list[Any]:
     stream = jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(encoder, spark._jsparkSession)
     data: Any = spark.createDataFrame([(bytearray(record.value or b""),) for record in feed(case)], schema)
     stream.addData(jvm.scala.jdk.javaapi.CollectionConverters.asScala(data._jdf.collectAsList()).toSeq())
-    parsed = DataFrame(stream.toDF(), spark).select(F.from_json(F.col("value").cast("string"), _FIELDS).alias("v")).select("v.*")
+    parsed = (
+        DataFrame(stream.toDF(), spark)
+        .select(F.from_json(F.col("value").cast("string"), _FIELDS).alias("v"))
+        .select("v.*")
+    )
     grouped = parsed.groupBy((F.col("ID") % (case % 7 + 2)).alias("G"))
     result = grouped.agg(F.count("*").alias("N"), F.sum(F.col("PRICE") + case).alias("P"))
     table = f"hand_{next(_names)}"
     written = result.select(F.to_json(F.struct("G", "N", "P")).alias("value"))
-    writer = written.writeStream.format("memory").queryName(table).outputMode("update").option("checkpointLocation", f"{folder}/{table}")
+    writer = (
+        written.writeStream.format("memory")
+        .queryName(table)
+        .outputMode("update")
+        .option("checkpointLocation", f"{folder}/{table}")
+    )
     writer.trigger(availableNow=True).start().awaitTermination()
     return spark.table(table).collect()
 

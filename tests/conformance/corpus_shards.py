@@ -16,7 +16,10 @@ from kestrel_qtt.runner import run_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 KSQLDB = ROOT.parent / "shared" / "ksqldb"
-CORPORA = [KSQLDB / name for name in ("query-validation-tests", "rest-query-validation-tests", "sql-tests", "test-runner/correct")]
+CORPORA = [
+    KSQLDB / name
+    for name in ("query-validation-tests", "rest-query-validation-tests", "sql-tests", "test-runner/correct")
+]
 LEDGER = Path(__file__).with_name("known-gaps.yaml")
 
 

@@ -30,7 +30,10 @@ WRITTEN_BY = {"known-gaps-plans.yaml": ("historic-plans", "plans")}
 SYMPTOMS = (
     (r"(statement \d+.*|the script) was rejected:", "a statement is refused that should be accepted"),
     (r"the query failed:", "the query fails"),
-    (r"the statement should have been rejected, but the query failed later:", "the query fails where its statement should be refused"),
+    (
+        r"the statement should have been rejected, but the query failed later:",
+        "the query fails where its statement should be refused",
+    ),
     (r"an exception was expected, but every", "a statement is accepted that should be refused"),
     (r"the last statement should have been rejected, but", "an earlier statement is refused than should be"),
     (r"topic [^\n]*", "other records than expected"),
@@ -69,7 +72,9 @@ def updated(old: Ledger, cases: Iterable[Mapping[str, Any]]) -> list[Entry]:
             entries[name] = kept
         elif case["status"] in ("failed", "error"):
             by_hand = kept is not None and (kept.reason not in GENERATED or kept.kind is not GapKind.NOTIMPL)
-            entries[name] = kept if kept and by_hand else Entry(name, symptom(case["status"], case["reason"]), GapKind.NOTIMPL)
+            entries[name] = (
+                kept if kept and by_hand else Entry(name, symptom(case["status"], case["reason"]), GapKind.NOTIMPL)
+            )
     return sorted(entries.values(), key=lambda entry: entry.case)
 
 

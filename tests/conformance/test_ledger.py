@@ -29,7 +29,10 @@ def result(name: str, status: Status) -> Result:
 
 def test_lists_what_failed_without_a_word_of_the_case(tmp_path: Path) -> None:
     arguments = write(
-        tmp_path, reported("a", "failed", "topic OUT: secret"), reported("b", "error", "KeyError: secret"), reported("c", "passed")
+        tmp_path,
+        reported("a", "failed", "topic OUT: secret"),
+        reported("b", "error", "KeyError: secret"),
+        reported("c", "passed"),
     )
     assert main(arguments) == 0
     gaps = load_gaps(tmp_path / "known-gaps.yaml")
@@ -41,7 +44,9 @@ def test_keeps_what_was_written_by_hand_until_the_case_passes(tmp_path: Path) ->
     main(write(tmp_path, reported("a", "failed"), reported("b", "failed"), reported("elsewhere", "failed")))
     ledger = tmp_path / "known-gaps.yaml"
     first = next(iter(load_gaps(ledger).values()))
-    ledger.write_text(ledger.read_text(encoding="utf-8").replace(first.reason, "Java's hash order", 1), encoding="utf-8")
+    ledger.write_text(
+        ledger.read_text(encoding="utf-8").replace(first.reason, "Java's hash order", 1), encoding="utf-8"
+    )
     main(write(tmp_path, reported("a", "failed"), reported("b", "passed")))
     gaps = load_gaps(ledger)
     assert [name.rpartition("::")[2] for name in gaps] == ["a", "elsewhere"]
@@ -57,7 +62,8 @@ def test_a_run_with_the_ledger_leaves_it_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "count"), [("a", Status.PASSED, 1), ("a", Status.FAILED, 0), ("b", Status.ERROR, 1), ("b", Status.PASSED, 0)]
+    ("name", "status", "count"),
+    [("a", Status.PASSED, 1), ("a", Status.FAILED, 0), ("b", Status.ERROR, 1), ("b", Status.PASSED, 0)],
 )
 def test_is_strict_both_ways(tmp_path: Path, name: str, status: Status, count: int) -> None:
     main(write(tmp_path, reported("a", "failed")))

@@ -114,7 +114,8 @@ def test_inputs(engine: MemoryEngine, tmp_path: Path, text: str, count: int) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[1]", '[{"key": 1}]', '{"key": "x", "value": {}}', '{"value": {}, "headers": [{"KEY": "h", "VALUE": "!"}]}']
+    "text",
+    ["{", "[1]", '[{"key": 1}]', '{"key": "x", "value": {}}', '{"value": {}, "headers": [{"KEY": "h", "VALUE": "!"}]}'],
 )
 def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.json"
@@ -126,7 +127,15 @@ def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: 
 
 
 def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None:
-    lines: list[str | type[BaseException]] = ["", "help", "nonsense;", KeyboardInterrupt, STREAM, "SHOW STREAMS;", "exit"]
+    lines: list[str | type[BaseException]] = [
+        "",
+        "help",
+        "nonsense;",
+        KeyboardInterrupt,
+        STREAM,
+        "SHOW STREAMS;",
+        "exit",
+    ]
     asked = iter(lines)
 
     def ask() -> str:
@@ -208,5 +217,8 @@ def test_completion_knows_topics_and_queries(engine: MemoryEngine) -> None:
 
 
 def test_a_name_that_is_almost_right(engine: MemoryEngine, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["shell", "--execute", f"{STREAM.replace('STREAM s', 'STREAM orders')} DESCRIBE ordrs;"]) == ExitCode.REFUSED
+    assert (
+        main(["shell", "--execute", f"{STREAM.replace('STREAM s', 'STREAM orders')} DESCRIBE ordrs;"])
+        == ExitCode.REFUSED
+    )
     assert "did you mean ORDERS?" in capsys.readouterr().err

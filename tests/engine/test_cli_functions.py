@@ -49,9 +49,14 @@ def test_a_file_that_cannot_be_used(mine: Path, capsys: pytest.CaptureFixture[st
 def test_functions_of_a_file_run_in_spark(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, records = tmp_path / "app.sql", tmp_path / "s.jsonl"
     script.write_text(SCRIPT, encoding="utf-8")
-    records.write_text("".join(json.dumps({"key": "a", "value": {"ITEMS": [n, n + 1]}, "timestamp": n}) + "\n" for n in (1, 5)))
+    records.write_text(
+        "".join(json.dumps({"key": "a", "value": {"ITEMS": [n, n + 1]}, "timestamp": n}) + "\n" for n in (1, 5))
+    )
     out = tmp_path / "out"
-    assert main(["run", str(script), "--input", f"s={records}", "--output", str(out), "--functions", str(mine)]) == ExitCode.OK
+    assert (
+        main(["run", str(script), "--input", f"s={records}", "--output", str(out), "--functions", str(mine)])
+        == ExitCode.OK
+    )
     lines = {topic: (out / f"{topic}.jsonl").read_text().splitlines() for topic in ("items", "lasts")}
     written = {topic: [json.loads(line)["value"]["V"] for line in found] for topic, found in lines.items()}
     assert written == {"items": [3, 6, 15, 18], "lasts": [1, 5]}, capsys.readouterr().err

@@ -51,12 +51,16 @@ def test_a_struct_without_fields_has_null_fields() -> None:
     assert b'"ST":{"X":null,"Y":null}' in (inserted("INSERT INTO s (st) VALUES (STRUCT());").value or b"")
 
 
-@pytest.mark.parametrize(("written", "millis"), [("'1970-01-01T00:00:01'", 1000), ("5", 5), ("'1970-01-01T24'", 86_400_000)])
+@pytest.mark.parametrize(
+    ("written", "millis"), [("'1970-01-01T00:00:01'", 1000), ("5", 5), ("'1970-01-01T24'", 86_400_000)]
+)
 def test_rowtime(written: str, millis: int) -> None:
     assert inserted(f"INSERT INTO s (ROWTIME, k) VALUES ({written}, 1);").timestamp == millis
 
 
-@pytest.mark.parametrize("values", ["(k) VALUES ('one')", "(a) VALUES (1.5)", "(ROWTIME, k) VALUES (-1, 1)", "(b) VALUES (TRUE)"])
+@pytest.mark.parametrize(
+    "values", ["(k) VALUES ('one')", "(a) VALUES (1.5)", "(ROWTIME, k) VALUES (-1, 1)", "(b) VALUES (TRUE)"]
+)
 def test_values_that_do_not_fit(values: str) -> None:
     with pytest.raises(TypeMismatchError):
         inserted(f"INSERT INTO s {values};")

@@ -31,7 +31,9 @@ def test_queries_are_numbered_in_the_order_in_which_they_are_made() -> None:
 
 
 def test_a_replaced_query_keeps_its_id() -> None:
-    session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s; CREATE OR REPLACE STREAM o AS SELECT * FROM s WHERE x > 1;")
+    session = run(
+        SOURCE + "CREATE STREAM o AS SELECT * FROM s; CREATE OR REPLACE STREAM o AS SELECT * FROM s WHERE x > 1;"
+    )
     assert [(query.id, "WHERE" in query.statement_text) for query in session.queries.values()] == [("CSAS_O_0", True)]
 
 

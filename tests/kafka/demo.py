@@ -52,7 +52,10 @@ def customers() -> list[Row]:
 
 def orders() -> list[Row]:
     """The records of the stream."""
-    return [(f"o{n}", json.dumps({"CUSTOMER": f"c{n % CUSTOMERS}", "AMOUNT": n % 100}), _START + 1000 + n) for n in range(ORDERS)]
+    return [
+        (f"o{n}", json.dumps({"CUSTOMER": f"c{n % CUSTOMERS}", "AMOUNT": n % 100}), _START + 1000 + n)
+        for n in range(ORDERS)
+    ]
 
 
 def _show(servers: str, folder: Path) -> int:
@@ -61,7 +64,9 @@ def _show(servers: str, folder: Path) -> int:
     create(servers, PARTITIONS, "orders", "customers")
     produce(servers, "customers", customers())
     produce(servers, "orders", orders())
-    _say(f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed aggregate")
+    _say(
+        f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed aggregate"
+    )
     started = time.monotonic()
     process = start(script, servers, checkpoint, *OPTIONS)
     seen = await_rows(servers, SINKS, PARTITIONS, 0)
@@ -106,7 +111,10 @@ def _disordered(servers: str) -> list[str]:
     wanted = [n for n in range(ORDERS) if n % 100 >= 10]
     for topic in ("large", "by_customer", "named"):
         rows = read(servers, topic, PARTITIONS)
-        numbers = [int((key or b"")[1:]) if topic == "large" else int(json.loads(value or b"{}")["ID"][1:]) for _, key, value, _ in rows]
+        numbers = [
+            int((key or b"")[1:]) if topic == "large" else int(json.loads(value or b"{}")["ID"][1:])
+            for _, key, value, _ in rows
+        ]
         if sorted(numbers) != wanted:
             flaws.append(f"the orders in {topic} are not complete, or there twice")
         for customer, partition in product(range(CUSTOMERS), range(PARTITIONS)):

@@ -53,7 +53,12 @@ def delete(servers: str, *topics: str) -> None:
 
 def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
     """Write rows in their order: without idempotence a batch sent again, for a leader that did not know its new topic yet, loses it."""
-    settings = {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
+    settings = {
+        "bootstrap.servers": servers,
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        "enable.idempotence": True,
+    }
     producer = Producer(settings)
     for key, value, timestamp in rows:
         producer.produce(topic, key=key, value=value, timestamp=timestamp)
@@ -63,7 +68,12 @@ def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
 
 def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | None, bytes | None, int]]:
     """What a `read_committed` consumer sees: partition, key, value, timestamp, in offset order."""
-    settings = {"group.id": "test", "isolation.level": "read_committed", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    settings = {
+        "group.id": "test",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+    }
     consumer: Any = Consumer({"bootstrap.servers": servers, **settings})
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
     with closing(consumer):
@@ -86,7 +96,9 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
 @contextmanager
 def reach(servers: str, topics: Iterable[str], partitions: int) -> Iterator[Callable[[], int]]:
     """Give what tells how far topics reach together, records of open transactions included."""
-    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": "test", "isolation.level": "read_uncommitted", "log_level": 0})
+    consumer: Any = Consumer(
+        {"bootstrap.servers": servers, "group.id": "test", "isolation.level": "read_uncommitted", "log_level": 0}
+    )
     places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
 
     def end(place: TopicPartition) -> int:
@@ -120,7 +132,9 @@ def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subproce
         raise AssertionError(f"{script.name} did not end within {_LONGEST_S:.0f} s; it said: {said[-6000:]}") from None
 
 
-def start(script: Path, servers: str, checkpoint: Path, *options: str, log: Path | None = None) -> subprocess.Popen[bytes]:
+def start(
+    script: Path, servers: str, checkpoint: Path, *options: str, log: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start a run in a process group of its own; what it says goes to `log`."""
     with (log or Path(os.devnull)).open("ab") as said:
         whole = command(script, servers, checkpoint, *options)

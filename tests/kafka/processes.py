@@ -113,7 +113,9 @@ def _descendants(pid: int) -> Iterator[tuple[int, int]]:
 def _parent(pid: int) -> int:
     try:
         # The name of the program stands in brackets, and may hold anything.
-        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+        return int(
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+        )
     except (OSError, IndexError):
         return 0
 

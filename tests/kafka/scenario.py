@@ -58,7 +58,8 @@ class Scenario:
         create(self.servers, PARTITIONS, f"{self.name}_a", f"{self.name}_b")
         for topic, column in (("a", "V"), ("b", "W")):
             rows = (
-                (f"k{random_.randrange(20)}", json.dumps({column: at}), self.began + at + random_.randrange(9)) for at in range(self.rows)
+                (f"k{random_.randrange(20)}", json.dumps({column: at}), self.began + at + random_.randrange(9))
+                for at in range(self.rows)
             )
             produce(self.servers, f"{self.name}_{topic}", rows)
 
@@ -91,7 +92,9 @@ class Scenario:
             found[sink] = dict(keys)
         return found
 
-    def await_outputs(self, run_name: str, process: subprocess.Popen[bytes], expected: Outputs, seconds: float = 180) -> None:
+    def await_outputs(
+        self, run_name: str, process: subprocess.Popen[bytes], expected: Outputs, seconds: float = 180
+    ) -> None:
         """Wait until every sink holds as many records as it should."""
         wanted = {f"{self.name}_{sink}{run_name}": sum(map(len, expected[sink].values())) for sink in SINKS}
 
@@ -115,7 +118,9 @@ class Scenario:
         """Wait until one of these sinks has been sent a record, committed or not."""
         with reach(self.servers, [f"{self.name}_{sink}{run_name}" for sink in sinks], PARTITIONS) as ends:
             before = ends()
-            self._await(run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.002)
+            self._await(
+                run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.002
+            )
 
     def await_said(self, run_name: str, process: subprocess.Popen[bytes], *words: str, seconds: float = 120) -> None:
         """Wait until a run says one of these words, and does not only have said them."""
@@ -138,14 +143,17 @@ class Scenario:
         done = self._batches(run_name, "commits")
         manifest = CheckpointFolder(self.checkpoint(run_name)).load()
         return sum(
-            self._written(f"{manifest.application}-{stored.id}", f"{self.name}_{sink}{run_name}") > done.get(sink, _NONE)
+            self._written(f"{manifest.application}-{stored.id}", f"{self.name}_{sink}{run_name}")
+            > done.get(sink, _NONE)
             for stored in manifest.queries.values()
             for sink in (_sink_of(stored.id),)
         )
 
     def _written(self, group: str, topic: str) -> int:
         """The last batch of which something is committed."""
-        consumer: Any = Consumer({"bootstrap.servers": self.servers, "group.id": group, "isolation.level": "read_uncommitted"})
+        consumer: Any = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": group, "isolation.level": "read_uncommitted"}
+        )
         try:
             marks = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=30)
         finally:
@@ -198,9 +206,18 @@ def compare(found: Outputs, expected: Outputs) -> Comparison:
             ours, theirs = found[sink].get(key, []), expected[sink].get(key, [])
             if ours != theirs:
                 missing, surplus = Counter(theirs) - Counter(ours), Counter(ours) - Counter(theirs)
-                lost, twice, disordered = lost + missing.total(), twice + surplus.total(), disordered + (not missing and not surplus)
-                at = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-                flaws.append(f"{sink} {key!r}: {len(ours)} of {len(theirs)}; at {at}: {ours[at : at + 2]} for {theirs[at : at + 2]}")
+                lost, twice, disordered = (
+                    lost + missing.total(),
+                    twice + surplus.total(),
+                    disordered + (not missing and not surplus),
+                )
+                at = next(
+                    (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+                    min(len(ours), len(theirs)),
+                )
+                flaws.append(
+                    f"{sink} {key!r}: {len(ours)} of {len(theirs)}; at {at}: {ours[at : at + 2]} for {theirs[at : at + 2]}"
+                )
     records = sum(len(rows) for keys in expected.values() for rows in keys.values())
     return Comparison(records, lost, twice, disordered, tuple(flaws))
 

@@ -36,7 +36,9 @@ def login(mechanism: str, password: str = PASSWORD) -> str:
 
 
 def write_properties(path: Path, **properties: str) -> Path:
-    path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    path.write_text(
+        "".join(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items()), encoding="utf-8"
+    )
     return path
 
 
@@ -46,7 +48,9 @@ def start_secured(folder: Path) -> tuple[Broker, Secured]:
     sasl, tls = free_port(), free_port()
     broker = Broker.start(more=_settings(folder, sasl, tls))
     admin = admin_client(KafkaConfig(servers=broker.address))
-    user = UserScramCredentialUpsertion("ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode())
+    user = UserScramCredentialUpsertion(
+        "ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode()
+    )
     for future in admin.alter_user_scram_credentials([user]).values():
         future.result()
     return broker, Secured(broker.address, f"{HOST}:{sasl}", f"{HOST}:{tls}", ca, stranger)
@@ -74,7 +78,19 @@ def _settings(folder: Path, sasl: int, tls: int) -> Mapping[str, str]:
 def _certificate(folder: Path, name: str) -> Path:
     """Make a key with a certificate signed by itself; give the certificate as PEM."""
     pem, store = folder / f"{name}.pem", folder / f"{name}.p12"
-    _keytool("-genkeypair", name, store, "-keyalg", "EC", "-groupname", "secp256r1", "-dname", f"CN={name}", "-ext", f"san=ip:{HOST}")
+    _keytool(
+        "-genkeypair",
+        name,
+        store,
+        "-keyalg",
+        "EC",
+        "-groupname",
+        "secp256r1",
+        "-dname",
+        f"CN={name}",
+        "-ext",
+        f"san=ip:{HOST}",
+    )
     _keytool("-exportcert", name, store, "-rfc", "-file", str(pem))
     return pem
 

@@ -50,7 +50,17 @@ IN_CI = (Spread(PARTITIONS), Spread(OURS, every=1000, shard="1/4"), Spread(KSQLD
 
 def run(spread: Spread, servers: str, report: Path, more: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run cases on the broker, in a process of its own: Spark takes its connector along only when it starts."""
-    command = [sys.executable, "-m", "kestrel_qtt.cli.main", "run", str(spread.path), "--every", str(spread.every), "--shard", spread.shard]
+    command = [
+        sys.executable,
+        "-m",
+        "kestrel_qtt.cli.main",
+        "run",
+        str(spread.path),
+        "--every",
+        str(spread.every),
+        "--shard",
+        spread.shard,
+    ]
     settings = ["--tolerant-errors"] if spread.path == KSQLDB else []
     ledgers = [argument for ledger in LEDGERS.get(spread.path, ()) for argument in ("--known-gaps", ledger)]
     return subprocess.run(
@@ -65,7 +75,11 @@ def run(spread: Spread, servers: str, report: Path, more: Sequence[str] = ()) ->
 def main() -> int:
     """Run all on a broker started here; give 1 if a case fails."""
     with Broker.start() as broker:
-        done = [run(spread, broker.address, ROOT / "build" / f"kafka-{spread.path.name}.json") for spread in ALL if spread.is_here]
+        done = [
+            run(spread, broker.address, ROOT / "build" / f"kafka-{spread.path.name}.json")
+            for spread in ALL
+            if spread.is_here
+        ]
     return max(process.returncode for process in done)
 
 

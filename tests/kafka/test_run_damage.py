@@ -96,7 +96,9 @@ def renew(servers: str, topic: str) -> None:
 def fill(servers: str, topic: str, rows: int, first: int = 0, size: int = 0) -> None:
     """Produce records with V rising from `first`, each with so many bytes more than it needs."""
     moment, more = int(time.time() * 1000), "." * size
-    produce(servers, topic, ((f"k{at % 5}", json.dumps({"V": first + at, "MORE": more}), moment + at) for at in range(rows)))
+    produce(
+        servers, topic, ((f"k{at % 5}", json.dumps({"V": first + at, "MORE": more}), moment + at) for at in range(rows))
+    )
 
 
 def outlive(servers: str, topic: str) -> None:
@@ -121,7 +123,9 @@ TABLE = "CREATE TABLE T (K STRING PRIMARY KEY, V INT) WITH (KAFKA_TOPIC='{0}_t',
         (outlive, "records 10 to 14 of partition 0"),
     ],
 )
-def test_a_query_that_was_stopped_does_not_start_again(kafka: KafkaConfig, tmp_path: Path, harm: Any, said: str) -> None:
+def test_a_query_that_was_stopped_does_not_start_again(
+    kafka: KafkaConfig, tmp_path: Path, harm: Any, said: str
+) -> None:
     name = f"stopped{time.time_ns()}"
     create(kafka.servers, 1, f"{name}_S")
     fill(kafka.servers, f"{name}_S", 10)
@@ -157,7 +161,9 @@ def test_a_query_that_runs_stops_and_the_others_go_on(kafka: KafkaConfig, tmp_pa
         fill(servers, f"{name}_{source}", *((MANY, 0, LARGE) if "SHORTENED" in source else (10,)))
     texts = [TABLE, SOURCE + PLAIN, *(SOURCE + query for _, query in HARMED.values())]
     script = tmp_path / "app.sql"
-    script.write_text("".join(text.format(name, source) for text, source in zip(texts, ("T", "WELL", *HARMED), strict=True)))
+    script.write_text(
+        "".join(text.format(name, source) for text, source in zip(texts, ("T", "WELL", *HARMED), strict=True))
+    )
     options = ("--property", "auto.offset.reset=earliest", "--batch-records", "20")
     with ending(start(script, servers, tmp_path / "checkpoint", *LEAN, *options, log=log)) as process:
         for source in ("SHORTENED", "SHORTENED_JOINED"):
@@ -193,4 +199,11 @@ def _ends(log: Path, source: str) -> list[str]:
 
 
 def _await(process: subprocess.Popen[bytes], log: Path, happened: partial[Any]) -> None:
-    await_in(process, happened, f"{happened} does not happen", lambda: log.read_text(encoding="utf-8"), seconds=180, pause=0.2)
+    await_in(
+        process,
+        happened,
+        f"{happened} does not happen",
+        lambda: log.read_text(encoding="utf-8"),
+        seconds=180,
+        pause=0.2,
+    )

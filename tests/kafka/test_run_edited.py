@@ -24,7 +24,12 @@ LARGE = "CREATE STREAM L WITH (KAFKA_TOPIC='{0}_l') AS SELECT * FROM S;"
 
 
 def test_an_edited_script_goes_on_where_it_can(kafka: KafkaConfig, tmp_path: Path) -> None:
-    name, servers, script, checkpoint = f"edited_{time.time_ns()}", kafka.servers, tmp_path / "app.sql", tmp_path / "checkpoint"
+    name, servers, script, checkpoint = (
+        f"edited_{time.time_ns()}",
+        kafka.servers,
+        tmp_path / "app.sql",
+        tmp_path / "checkpoint",
+    )
     # Of records of 1970 a compacted topic keeps the last of each key only.
     now = int(time.time() * 1000)
     create(servers, 1, f"{name}_s")
@@ -55,7 +60,11 @@ def test_an_edited_script_goes_on_where_it_can(kafka: KafkaConfig, tmp_path: Pat
 
     # What compresses well is not large.
     large = random.Random(1).randbytes(3000).hex()
-    produce(servers, f"{name}_s", [("k", json.dumps({"V": "x", "N": 1}), now + 8), ("k", json.dumps({"V": large, "N": 0}), now + 9)])
+    produce(
+        servers,
+        f"{name}_s",
+        [("k", json.dumps({"V": "x", "N": 1}), now + 8), ("k", json.dumps({"V": large, "N": 0}), now + 9)],
+    )
     code, said = start(NEW, COUNT, KEPT.format("{0}", "OR REPLACE ", 0), LARGE)
     assert code == 1, said
     assert f"a record for {name}_l-0, caused by {name}_s-0 at offset 4, was refused" in said

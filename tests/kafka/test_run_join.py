@@ -35,14 +35,20 @@ def _has_batch(commits: Path, least: int) -> bool:
 
 @pytest.mark.parametrize(
     ("rows", "batch", "kills"),
-    [(3000, 250, 2), pytest.param(100_000, 1000, 0, marks=pytest.mark.nightly), pytest.param(100_000, 1000, 8, marks=pytest.mark.nightly)],
+    [
+        (3000, 250, 2),
+        pytest.param(100_000, 1000, 0, marks=pytest.mark.nightly),
+        pytest.param(100_000, 1000, 8, marks=pytest.mark.nightly),
+    ],
 )
 def test_every_join_finds_its_row(kafka: KafkaConfig, tmp_path: Path, rows: int, batch: int, kills: int) -> None:
     servers, name, began, random_ = kafka.servers, f"join{time.time_ns()}", int(time.time()) * 1000, random.Random(rows)
     create(servers, PARTITIONS, f"{name}_t", f"{name}_s")
     keys = [random_.randrange(rows) for _ in range(rows)]
     # The stream's records are there first: nothing but their timestamps says that the table's are older.
-    produce(servers, f"{name}_s", ((f"k{key}", json.dumps({"V": at}), began + rows + at) for at, key in enumerate(keys)))
+    produce(
+        servers, f"{name}_s", ((f"k{key}", json.dumps({"V": at}), began + rows + at) for at, key in enumerate(keys))
+    )
     produce(servers, f"{name}_t", ((f"k{at}", json.dumps({"N": at}), began + at) for at in range(rows)))
     script = tmp_path / "app.sql"
     script.write_text(SCRIPT.format(name), encoding="utf-8")
@@ -52,7 +58,9 @@ def test_every_join_finds_its_row(kafka: KafkaConfig, tmp_path: Path, rows: int,
         process = start(script, servers, tmp_path / "checkpoint", *options, log=tmp_path / "log")
         least = (number + 1) * 2 * rows // batch // (kills + 1)
         is_there = partial(_has_batch, commits, least)
-        await_in(process, is_there, f"batch {least} does not end", (tmp_path / "log").read_text, seconds=600, pause=0.02)
+        await_in(
+            process, is_there, f"batch {least} does not end", (tmp_path / "log").read_text, seconds=600, pause=0.02
+        )
         time.sleep(random_.uniform(0, 0.5))
         kill(process)
     done = run(script, servers, tmp_path / "checkpoint", "--until-caught-up", *options)

@@ -42,7 +42,9 @@ def undisturbed(kafka: KafkaConfig, tmp_path_factory: pytest.TempPathFactory) ->
 
     def get(rows: int) -> tuple[Scenario, Outputs]:
         if rows not in known:
-            scenario = Scenario(kafka.servers, f"kills{time.time_ns()}", tmp_path_factory.mktemp("kills"), rows, int(time.time()) * 1000)
+            scenario = Scenario(
+                kafka.servers, f"kills{time.time_ns()}", tmp_path_factory.mktemp("kills"), rows, int(time.time()) * 1000
+            )
             scenario.produce()
             scenario.finish("quiet")
             known[rows] = (scenario, scenario.outputs("quiet"))
@@ -68,7 +70,9 @@ def test_killed_drivers_lose_nothing_and_repeat_nothing(undisturbed: Undisturbed
     assert hit["ahead"] >= kills // 4, "too few of the kills hit a batch that was written and not noted"
 
 
-def test_a_run_outlives_workers_and_its_broker_and_nothing_else_writes_beside_it(undisturbed: Undisturbed, tmp_path: Path) -> None:
+def test_a_run_outlives_workers_and_its_broker_and_nothing_else_writes_beside_it(
+    undisturbed: Undisturbed, tmp_path: Path
+) -> None:
     scenario, expected = undisturbed(ROWS)
     with moved(scenario, tmp_path) as (there, broker):
         blows = Blows(there, "run", random.Random(1))
@@ -92,7 +96,9 @@ def test_killed_workers_lose_nothing_and_repeat_nothing(undisturbed: Undisturbed
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_killed_broker_that_comes_back_loses_nothing_and_repeats_nothing(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
+def test_a_killed_broker_that_comes_back_loses_nothing_and_repeats_nothing(
+    undisturbed: Undisturbed, tmp_path: Path, seed: int
+) -> None:
     scenario, expected = undisturbed(ROWS)
     with moved(scenario, tmp_path) as (there, broker):
         with running(there, "broker") as process:
@@ -139,7 +145,14 @@ def await_moment(scenario: Scenario, process: subprocess.Popen[bytes], number: i
 def same(scenario: Scenario, run_name: str, expected: Outputs) -> bool:
     """Whether a run wrote what it should; says how much was compared."""
     found = compare(scenario.outputs(run_name), expected)
-    log.info("%s: %d records, %d lost, %d twice, %d keys out of order", run_name, found.records, found.lost, found.twice, found.disordered)
+    log.info(
+        "%s: %d records, %d lost, %d twice, %d keys out of order",
+        run_name,
+        found.records,
+        found.lost,
+        found.twice,
+        found.disordered,
+    )
     for flaw in found.flaws:
         log.error(flaw)
     return not found.flaws

@@ -29,11 +29,21 @@ def test_entries_hold_what_they_are_about_if_they_are_to(kafka: KafkaConfig, tmp
     for offset, included in ((0, "true"), (2, "false")):
         produce(kafka.servers, f"{name}_s", [("k", BAD, 5), ("k", '{"V": 0}', 6)])
         setting = f"ksql.logging.processing.rows.include={included}"
-        own = ["--until-caught-up", "--master", "local[1]", "--processing-log-topic", f"{name}_log", "--property", setting]
+        own = [
+            "--until-caught-up",
+            "--master",
+            "local[1]",
+            "--processing-log-topic",
+            f"{name}_log",
+            "--property",
+            setting,
+        ]
         done = run(script, kafka.servers, checkpoint, *own)
         assert done.returncode == 0, done.stderr
         entries = [json.loads(value or b"") for _, _, value, _ in read(kafka.servers, f"{name}_log", 1)][offset:]
-        assert [entry["source"] for entry in entries] == [{"topic": f"{name}_s", "partition": 0, "offset": at + offset} for at in (0, 1)]
+        assert [entry["source"] for entry in entries] == [
+            {"topic": f"{name}_s", "partition": 0, "offset": at + offset} for at in (0, 1)
+        ]
         found.append([next(part for part in entry["message"].values() if isinstance(part, dict)) for entry in entries])
     (unread, failed), (unread_without, failed_without) = found
     assert unread["recordB64"] == b64encode(BAD.encode()).decode()

@@ -56,7 +56,9 @@ def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
     )
 
     def other() -> str:
-        return subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+        ).stdout
 
     with CheckpointFolder(tmp_path).locked():
         refused = other()

@@ -49,7 +49,10 @@ def test_the_cut_into_batches_cannot_be_seen(seed: int) -> None:
     random_ = random.Random(seed)
     spread = random_.choice([0, 3, 30])
     logs = {
-        (topic, 0): [max(0, at * random_.randint(0, 5) + random_.randint(-spread, spread)) for at in range(random_.randint(0, 80))]
+        (topic, 0): [
+            max(0, at * random_.randint(0, 5) + random_.randint(-spread, spread))
+            for at in range(random_.randint(0, 80))
+        ]
         for topic in ("a", "b", "c")
     }
     whole = merged(logs, dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()})

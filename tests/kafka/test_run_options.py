@@ -51,15 +51,36 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Application, "run", run)
     file = tmp_path / "client.properties"
-    file.write_text("bootstrap.servers=elsewhere:1\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p\n", encoding="utf-8")
-    words = ["--bootstrap-servers", "b:9092", "--checkpoint", str(tmp_path / "c"), "--kafka-config", str(file), "--until-caught-up"]
+    file.write_text(
+        "bootstrap.servers=elsewhere:1\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=p\n", encoding="utf-8"
+    )
+    words = [
+        "--bootstrap-servers",
+        "b:9092",
+        "--checkpoint",
+        str(tmp_path / "c"),
+        "--kafka-config",
+        str(file),
+        "--until-caught-up",
+    ]
     words += ["--delivery", "at-least-once", "--batch-records", "7", "--master", "local[3]", "--patience", "9"]
-    words += ["--spark-conf", "a=b", "--spark-conf", "c=d=e", "--processing-log-topic", "log", "--json-progress", str(tmp_path / "p")]
+    words += [
+        "--spark-conf",
+        "a=b",
+        "--spark-conf",
+        "c=d=e",
+        "--processing-log-topic",
+        "log",
+        "--json-progress",
+        str(tmp_path / "p"),
+    ]
     given = options(*words, settings=(("auto.offset.reset", "earliest"), ("ksql.timestamp.throw.on.invalid", "true")))
     assert run_on_broker("", given, Console(), Console(file=StringIO()))
     [application] = seen
     assert application.settings == RunSettings(
-        config=KafkaConfig(servers="b:9092", properties={"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}),
+        config=KafkaConfig(
+            servers="b:9092", properties={"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+        ),
         checkpoint=tmp_path / "c",
         until_caught_up=True,
         delivery=Delivery.AT_LEAST_ONCE,
@@ -69,7 +90,10 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
         patience=9.0,
     )
     assert application.log_topic == "log"
-    assert dict(application.session.config.overrides) == {"auto.offset.reset": "earliest", "ksql.timestamp.throw.on.invalid": "true"}
+    assert dict(application.session.config.overrides) == {
+        "auto.offset.reset": "earliest",
+        "ksql.timestamp.throw.on.invalid": "true",
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,7 +103,10 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
         (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--input", "t=f"], "for topics in memory"),
         (["--kafka-config", "/nowhere", "--checkpoint", "c"], "/nowhere cannot be read"),
         (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--property", "colour=red"], "colour"),
-        (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--json-progress", "/no/where"], "/no/where cannot be written"),
+        (
+            ["--bootstrap-servers", "b:1", "--checkpoint", "c", "--json-progress", "/no/where"],
+            "/no/where cannot be written",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -91,7 +118,9 @@ def test_options_that_do_not_go_together_are_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("words", [["--delivery", "twice"], ["--batch-records", "0"], ["--patience", "x"], ["--spark-conf", "a"]])
+@pytest.mark.parametrize(
+    "words", [["--delivery", "twice"], ["--batch-records", "0"], ["--patience", "x"], ["--spark-conf", "a"]]
+)
 def test_values_that_are_none_are_wrong_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         options(*words)

@@ -25,7 +25,12 @@ STATE = QueryState(query="Q", batch=1, rows_in=2, rows_out=1, rows_per_second=0.
 
 
 def report(batch: int, rows: int, offsets: dict[str, dict[str, int]], state: int = 0) -> dict[str, object]:
-    return {"batchId": batch, "numInputRows": rows, "sources": [{"endOffset": offsets}], "stateOperators": [{"numRowsTotal": state}]}
+    return {
+        "batchId": batch,
+        "numInputRows": rows,
+        "sources": [{"endOffset": offsets}],
+        "stateOperators": [{"numRowsTotal": state}],
+    }
 
 
 def test_batches_are_counted_once_and_the_lag_is_the_broker_s() -> None:
@@ -96,7 +101,10 @@ def test_states_are_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     plain = StringIO()
     monkeypatch.setattr("kestrel_sql.cli.progress._QUIET_S", 0.0)
     Board(Console(file=plain, width=200), None).show([STATE, replace(STATE, error="gone")])
-    assert plain.getvalue().splitlines() == ["Q: 2 in, 1 out, 0/s, lag a 3", "Q: 2 in, 1 out, 0/s, lag a 3, error: gone"]
+    assert plain.getvalue().splitlines() == [
+        "Q: 2 in, 1 out, 0/s, lag a 3",
+        "Q: 2 in, 1 out, 0/s, lag a 3, error: gone",
+    ]
 
 
 def test_queries_in_memory_are_watched_while_they_work() -> None:

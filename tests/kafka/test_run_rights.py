@@ -67,17 +67,26 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def ann(broker: Broker) -> KafkaConfig:
     listeners = (broker.data / "server.properties").read_text(encoding="utf-8").partition("SASL://")[2]
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": PASSWORD}
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": PASSWORD,
+    }
     return KafkaConfig(servers=listeners.splitlines()[0], properties=login)
 
 
 def forbid(broker: Broker, *rights: Right) -> None:
     """Let ann do everything but that."""
     admin = admin_client(KafkaConfig(servers=broker.address))
-    every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
     for future in admin.delete_acls([every]).values():
         future.result()
-    entries = [(right, AclPermissionType.ALLOW) for right in ALL] + [(right, AclPermissionType.DENY) for right in rights]
+    entries = [(right, AclPermissionType.ALLOW) for right in ALL] + [
+        (right, AclPermissionType.DENY) for right in rights
+    ]
     made = [
         AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ann", "*", operation, permission)
         for (kind, name, operation), permission in entries
@@ -92,7 +101,12 @@ def forbid(broker: Broker, *rights: Right) -> None:
     ("right", "sink", "said", "hint"),
     [
         ((ResourceType.TOPIC, "source", AclOperation.READ), "sink", "CSAS_A_0 may not read the topic source: ", "READ"),
-        ((ResourceType.TOPIC, "source", AclOperation.DESCRIBE), "sink", "the topic source: Broker: Topic authorization failed", "DESCRIBE"),
+        (
+            (ResourceType.TOPIC, "source", AclOperation.DESCRIBE),
+            "sink",
+            "the topic source: Broker: Topic authorization failed",
+            "DESCRIBE",
+        ),
         ((ResourceType.TOPIC, "sink", AclOperation.WRITE), "sink", "CSAS_A_0 may not write the topic sink: ", "WRITE"),
         ((ResourceType.TOPIC, "new", AclOperation.CREATE), "new", "the topic new was not created: ", "CREATE"),
     ],
@@ -117,8 +131,18 @@ def test_who_may_do_everything_is_not_held_up(broker: Broker, ann: KafkaConfig, 
 @pytest.mark.parametrize(
     ("right", "statement", "said", "hint"),
     [
-        ((ResourceType.TOPIC, "source", AclOperation.READ), "PRINT source FROM BEGINNING;", "Topic authorization failed", "READ"),
-        ((ResourceType.TOPIC, "doomed", AclOperation.DELETE), "DROP STREAM D DELETE TOPIC;", "the topic doomed was not deleted", "DELETE"),
+        (
+            (ResourceType.TOPIC, "source", AclOperation.READ),
+            "PRINT source FROM BEGINNING;",
+            "Topic authorization failed",
+            "READ",
+        ),
+        (
+            (ResourceType.TOPIC, "doomed", AclOperation.DELETE),
+            "DROP STREAM D DELETE TOPIC;",
+            "the topic doomed was not deleted",
+            "DELETE",
+        ),
     ],
     ids=["print", "delete"],
 )
@@ -142,7 +166,10 @@ def spark() -> SparkSession:
 @pytest.mark.parametrize(
     ("right", "said"),
     [
-        ((ResourceType.TOPIC, "sink", AclOperation.WRITE), "a record for sink-0, caused by source-0 at offset 7, was refused: "),
+        (
+            (ResourceType.TOPIC, "sink", AclOperation.WRITE),
+            "a record for sink-0, caused by source-0 at offset 7, was refused: ",
+        ),
         ((ResourceType.GROUP, GROUP, AclOperation.READ), "Group authorization failed"),
         ((ResourceType.TRANSACTIONAL_ID, f"{GROUP}-0", AclOperation.WRITE), "Transactional Id authorization failed"),
     ],

@@ -51,7 +51,10 @@ def test_a_refusal_is_told_in_the_broker_s_words(
     secured: Secured, tmp_path: Path, listener: str, mechanism: str, password: str, trusted: str | None, said: str
 ) -> None:
     tls = (
-        {"ssl_truststore_type": "PEM", "ssl_truststore_location": str({"ca": secured.ca, "stranger": secured.stranger}[trusted])}
+        {
+            "ssl_truststore_type": "PEM",
+            "ssl_truststore_location": str({"ca": secured.ca, "stranger": secured.stranger}[trusted]),
+        }
         if trusted
         else {}
     )
@@ -79,7 +82,9 @@ def test_an_open_client_at_a_secured_listener_is_not_left_in_the_dark(secured: S
 
 
 def test_a_certificate_that_is_not_there_is_named(secured: Secured) -> None:
-    config = KafkaConfig(servers=secured.tls, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+    config = KafkaConfig(
+        servers=secured.tls, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}
+    )
     with pytest.raises(EngineError, match=r"the Kafka configuration is refused: .*ssl\.ca\.location"):
         connect(config, lambda _: None, patience=60, stop=Event())
 
@@ -115,7 +120,15 @@ def test_a_run_over_tls_works_and_shows_no_secret(secured: Secured, tmp_path: Pa
         ssl_truststore_type="PEM",
         ssl_truststore_location=str(secured.ca),
     )
-    own = ["--kafka-config", str(file), "--until-caught-up", "--master", "local[1]", "--json-progress", str(tmp_path / "progress.json")]
+    own = [
+        "--kafka-config",
+        str(file),
+        "--until-caught-up",
+        "--master",
+        "local[1]",
+        "--json-progress",
+        str(tmp_path / "progress.json"),
+    ]
     events = ["--spark-conf", "spark.eventLog.enabled=true", "--spark-conf", f"spark.eventLog.dir={logs.as_uri()}"]
     done = run(script, secured.tls, checkpoint, *own, *events, "--processing-log-topic", "processing")
     assert done.returncode == 0, done.stderr
@@ -161,5 +174,9 @@ def _check_progress(path: Path) -> None:
 
 def _files(*places: Path) -> Iterator[Path]:
     for place in places:
-        found = [place] if place.is_file() else [Path(folder) / name for folder, _, names in os.walk(place) for name in names]
+        found = (
+            [place]
+            if place.is_file()
+            else [Path(folder) / name for folder, _, names in os.walk(place) for name in names]
+        )
         yield from found

@@ -106,7 +106,10 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path, leaves: bool) -> No
         if leaves:
             broker.kill()
             assert run.wait(LEAVE_S) == 1
-            told(log, f"ENGINE_ERROR: the broker {servers} did not answer for {patience} s hint: nothing is lost: the same command goes on")
+            told(
+                log,
+                f"ENGINE_ERROR: the broker {servers} did not answer for {patience} s hint: nothing is lost: the same command goes on",
+            )
     finally:
         _end(run)
         if broker is not None:
@@ -129,7 +132,9 @@ def test_a_broker_that_stays_away_is_given_up() -> None:
     settings = RunSettings(config=KafkaConfig(servers="h:1"), checkpoint=Path(), patience=1)
     nothing: Any = None
     away: Any = _Away()
-    run = ProductionRun(settings=settings, session=nothing, statements=(), open_spark=nothing, say=said.append, show=lambda _: None)
+    run = ProductionRun(
+        settings=settings, session=nothing, statements=(), open_spark=nothing, say=said.append, show=lambda _: None
+    )
     run._look(away)
     run._watch(away)
     time.sleep(settings.patience)

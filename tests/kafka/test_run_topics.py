@@ -52,7 +52,15 @@ def settings(config: KafkaConfig, topic: str) -> tuple[str, str]:
 def test_topics_are_made_as_they_are_declared(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
     execute(kafka, tmp_path, DECLARED.format(name))
     made = shapes_of(kafka, [f"{name}_{end}" for end in "stwabcd"])
-    assert {topic[-1]: shape.partitions for topic, shape in made.items()} == {"s": 3, "t": 2, "w": 1, "a": 3, "b": 5, "c": 3, "d": 3}
+    assert {topic[-1]: shape.partitions for topic, shape in made.items()} == {
+        "s": 3,
+        "t": 2,
+        "w": 1,
+        "a": 3,
+        "b": 5,
+        "c": 3,
+        "d": 3,
+    }
     day = "86400000"
     assert settings(kafka, f"{name}_s") == ("delete", day)
     assert settings(kafka, f"{name}_t")[0] == "compact"
@@ -72,7 +80,9 @@ def test_topics_are_made_as_they_are_declared(kafka: KafkaConfig, tmp_path: Path
         ("PARTITIONS=4, RETENTION_MS=7", "2 partitions, not 4, a retention of 5000 ms, not 7 ms"),
     ],
 )
-def test_a_topic_that_is_otherwise_is_refused(kafka: KafkaConfig, tmp_path: Path, topic: Topic, clause: str, said: str) -> None:
+def test_a_topic_that_is_otherwise_is_refused(
+    kafka: KafkaConfig, tmp_path: Path, topic: Topic, clause: str, said: str
+) -> None:
     existing = topic(2, retention_ms="5000")
     with pytest.raises(StatementError) as caught:
         execute(kafka, tmp_path, S.format(existing, f", {clause}"))
@@ -127,7 +137,9 @@ def test_a_sink_has_to_be_kept_as_long_as_it_would_be(
     assert caught.value.message == f"the topic {sink} exists and has {said}"
 
 
-def test_the_source_of_a_query_that_goes_on_may_be_kept_longer_by_now(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
+def test_the_source_of_a_query_that_goes_on_may_be_kept_longer_by_now(
+    kafka: KafkaConfig, tmp_path: Path, topic: Topic
+) -> None:
     source, sink = topic(1, retention_ms="5000"), topic(1, retention_ms="5000")
     text = S.format(source, "") + STREAM.format(sink, "")
     execute(kafka, tmp_path, text)
@@ -140,7 +152,9 @@ def test_the_source_of_a_query_that_goes_on_may_be_kept_longer_by_now(kafka: Kaf
         execute(kafka, tmp_path / "other", text)
 
 
-def test_more_replicas_than_brokers_are_refused_in_the_broker_s_words(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
+def test_more_replicas_than_brokers_are_refused_in_the_broker_s_words(
+    kafka: KafkaConfig, tmp_path: Path, name: str
+) -> None:
     with pytest.raises(QueryError, match=f"the topic {name} was not created: .*[Rr]eplication factor"):
         execute(kafka, tmp_path, S.format(name, ", PARTITIONS=1, REPLICAS=30"))
 
@@ -170,7 +184,9 @@ def test_an_assertion_waits_for_a_topic_that_another_makes(kafka: KafkaConfig, t
 
 def test_print_shows_what_a_topic_holds(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
     source = topic(1)
-    produce(kafka.servers, source, [*((f"k{n}", f'{{"V":{n}}}', 1_700_000_000_123 + n) for n in range(6)), ("bad", "{", 9)])
+    produce(
+        kafka.servers, source, [*((f"k{n}", f'{{"V":{n}}}', 1_700_000_000_123 + n) for n in range(6)), ("bad", "{", 9)]
+    )
     printed = execute(kafka, tmp_path, S.format(source, "") + f"PRINT {source} FROM BEGINNING;")
     lines = [line for answer in printed for line in answer.message.splitlines()]
     assert lines[0] == 'rowtime: 2023-11-14 22:13:20.123, key: k0, value: {"V":0}, partition: 0, offset: 0'
@@ -233,7 +249,9 @@ def test_schemas_go_with_their_topic(kafka: KafkaConfig, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM S EMIT CHANGES;", "TERMINATE ALL;", "PAUSE CSAS_A_0;"])
-def test_statements_for_a_prompt_are_refused_in_a_script(kafka: KafkaConfig, tmp_path: Path, topic: Topic, text: str) -> None:
+def test_statements_for_a_prompt_are_refused_in_a_script(
+    kafka: KafkaConfig, tmp_path: Path, topic: Topic, text: str
+) -> None:
     with pytest.raises(EngineError) as caught:
         execute(kafka, tmp_path, S.format(topic(1), "") + text)
     assert caught.value.hint

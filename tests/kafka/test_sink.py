@@ -42,7 +42,9 @@ def row(to: str, place: int, key: bytes | None, value: bytes | None, **more: Any
 
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    names = [part.split(" ")[0] for part in WIRE_OUTPUT.replace("ARRAY<STRUCT<key: STRING, value: BINARY>>", "H").split(", ")]
+    names = [
+        part.split(" ")[0] for part in WIRE_OUTPUT.replace("ARRAY<STRUCT<key: STRING, value: BINARY>>", "H").split(", ")
+    ]
     schema = spark.createDataFrame([], WIRE_OUTPUT).schema
     return spark.createDataFrame([tuple(r.get(name) for name in names) for r in rows], schema).repartition(3)
 
@@ -59,7 +61,9 @@ def test_a_record_arrives_with_all_that_it_has(spark: SparkSession, kafka: Kafka
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
-def test_each_partition_is_in_the_order_of_places(spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery) -> None:
+def test_each_partition_is_in_the_order_of_places(
+    spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery
+) -> None:
     name = topic(5)
     rows = [row(name, place, f"k{place % 7}".encode(), str(place).encode()) for place in range(1, 400)]
     random.Random(1).shuffle(rows)
@@ -81,7 +85,9 @@ def test_what_is_spread_already_is_spread_anew_where_things_have_changed(
     rows = [row(name, place, f"k{place % 7}".encode(), str(place).encode()) for place in range(100)]
     layout = before or likely_layout(kafka, f"q{name}", 2)
     spread = frame(spark, rows).mapInArrow(spread_batches(layout, {}), SPREAD)
-    assert write_batch(spread, 0, query=f"q{name}", config=kafka, slots=2, sinks={name: 0}, spread=layout).records == 100
+    assert (
+        write_batch(spread, 0, query=f"q{name}", config=kafka, slots=2, sinks={name: 0}, spread=layout).records == 100
+    )
     found = read_topics(kafka, [name])[name]
     assert all(record.partition == partition_of(record.key or b"", 5) for record in found)
     for number in range(5):
@@ -146,7 +152,9 @@ def test_a_writer_that_another_has_replaced_opens_anew(spark: SparkSession, kafk
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
-def test_a_record_that_is_too_large_stops_the_query(spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery) -> None:
+def test_a_record_that_is_too_large_stops_the_query(
+    spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery
+) -> None:
     name = topic(1, max_message_bytes="1000")
     small = [row(name, place, b"k", b"v") for place in range(100)]
     large = row(name, 50, b"k", random.Random(1).randbytes(5000), src_topic="in", src_part=1, src_off=42)
@@ -172,8 +180,19 @@ def test_a_missing_topic_is_named(spark: SparkSession, kafka: KafkaConfig) -> No
 
 def test_log_entries_come_back_in_place_order(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
     name = topic(2)
-    log = {"kind": 0, "logger": "l", "src_topic": "in", "src_part": 1, "topic": None, "timestamp": None, "headers": None}
-    rows = [row(name, 1, b"k", b"v"), *(row(name, place, None, None, **log, message=f"m{place}", src_off=place) for place in (3, 2))]
+    log = {
+        "kind": 0,
+        "logger": "l",
+        "src_topic": "in",
+        "src_part": 1,
+        "topic": None,
+        "timestamp": None,
+        "headers": None,
+    }
+    rows = [
+        row(name, 1, b"k", b"v"),
+        *(row(name, place, None, None, **log, message=f"m{place}", src_off=place) for place in (3, 2)),
+    ]
     written = write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka)
     assert written.records == 1
     assert written.entries == tuple(
@@ -185,7 +204,9 @@ def test_an_empty_batch_writes_nothing(spark: SparkSession, kafka: KafkaConfig) 
     assert write_batch(frame(spark, []), 0, query="qempty", config=kafka).records == 0
 
 
-def test_the_number_of_a_batch_stands_in_the_consumer_group(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+def test_the_number_of_a_batch_stands_in_the_consumer_group(
+    spark: SparkSession, kafka: KafkaConfig, topic: Topic
+) -> None:
     name = topic(1)
     write_batch(frame(spark, [row(name, 1, b"k", b"v")]), 7, query=f"q{name}", config=kafka)
     with closing(Consumer(kafka.client(group_id=f"q{name}"))) as consumer:
@@ -196,7 +217,9 @@ def test_keys_hash_as_in_java(spark: SparkSession, kafka: KafkaConfig) -> None:
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     urls = gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = next(jvm.java.io.File(str(jar)).toURI().toURL() for jar in connector_jars() if "kafka-clients" in jar.name)
+    urls[0] = next(
+        jvm.java.io.File(str(jar)).toURI().toURL() for jar in connector_jars() if "kafka-clients" in jar.name
+    )
     utils = jvm.java.net.URLClassLoader(urls).loadClass("org.apache.kafka.common.utils.Utils")
     types = gateway.new_array(jvm.java.lang.Class, 1)
     types[0] = jvm.java.lang.Class.forName("[B")

@@ -22,10 +22,19 @@ RECOVERED_S = 60
 
 
 def record(writer: int, batch: int) -> pa.RecordBatch:
-    row = {"topic": "out", "partition": writer, "key": b"k", "value": b"%d" % batch, "timestamp": 1 + batch, "headers": []}
+    row = {
+        "topic": "out",
+        "partition": writer,
+        "key": b"k",
+        "value": b"%d" % batch,
+        "timestamp": 1 + batch,
+        "headers": [],
+    }
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     fields = [(name, pa.array([row[name]]).type) for name in SENT] + [("headers", headers)]
-    return pa.RecordBatch.from_pylist([row | dict.fromkeys(CAUSE)], schema=pa.schema(fields + [(name, pa.string()) for name in CAUSE]))
+    return pa.RecordBatch.from_pylist(
+        [row | dict.fromkeys(CAUSE)], schema=pa.schema(fields + [(name, pa.string()) for name in CAUSE])
+    )
 
 
 def write(config: KafkaConfig, number: int, ended: Event, done: list[int]) -> None:
@@ -70,7 +79,9 @@ def test_writers_go_on_when_their_broker_comes_back(tmp_path: Path) -> None:
             thread.join(RECOVERED_S)
         rows = read(broker.address, "out", WRITERS)
         for number in range(WRITERS):
-            assert [value for partition, _, value, _ in rows if partition == number] == [b"%d" % batch for batch in range(done[number])]
+            assert [value for partition, _, value, _ in rows if partition == number] == [
+                b"%d" % batch for batch in range(done[number])
+            ]
     finally:
         ended.set()
         broker.kill()

@@ -24,7 +24,9 @@ class Unstarted(Application):
         raise NotStartedError
 
 
-def application(config: KafkaConfig, checkpoint: Path, answers: list[Answer], told: list[str], patience: float = 5.0) -> Unstarted:
+def application(
+    config: KafkaConfig, checkpoint: Path, answers: list[Answer], told: list[str], patience: float = 5.0
+) -> Unstarted:
     return Unstarted(
         settings=RunSettings(config=config, checkpoint=checkpoint, patience=patience),
         session=Session(config=Config.of({})),

@@ -52,7 +52,9 @@ def outcome(case: Case, word: str, rest: str) -> Outcome:
 
 
 def copied(record: InputRecord) -> ActualRecord:
-    return ActualRecord(key=record.key, value=record.value, timestamp=record.timestamp, window=record.window, headers=record.headers)
+    return ActualRecord(
+        key=record.key, value=record.value, timestamp=record.timestamp, window=record.window, headers=record.headers
+    )
 
 
 @pytest.fixture

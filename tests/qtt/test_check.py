@@ -32,7 +32,9 @@ from kestrel_qtt.cases.model import (
 from kestrel_qtt.judge.column_lists import canonical_columns
 from kestrel_qtt.judge.judge import judge
 
-CASE = Case(id="x.json::n", file=Path("x.json"), line=3, name="x - n", statements=("A", "B"), inputs=(InputRecord(topic="IN"),))
+CASE = Case(
+    id="x.json::n", file=Path("x.json"), line=3, name="x - n", statements=("A", "B"), inputs=(InputRecord(topic="IN"),)
+)
 KAFKA = FormatInfo(format="KAFKA")
 JSON = FormatInfo(format="JSON")
 
@@ -73,7 +75,11 @@ def test_equal_records_pass() -> None:
         (replace(OUT, headers=(("h", None),)), replace(WROTE, headers=(("h", b""),)), ["headers"]),
         (OUT, replace(WROTE, window=Window(0, 1, "time")), ["window", "null"]),
         (replace(OUT, window=Window(0, 1, "time")), WROTE, ["window"]),
-        (replace(OUT, window=Window(0, 1, "time")), replace(WROTE, window=Window(0, 1, "session")), ["window", "session"]),
+        (
+            replace(OUT, window=Window(0, 1, "time")),
+            replace(WROTE, window=Window(0, 1, "session")),
+            ["window", "session"],
+        ),
         (replace(OUT, window=Window(0, 1, "time")), replace(WROTE, window=Window(0, 2, "time")), ["window"]),
     ],
 )
@@ -126,7 +132,13 @@ def test_inexact_comparison() -> None:
     case = expecting(replace(OUT, value=2))
     assert verdict(case, wrote(replace(WROTE, value=2.0))) == ""
     assert verdict(case, wrote(replace(WROTE, value=Decimal("2.0"))))
-    assert verdict(replace(case, properties={"use.exact.numeric.comparison": False}), wrote(replace(WROTE, value=Decimal("2.0")))) == ""
+    assert (
+        verdict(
+            replace(case, properties={"use.exact.numeric.comparison": False}),
+            wrote(replace(WROTE, value=Decimal("2.0"))),
+        )
+        == ""
+    )
 
 
 def test_positive_case_that_is_rejected_or_dies() -> None:
@@ -181,7 +193,9 @@ def test_query_that_should_die() -> None:
     assert verdict(case, Failed("something else"), tolerant_errors=True) == ""
 
 
-SOURCE = SourceState(name="S", kind="stream", schema="`ID` INTEGER KEY, `V` STRING", key_format="KAFKA", value_format="JSON")
+SOURCE = SourceState(
+    name="S", kind="stream", schema="`ID` INTEGER KEY, `V` STRING", key_format="KAFKA", value_format="JSON"
+)
 WINDOWED = replace(SOURCE, key_window=("TUMBLING", 1000))
 
 
@@ -239,7 +253,9 @@ def test_post_topics(expected: ExpectedTopic, passes: bool) -> None:
 
 def test_one_of_several_states_is_enough() -> None:
     states = (replace(TOPIC, partitions=1), TOPIC)
-    assert verdict(expecting(post=Post(topics=(replace(EXPECTED_TOPIC, partitions=4),))), Produced({}, (), states)) == ""
+    assert (
+        verdict(expecting(post=Post(topics=(replace(EXPECTED_TOPIC, partitions=4),))), Produced({}, (), states)) == ""
+    )
 
 
 def test_blacklist_is_searched() -> None:
@@ -278,7 +294,10 @@ def test_log_is_not_looked_at_where_it_is_not_given() -> None:
     ("left", "right"),
     [
         ("a int key, b varchar", "`A` INTEGER KEY, `B` STRING"),
-        ("a STRUCT<x INT, `y` ARRAY<MAP<STRING, DECIMAL(4,2)>>>", "`A` STRUCT<`X` INTEGER, `y` ARRAY<MAP<VARCHAR, DECIMAL( 4, 2 )>>>"),
+        (
+            "a STRUCT<x INT, `y` ARRAY<MAP<STRING, DECIMAL(4,2)>>>",
+            "`A` STRUCT<`X` INTEGER, `y` ARRAY<MAP<VARCHAR, DECIMAL( 4, 2 )>>>",
+        ),
         (
             "h ARRAY<STRUCT<key STRING, value BYTES>> headers, k BYTES HEADER('a''b')",
             "H ARRAY<STRUCT<KEY STRING, VALUE BYTES>> HEADERS, K BYTES HEADER('a''b')",

@@ -28,7 +28,9 @@ def write(path: Path, *cases: Any) -> str:
 
 def test_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(folder / "x.json", GOOD, BAD)
-    assert main(["run", path, "--json", "out/r.json", "--cut", "random:7", "--restart"], lambda: fake) == ExitCode.FAILURES
+    assert (
+        main(["run", path, "--json", "out/r.json", "--cut", "random:7", "--restart"], lambda: fake) == ExitCode.FAILURES
+    )
     out = capsys.readouterr().out
     assert "FAILED test-cases/x.json::bad-one" in out
     assert '"1" (string)' in out
@@ -93,7 +95,9 @@ def test_every_nth_case_of_each_file(folder: Path, fake: Any) -> None:
     assert main(["run", path, "--every", "2"], lambda: fake) == ExitCode.OK
 
 
-def test_a_run_on_a_broker(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_a_broker(
+    folder: Path, fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
 
     def open_kafka_driver(servers: str) -> Any:
@@ -104,7 +108,9 @@ def test_a_run_on_a_broker(folder: Path, fake: Any, capsys: pytest.CaptureFixtur
 
     monkeypatch.setattr(drivers, "open_kafka_driver", open_kafka_driver)
     write(folder / "x.json", GOOD)
-    (folder / "y.sql").write_text("--@test: a script\nCREATE STREAM S (ID INT) WITH (kafka_topic='s', value_format='JSON');\n")
+    (folder / "y.sql").write_text(
+        "--@test: a script\nCREATE STREAM S (ID INT) WITH (kafka_topic='s', value_format='JSON');\n"
+    )
     path = str(folder)
     assert main(["run", path, "--kafka", "here:1"]) == ExitCode.OK
     assert "1 cases of REST answers and SQL scripts run in memory only" in capsys.readouterr().err
@@ -171,12 +177,16 @@ def test_approve_yaml(folder: Path, fake: Any) -> None:
     path.write_text(YAML_TEXT)
     assert main(["approve", str(path)], lambda: fake) == ExitCode.OK
     after = path.read_text()
-    assert '    outputs:\n      - {"topic": "OUT", "key": null, "value": 1.50, "timestamp": 7}\n\n  # between\n' in after
+    assert (
+        '    outputs:\n      - {"topic": "OUT", "key": null, "value": 1.50, "timestamp": 7}\n\n  # between\n' in after
+    )
     assert after.endswith("    name: last\n    outputs: []\n")
     assert main(["run", str(path)], lambda: fake) == ExitCode.OK
 
 
-def test_approve_writes_nothing_for_a_case_that_does_not_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_approve_writes_nothing_for_a_case_that_does_not_run(
+    folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = folder / "x.json"
     write(path, {"name": "new", "statements": ["REJECT this"]})
     before = path.read_text()

@@ -22,7 +22,9 @@ STATEMENTS = (
 
 def prepared(*inputs: InputRecord, partitions: int = 3, outputs: tuple[OutputRecord, ...] = ()) -> Run:
     topics = (Topic(name="s", partitions=partitions),)
-    case = Case(id="x", file=Path("x"), line=1, name="x", statements=STATEMENTS, inputs=inputs, outputs=outputs, topics=topics)
+    case = Case(
+        id="x", file=Path("x"), line=1, name="x", statements=STATEMENTS, inputs=inputs, outputs=outputs, topics=topics
+    )
     run = prepare(case)
     assert run.outcome is None
     return run

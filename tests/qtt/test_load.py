@@ -31,10 +31,18 @@ def folder(tmp_path: Path) -> Path:
 def test_expansion(folder: Path) -> None:
     path = write(
         folder / "area" / "topic.json",
-        case("It works: `a`!", statements=["F {FORMAT}"], format=["JSON", "AVRO"], config=["1", "2"], properties={"p": "{config}", "q": 1}),
+        case(
+            "It works: `a`!",
+            statements=["F {FORMAT}"],
+            format=["JSON", "AVRO"],
+            config=["1", "2"],
+            properties={"p": "{config}", "q": 1},
+        ),
     )
     cases = load(path).cases
-    assert [c.id for c in cases] == [f"test-cases/area/topic.json::it-works-a[{f}][p={n}]" for f in ("JSON", "AVRO") for n in (1, 2)]
+    assert [c.id for c in cases] == [
+        f"test-cases/area/topic.json::it-works-a[{f}][p={n}]" for f in ("JSON", "AVRO") for n in (1, 2)
+    ]
     assert cases[0].name == "topic - It works: `a`! - JSON - p=1"
     assert cases[3].statements == ("F AVRO",)
     assert cases[3].properties == {"p": "2", "q": 1}
@@ -57,7 +65,9 @@ def test_records(folder: Path) -> None:
         "window": {"start": 1, "end": 2, "type": "session"},
         "headers": [{"KEY": "k", "VALUE": "YQ=="}, {"KEY": "n"}],
     }
-    (loaded,) = load(write(folder / "x.json", case(inputs=[{**record, "partition": 1, "offset": 7}], outputs=[record]))).cases
+    (loaded,) = load(
+        write(folder / "x.json", case(inputs=[{**record, "partition": 1, "offset": 7}], outputs=[record]))
+    ).cases
     assert loaded.inputs[0].headers == (("k", b"a"), ("n", None))
     assert loaded.inputs[0].window == Window(1, 2, "session")
     assert (loaded.inputs[0].timestamp, loaded.inputs[0].partition, loaded.inputs[0].offset) == (0, 1, 7)
@@ -71,9 +81,15 @@ def test_records(folder: Path) -> None:
     [
         ({"outptus": []}, "unknown member 'outptus': did you mean 'outputs'?"),
         ({"enabled": False}, "unknown member 'enabled': known are"),
-        ({"outputs": [{"topic": "t", "value": 1, ",timestamp": 1}]}, "outputs[0]: unknown member ',timestamp': did you mean 'timestamp'?"),
+        (
+            {"outputs": [{"topic": "t", "value": 1, ",timestamp": 1}]},
+            "outputs[0]: unknown member ',timestamp': did you mean 'timestamp'?",
+        ),
         ({"outputs": [{"topic": "t"}]}, "'value' is a required property"),
-        ({"inputs": [{"topic": "t", "value": 1, "timestamp": "1"}]}, "inputs[0].timestamp: '1' is not of type 'integer'"),
+        (
+            {"inputs": [{"topic": "t", "value": 1, "timestamp": "1"}]},
+            "inputs[0].timestamp: '1' is not of type 'integer'",
+        ),
         ({"inputs": [{"topic": "t", "value": 1, "headers": [{"KEY": "a", "VALUE": "%"}]}]}, "is not base64"),
         ({"statements": []}, "statements"),
         ({"statements": ["{FORMAT}"]}, "has no `format`"),
@@ -98,11 +114,23 @@ def test_error_line_is_that_of_the_member(folder: Path) -> None:
     path = folder / "x.yaml"
     path.write_text("tests:\n  - name: a\n    statements: [x]\n    inputs:\n      - topic: t\n        valeu: 1\n")
     (error,) = load(path).errors
-    assert (error.line, "did you mean 'value'" in error.message) == (6, True) or "'value' is a required" in error.message
+    assert (error.line, "did you mean 'value'" in error.message) == (
+        6,
+        True,
+    ) or "'value' is a required" in error.message
 
 
 @pytest.mark.parametrize(
-    "text", ['{"tests": []}', '{"test": [{"name": "a", "statements": ["x"]}]}', "{}", '{"tests": 1}', '{"tests": [1]}', "", "{"]
+    "text",
+    [
+        '{"tests": []}',
+        '{"test": [{"name": "a", "statements": ["x"]}]}',
+        "{}",
+        '{"tests": 1}',
+        '{"tests": [1]}',
+        "",
+        "{",
+    ],
 )
 def test_bad_file(folder: Path, text: str) -> None:
     folder.mkdir()

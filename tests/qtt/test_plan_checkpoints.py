@@ -40,7 +40,9 @@ def test_a_checkpoint_comes_back_without_its_checksums(frozen: Frozen, tmp_path:
     stored = read(write(tmp_path, frozen))
     assert stored == frozen
     unpack(stored, tmp_path / "again")
-    assert sorted(p.relative_to(tmp_path / "again").as_posix() for p in (tmp_path / "again").rglob("*") if p.is_file()) == [
+    assert sorted(
+        p.relative_to(tmp_path / "again").as_posix() for p in (tmp_path / "again").rglob("*") if p.is_file()
+    ) == [
         "metadata",
         "state/0/1.zip",
     ]
@@ -85,9 +87,21 @@ def test_only_what_was_not_written_before_is_expected(frozen: Frozen) -> None:
 
 def operators() -> set[str]:
     """The classes of the engine that process rows with a state."""
-    modules = [import_module(module.name) for module in pkgutil.walk_packages(kestrel_sql.operators.__path__, "kestrel_sql.operators.")]
-    classes = {cls for module in modules for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__}
-    return {cls.__name__ for cls in classes if hasattr(cls, "process") and hasattr(cls, "scope") and cls.__name__ != "Operator"}
+    modules = [
+        import_module(module.name)
+        for module in pkgutil.walk_packages(kestrel_sql.operators.__path__, "kestrel_sql.operators.")
+    ]
+    classes = {
+        cls
+        for module in modules
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if cls.__module__ == module.__name__
+    }
+    return {
+        cls.__name__
+        for cls in classes
+        if hasattr(cls, "process") and hasattr(cls, "scope") and cls.__name__ != "Operator"
+    }
 
 
 def test_every_operator_has_a_stored_checkpoint() -> None:

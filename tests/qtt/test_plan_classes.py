@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from kestrel_qtt.cases.model import ActualRecord, Case, ExpectedTopic, FormatInfo, OutputRecord, Post, Produced, Status, Topic, TopicState
+from kestrel_qtt.cases.model import (
+    ActualRecord,
+    Case,
+    ExpectedTopic,
+    FormatInfo,
+    OutputRecord,
+    Post,
+    Produced,
+    Status,
+    Topic,
+    TopicState,
+)
 from kestrel_qtt.judge.judge import judge
 
 JSON = FormatInfo(format="JSON")
@@ -21,7 +32,9 @@ def plan(tmp_path: Path) -> Path:
 
 
 def stored(plan: Path, *outputs: OutputRecord, **members: Any) -> Case:
-    return Case(id="x::n", file=plan, line=1, name="n", statements=("A",), outputs=outputs, tolerant=True, plan=plan, **members)
+    return Case(
+        id="x::n", file=plan, line=1, name="n", statements=("A",), outputs=outputs, tolerant=True, plan=plan, **members
+    )
 
 
 def out(key: Any, value: Any, timestamp: int = 0, topic: str = "OUT") -> OutputRecord:

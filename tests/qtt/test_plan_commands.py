@@ -21,8 +21,19 @@ def plan() -> dict[str, Any]:
         "formats": FORMATS,
         "sourceSchema": SCHEMA,
     }
-    select = {"@type": "streamSelectV1", "properties": {"queryContext": "Project"}, "source": source, "selectExpressions": ["V AS V"]}
-    sink = {"@type": "streamSinkV1", "properties": {"queryContext": "OUT"}, "source": select, "formats": FORMATS, "topicName": "OUT"}
+    select = {
+        "@type": "streamSelectV1",
+        "properties": {"queryContext": "Project"},
+        "source": source,
+        "selectExpressions": ["V AS V"],
+    }
+    sink = {
+        "@type": "streamSinkV1",
+        "properties": {"queryContext": "OUT"},
+        "source": select,
+        "formats": FORMATS,
+        "topicName": "OUT",
+    }
     query = {"sources": ["IN"], "sink": "OUT", "queryId": "CSAS_OUT_0", "physicalPlan": sink}
     command = {
         "@type": "createStreamV1",
@@ -31,7 +42,10 @@ def plan() -> dict[str, Any]:
         "topicName": "OUT",
         "formats": FORMATS,
     }
-    return {"plan": [{"@type": "ksqlPlanV1", "statementText": "CREATE …", "ddlCommand": command, "queryPlan": query}], "configs": {}}
+    return {
+        "plan": [{"@type": "ksqlPlanV1", "statementText": "CREATE …", "ddlCommand": command, "queryPlan": query}],
+        "configs": {},
+    }
 
 
 def write(folder: Path, document: Any) -> str:
@@ -88,12 +102,16 @@ def test_a_case_that_cannot_be_planned_is_told_and_stops_no_other(
     action: str, tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cases = [{"name": name, "statements": [text], "outputs": []} for name, text in (("bad", "UNPLANNED"), ("good", "COPY"))]
+    cases = [
+        {"name": name, "statements": [text], "outputs": []} for name, text in (("bad", "UNPLANNED"), ("good", "COPY"))
+    ]
     (tmp_path / "test-cases").mkdir()
     (tmp_path / "test-cases" / "x.json").write_text(json.dumps({"tests": cases}), encoding="utf-8")
     assert main(["plans", action, "test-cases"], lambda: fake) == ExitCode.FAILURES
     out = capsys.readouterr().out
     told = "test-cases/x.json::bad: cannot be planned (test-cases/x.json:1)\n  STATEMENT: UNPLANNED means nothing"
     assert told in out
-    assert ("recorded historic-plans/x/good" if action == "record" else "test-cases/x.json::good: no plan is stored") in out
+    assert (
+        "recorded historic-plans/x/good" if action == "record" else "test-cases/x.json::good: no plan is stored"
+    ) in out
     assert out.count("::bad") == 1

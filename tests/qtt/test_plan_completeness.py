@@ -21,8 +21,16 @@ STEP = {
     "keyName": "K",
     "beforeMillis": "PT1S",
     "afterMillis": 1,
-    "leftInternalFormats": {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}, "valueFeatures": ["WRAP_SINGLES"]},
-    "rightSource": {"@type": "windowedStreamSourceV1", "windowInfo": {"type": "SESSION", "size": None}, "pseudoColumnVersion": 1},
+    "leftInternalFormats": {
+        "keyFormat": {"format": "KAFKA"},
+        "valueFormat": {"format": "JSON"},
+        "valueFeatures": ["WRAP_SINGLES"],
+    },
+    "rightSource": {
+        "@type": "windowedStreamSourceV1",
+        "windowInfo": {"type": "SESSION", "size": None},
+        "pseudoColumnVersion": 1,
+    },
     "leftSource": {"@type": "streamSelectKeyV2", "keyExpression": ["A"]},
 }
 
@@ -32,7 +40,9 @@ def test_nothing_of_the_format_is_without_a_stored_plan() -> None:
     for plan in find_plans(STORE):
         stored |= facts_of(parse_json(plan.plan_file.read_text(encoding="utf-8")))
     missing = sorted(known_facts() - stored)
-    assert not missing, "\n".join(["store a plan (`qtt plans record`, or `adopt` for what no planner writes) that has", *missing])
+    assert not missing, "\n".join(
+        ["store a plan (`qtt plans record`, or `adopt` for what no planner writes) that has", *missing]
+    )
 
 
 def test_every_step_and_command_is_known() -> None:

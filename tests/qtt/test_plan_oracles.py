@@ -49,7 +49,10 @@ def test_statements_whose_plans_changed_give_what_they_gave(driver: PlanningDriv
     assert run_today(comparisons(driver), driver) == []
 
 
-STATEMENTS = ["CREATE STREAM A (K INT KEY, V INT) WITH (kafka_topic='a', value_format='JSON');", "CREATE STREAM B AS SELECT K, V FROM A;"]
+STATEMENTS = [
+    "CREATE STREAM A (K INT KEY, V INT) WITH (kafka_topic='a', value_format='JSON');",
+    "CREATE STREAM B AS SELECT K, V FROM A;",
+]
 
 
 def kept(folder: Path, driver: PlanningDriver, change: tuple[str, str] = ("", ""), **spec: Any) -> Comparison:

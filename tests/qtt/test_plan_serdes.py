@@ -13,12 +13,19 @@ OUT = SerdeInfo(schema="`K` INTEGER KEY, `V` STRING", key_format=JSON, value_for
 
 
 def test_equal_serdes_are_equal_however_they_are_written() -> None:
-    assert serde_failures({"Q.OUT": OUT}, {"Q.OUT": SerdeInfo(schema="`K` INT KEY,`V` VARCHAR", key_format=JSON, value_format=JSON)}) == []
+    assert (
+        serde_failures(
+            {"Q.OUT": OUT}, {"Q.OUT": SerdeInfo(schema="`K` INT KEY,`V` VARCHAR", key_format=JSON, value_format=JSON)}
+        )
+        == []
+    )
 
 
 def test_differences_are_named() -> None:
     windowed = FormatInfo(format="JSON", window_type="TUMBLING", window_size=1000)
-    found = serde_failures({"Q.A": OUT, "Q.OUT": OUT}, {"Q.B": OUT, "Q.OUT": SerdeInfo(schema="`K` INTEGER KEY", key_format=windowed)})
+    found = serde_failures(
+        {"Q.A": OUT, "Q.OUT": OUT}, {"Q.B": OUT, "Q.OUT": SerdeInfo(schema="`K` INTEGER KEY", key_format=windowed)}
+    )
     assert [text.partition("\n")[0].partition(",")[0] for text in found] == [
         "schemas: Q.A is expected",
         "schemas: Q.B is written",
@@ -30,9 +37,15 @@ def test_differences_are_named() -> None:
 
 def test_the_schemas_of_a_spec_are_read() -> None:
     entry = {"schema": "`V` STRING", "valueFormat": {"format": "JSON", "features": ["UNWRAP_SINGLES"]}}
-    case = case_of_spec(Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": entry}})
+    case = case_of_spec(
+        Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": entry}}
+    )
     assert case.serdes == {
-        "Q.OUT": SerdeInfo(schema="`V` STRING", value_format=FormatInfo(format="JSON", features=frozenset({"UNWRAP_SINGLES"})))
+        "Q.OUT": SerdeInfo(
+            schema="`V` STRING", value_format=FormatInfo(format="JSON", features=frozenset({"UNWRAP_SINGLES"}))
+        )
     }
     with pytest.raises(CaseFileError, match="schema"):
-        case_of_spec(Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": {}}})
+        case_of_spec(
+            Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": {}}}
+        )

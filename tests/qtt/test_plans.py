@@ -25,15 +25,24 @@ from kestrel_qtt.plans.store import (
 )
 
 ID = "test-cases/filters/like.yaml::keeps-cows[AVRO]"
-CASE = {"name": "like - keeps cows - AVRO", "statements": ["CREATE ..."], "inputs": [{"topic": "t", "value": Decimal("1.10")}]}
+CASE = {
+    "name": "like - keeps cows - AVRO",
+    "statements": ["CREATE ..."],
+    "inputs": [{"topic": "t", "value": Decimal("1.10")}],
+}
 KSQLDB_PLANS = Path(__file__).parents[2].parent / "shared" / "ksqldb" / "historic-plans"
 
 
 def plan(text: str = "SELECT 1", sink: str = "OUT", **configs: str) -> dict[str, Any]:
-    return {"plan": [{"@type": "ksqlPlanV1", "statementText": text, "ddlCommand": {"sourceName": sink}}], "configs": configs}
+    return {
+        "plan": [{"@type": "ksqlPlanV1", "statementText": text, "ddlCommand": {"sourceName": sink}}],
+        "configs": configs,
+    }
 
 
-def keep(root: Path, version: str = "1.0.0", sink: str = "OUT", case_id: str = ID, case: dict[str, Any] | None = None) -> Any:
+def keep(
+    root: Path, version: str = "1.0.0", sink: str = "OUT", case_id: str = ID, case: dict[str, Any] | None = None
+) -> Any:
     return record(root, case_id, version, json.dumps(plan(sink=sink)), case or CASE)
 
 
@@ -180,7 +189,12 @@ def test_the_fields_a_plan_uses() -> None:
     source = {"@type": "streamSourceV1", "topicName": "t", "timestampColumn": None}
     sink = {"@type": "streamSinkV1", "source": source}
     document: dict[str, Any] = {"plan": [{"queryPlan": {"physicalPlan": sink}}], "configs": {}}
-    assert fields_used(document) == {"streamSinkV1", "streamSinkV1.source", "streamSourceV1", "streamSourceV1.topicName"}
+    assert fields_used(document) == {
+        "streamSinkV1",
+        "streamSinkV1.source",
+        "streamSourceV1",
+        "streamSourceV1.topicName",
+    }
 
 
 FULL = """
@@ -228,13 +242,23 @@ def test_a_case_survives_its_spec(tmp_path: Path) -> None:
 
 
 def test_asserted_silence_survives(tmp_path: Path) -> None:
-    case = Case(id="x", file=tmp_path, line=1, name="n", statements=("s",), outputs=(), inputs=(InputRecord(topic="t"),))
+    case = Case(
+        id="x", file=tmp_path, line=1, name="n", statements=("s",), outputs=(), inputs=(InputRecord(topic="t"),)
+    )
     assert case_document(case)["outputs"] == []
     assert "outputs" not in case_document(dataclasses.replace(case, outputs=None))
 
 
 def test_numbers_and_odd_texts_survive_the_writer() -> None:
-    document = {"a": Decimal("1.10"), "b": Decimal("1E-9"), "c": 10**30, "d": "\ud800 \u00fc \u2028", "e": [], "f": {}, "g": [{"h": None}]}
+    document = {
+        "a": Decimal("1.10"),
+        "b": Decimal("1E-9"),
+        "c": 10**30,
+        "d": "\ud800 \u00fc \u2028",
+        "e": [],
+        "f": {},
+        "g": [{"h": None}],
+    }
     assert parse_json(write_json(document)) == document
     write_json(document).encode()
 

@@ -63,7 +63,9 @@ def test_ids_and_read_ahead(project: pytest.Pytester) -> None:
     write(project, "a/two.yaml", case("third"))
     result = project.runpytest("-v", "test-cases")
     result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["test-cases/a/one.json::it-works[[]JSON] PASSED*", "test-cases/a/two.yaml::third PASSED*"])
+    result.stdout.fnmatch_lines(
+        ["test-cases/a/one.json::it-works[[]JSON] PASSED*", "test-cases/a/two.yaml::third PASSED*"]
+    )
     assert [len(group) for group in groups(project)] == [4]
     assert closed(project) == 1
 
@@ -85,7 +87,9 @@ def test_failure_shows_place_and_table_without_traceback(project: pytest.Pyteste
     write(project, "one.json", case("good"), case("bad", value="1"))
     result = project.runpytest("test-cases")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*one.json:*: one - bad", "topic OUT, record 0 (*one.json:*):", '*value*"1" (string)*1 (integer)*'])
+    result.stdout.fnmatch_lines(
+        ["*one.json:*: one - bad", "topic OUT, record 0 (*one.json:*):", '*value*"1" (string)*1 (integer)*']
+    )
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
     result.stdout.no_fnmatch_line("*Traceback*")
 
@@ -106,7 +110,9 @@ def test_known_gaps_are_strict_xfails(project: pytest.Pytester) -> None:
     (project.path / "test-cases" / "known-gaps.yaml").write_text(ledger)
     result = project.runpytest("test-cases", "-rx", "--qtt-group-size", "1")
     result.assert_outcomes(xfailed=1, failed=3)
-    result.stdout.fnmatch_lines(["*known-gaps.yaml:4: there is no case test-cases/one.json::gone", "XFAIL*::bad*notyet: because*"])
+    result.stdout.fnmatch_lines(
+        ["*known-gaps.yaml:4: there is no case test-cases/one.json::gone", "XFAIL*::bad*notyet: because*"]
+    )
 
 
 def test_other_files_are_left_alone(project: pytest.Pytester) -> None:

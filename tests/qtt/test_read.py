@@ -137,7 +137,8 @@ def test_bad_yaml(text: str, line: int, part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("null", None), ("true", True), ("-1", -1), ("1e3", Decimal("1E+3")), ("a b", "a b"), ("'yes'", "yes")]
+    ("text", "value"),
+    [("null", None), ("true", True), ("-1", -1), ("1e3", Decimal("1E+3")), ("a b", "a b"), ("'yes'", "yes")],
 )
 def test_yaml_scalars(text: str, value: object) -> None:
     assert parse_yaml(f"a: {text}").value == {"a": value}

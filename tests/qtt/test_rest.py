@@ -13,7 +13,11 @@ from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_qtt.load import load
 
-QUERY = [{"header": {"schema": "`A` INTEGER", "queryId|starts_with": "q"}}, {"row": {"columns": [1]}}, {"row": {"columns": [2]}}]
+QUERY = [
+    {"header": {"schema": "`A` INTEGER", "queryId|starts_with": "q"}},
+    {"row": {"columns": [1]}},
+    {"row": {"columns": [2]}},
+]
 CASE = {
     "name": "one",
     "statements": ["CREATE STREAM s;", "SELECT * FROM s;"],
@@ -64,8 +68,14 @@ def test_rows_come_in_any_order_unless_it_is_asked_for(tmp_path: Path) -> None:
         ((ADMIN, rows(1)), "3 elements expected, 2 given"),
         ((ADMIN, rows(1, 1)), '"columns": \\[2\\].* is not among'),
         ((Answer("admin", ({"@type": "other"},)), rows(1, 2)), "currentStatus"),
-        ((ADMIN, Answer("query", ({"header": {"schema": "`B` INTEGER", "queryId": "q"}}, *rows(1, 2).elements[1:]))), "is not among"),
-        ((ADMIN, Answer("query", ({"header": {"schema": "`A` INTEGER", "queryId": "x"}}, *rows(1, 2).elements[1:]))), "is not among"),
+        (
+            (ADMIN, Answer("query", ({"header": {"schema": "`B` INTEGER", "queryId": "q"}}, *rows(1, 2).elements[1:]))),
+            "is not among",
+        ),
+        (
+            (ADMIN, Answer("query", ({"header": {"schema": "`A` INTEGER", "queryId": "x"}}, *rows(1, 2).elements[1:]))),
+            "is not among",
+        ),
     ],
 )
 def test_differences(tmp_path: Path, answers: tuple[Answer, ...], reason: str) -> None:
@@ -85,7 +95,9 @@ def test_a_tombstone_is_not_a_row(tmp_path: Path) -> None:
 def test_records_are_compared_as_far_as_they_are_expected(tmp_path: Path) -> None:
     case = rest(tmp_path, {**CASE, "responses": []})
     assert judge(case, outcome()).status is Status.PASSED
-    wrong = rest(tmp_path, {**CASE, "responses": [], "outputs": [{"topic": "t", "value": 9}, {"topic": "u", "value": 1}]})
+    wrong = rest(
+        tmp_path, {**CASE, "responses": [], "outputs": [{"topic": "t", "value": 9}, {"topic": "u", "value": 1}]}
+    )
     assert "topic u: 1 records expected, 0 written" in judge(wrong, outcome()).reason
 
 

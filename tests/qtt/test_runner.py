@@ -24,7 +24,13 @@ def make(name: str, statement: str = "COPY", value: Any = 1) -> Case:
     out = OutputRecord(topic="OUT", value=value)
     inputs = (InputRecord(topic="IN", value=1),)
     return Case(
-        id=f"f.json::{name}", file=Path("f.json"), line=1, name=f"f - {name}", statements=(statement,), inputs=inputs, outputs=(out,)
+        id=f"f.json::{name}",
+        file=Path("f.json"),
+        line=1,
+        name=f"f - {name}",
+        statements=(statement,),
+        inputs=inputs,
+        outputs=(out,),
     )
 
 
@@ -59,7 +65,13 @@ def test_wrong_expectation_fails(fake: Any) -> None:
 def test_broken_driver_costs_its_group_only(fake: Any) -> None:
     cases = [make("a"), make("b", "CRASH"), make("c"), make("d"), make("e", "FORGET")]
     results = {r.case.name: r for r in run_cases(cases, fake, RunOptions(group_size=3))}
-    assert [results[f"f - {n}"].status for n in "abcde"] == [Status.PASSED, Status.ERROR, Status.ERROR, Status.PASSED, Status.ERROR]
+    assert [results[f"f - {n}"].status for n in "abcde"] == [
+        Status.PASSED,
+        Status.ERROR,
+        Status.ERROR,
+        Status.PASSED,
+        Status.ERROR,
+    ]
     assert "engine broke" in results["f - b"].reason
     assert "no outcome" in results["f - e"].reason
 
@@ -153,7 +165,9 @@ def test_shards_partition_the_cases() -> None:
 
 
 def test_every_nth_case_of_each_file_leaves_no_file_out() -> None:
-    cases = [replace(make(f"{file}{n}"), file=Path(file)) for n in range(7) for file in ("a", "b")] + [replace(make("c0"), file=Path("c"))]
+    cases = [replace(make(f"{file}{n}"), file=Path(file)) for n in range(7) for file in ("a", "b")] + [
+        replace(make("c0"), file=Path("c"))
+    ]
     chosen = [case.name.removeprefix("f - ") for case in Selection(every=3).of(cases)]
     assert chosen == ["a0", "b0", "a3", "b3", "a6", "b6", "c0"]
     assert Selection(every=1).of(cases) == cases
@@ -171,7 +185,14 @@ def test_report(tmp_path: Path) -> None:
     assert gap_text(gap) == "f.json::a: known gap, notyet: no"
     write_report(tmp_path / "deep" / "r.json", results, summary)
     report = json.loads((tmp_path / "deep" / "r.json").read_text())
-    assert report["summary"] == {"passed": 1, "failed": 1, "errors": 0, "skipped": 0, "seconds": 2.0, "cases_per_second": 1.0}
+    assert report["summary"] == {
+        "passed": 1,
+        "failed": 1,
+        "errors": 0,
+        "skipped": 0,
+        "seconds": 2.0,
+        "cases_per_second": 1.0,
+    }
     assert report["cases"][1] == {
         "id": "f.json::b",
         "file": "f.json",

@@ -77,7 +77,12 @@ def three(folder: Path, **files: str) -> Path:
 
 def test_three_files_are_one_case(tmp_path: Path) -> None:
     outputs = '{"outputs": [{"topic": "o", "value": 1.50}]}'
-    folder = three(tmp_path / "peaks", statements="CREATE STREAM a;", input='{"inputs": [{"topic": "i", "value": 1}]}', output=outputs)
+    folder = three(
+        tmp_path / "peaks",
+        statements="CREATE STREAM a;",
+        input='{"inputs": [{"topic": "i", "value": 1}]}',
+        output=outputs,
+    )
     assert [(path.name, kind) for path, kind in find_files([folder])] == [("statements.sql", Kind.THREE_FILE)]
     (case,) = load_all(find_files([folder])).cases
     assert type(case) is Case

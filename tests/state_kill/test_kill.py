@@ -42,7 +42,12 @@ class Run:
             os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
 
     def start(self) -> subprocess.Popen[bytes]:
-        arguments = [sys.executable, str(HERE / "driver.py"), ",".join(self.names), *map(str, (self.given, self.checkpoint, self.out))]
+        arguments = [
+            sys.executable,
+            str(HERE / "driver.py"),
+            ",".join(self.names),
+            *map(str, (self.given, self.checkpoint, self.out)),
+        ]
         with (self.folder / "driver.log").open("ab") as log:
             # A session of its own: the JVM dies together with the driver.
             return subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
@@ -91,7 +96,9 @@ class Run:
         assert sorted(attempts) == list(range(self.committed())), "the output of a batch is lost"
         for batch, (first, *others) in attempts.items():
             assert all(other == first for other in others), f"a replay of batch {batch} differs"
-        return sorted((row for first, *_ in attempts.values() for row in first), key=lambda row: (row["q"], row["place"]))
+        return sorted(
+            (row for first, *_ in attempts.values() for row in first), key=lambda row: (row["q"], row["place"])
+        )
 
     def replays(self) -> int:
         """How many batches ran to their end more than once."""

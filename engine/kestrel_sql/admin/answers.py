@@ -59,5 +59,7 @@ def _(statement: a.AssertSchema, view: View) -> Answer:
 @answer_of.register(a.DropConnector)
 def _(statement: a.CreateConnector | a.DropConnector, view: View) -> Answer:
     raise UnsupportedError(
-        "Kestrel runs no connectors", span=statement.span, hint="feed the topic by Kafka Connect itself, and CREATE a STREAM over it"
+        "Kestrel runs no connectors",
+        span=statement.span,
+        hint="feed the topic by Kafka Connect itself, and CREATE a STREAM over it",
     )

@@ -26,7 +26,9 @@ def assert_topic(statement: AssertTopic, view: View) -> Answer:
     unknown = next((name for name, _ in statement.properties if name not in _ASSERTED), None)
     if unknown is not None:
         raise StatementError(
-            f"Cannot assert topic property {unknown}", span=statement.span, hint="only PARTITIONS and REPLICAS can be asserted"
+            f"Cannot assert topic property {unknown}",
+            span=statement.span,
+            hint="only PARTITIONS and REPLICAS can be asserted",
         )
     return _within(statement.timeout, view, lambda: _topic(statement, view))
 
@@ -73,7 +75,11 @@ def _schema(statement: AssertSchema, view: View) -> Answer:
     found = registry.latest(statement.subject) if statement.subject is not None else None
     if statement.id is not None:
         by_id = registry.by_id(statement.id)
-        found = by_id if statement.subject is None or (found is not None and by_id is not None and found.id == by_id.id) else None
+        found = (
+            by_id
+            if statement.subject is None or (found is not None and by_id is not None and found.id == by_id.id)
+            else None
+        )
     parts = (("subject name", statement.subject), ("id", statement.id))
     name = " and ".join(f"{word} {value}" for word, value in parts if value is not None)
     if (found is not None) is not statement.exists:

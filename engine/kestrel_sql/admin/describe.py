@@ -31,7 +31,9 @@ def describe(statement: Describe, view: View) -> Answer:
         case "FUNCTION":
             return _function(statement, view)
         case other:
-            raise UnsupportedError(f"DESCRIBE {other} is not supported", span=statement.span, hint="Kestrel runs no connectors")
+            raise UnsupportedError(
+                f"DESCRIBE {other} is not supported", span=statement.span, hint="Kestrel runs no connectors"
+            )
 
 
 def extended_of_all(kind: SourceKind, view: View) -> Answer:
@@ -89,6 +91,8 @@ def _function(statement: Describe, view: View) -> Answer:
     rows = []
     for overload in view.session.functions.get(name, statement.span):
         function = overload.function
-        kind = "AGGREGATE" if isinstance(function, Aggregate) else "TABLE" if isinstance(function, Tabular) else "SCALAR"
+        kind = (
+            "AGGREGATE" if isinstance(function, Aggregate) else "TABLE" if isinstance(function, Tabular) else "SCALAR"
+        )
         rows += [(name, kind, signature, function.doc.strip()) for signature in function.signatures]
     return table(("Name", "Type", "Variation", "Description"), dict.fromkeys(rows))

@@ -30,7 +30,10 @@ def explain(statement: Explain, view: View) -> Answer:
     """
     plan = _plan(statement, view)
     types = Types(view.session.functions, view.session.config)
-    rows = [(depth, step.tag, step.query_context, str(result_schema(step, types.of))) for depth, step in _walk(plan.physical_plan, 0)]
+    rows = [
+        (depth, step.tag, step.query_context, str(result_schema(step, types.of)))
+        for depth, step in _walk(plan.physical_plan, 0)
+    ]
     document = encode_statement(StatementPlan(statement_text="", query_plan=plan))
     answer = table((("Depth", INTEGER), "Step", "Context", "Schema"), rows)
     return replace(answer, message=json.dumps(document, indent=2, default=str))
@@ -42,7 +45,8 @@ def _plan(statement: Explain, view: View) -> QueryPlan:
         query = view.session.queries.get(target)
         if query is None:
             raise StatementError(
-                f"Query with id:{target} does not exist, use SHOW QUERIES to view the full set of queries.", span=statement.span
+                f"Query with id:{target} does not exist, use SHOW QUERIES to view the full set of queries.",
+                span=statement.span,
             )
         return query.plan
     session = view.session

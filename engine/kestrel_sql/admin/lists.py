@@ -23,7 +23,9 @@ def list_things(statement: ListThings, view: View) -> Answer:
     build = _LISTS.get(statement.what)
     if build is None:
         known = ", ".join(sorted(_LISTS))
-        raise UnsupportedError(f"SHOW {statement.what} is not supported", span=statement.span, hint=f"there are {known}")
+        raise UnsupportedError(
+            f"SHOW {statement.what} is not supported", span=statement.span, hint=f"there are {known}"
+        )
     if statement.extended and statement.what in ("STREAMS", "TABLES"):
         return extended_of_all(SourceKind(statement.what.removesuffix("S")), view)
     return build(view)
@@ -36,7 +38,10 @@ def _sources(kind: SourceKind) -> Callable[[View], Answer]:
             for s in sorted(view.session.catalog.sources.values(), key=lambda source: source.name)
             if s.kind is kind
         ]
-        return table((f"{kind.value.capitalize()} Name", "Kafka Topic", "Key Format", "Value Format", ("Windowed", BOOLEAN)), rows)
+        return table(
+            (f"{kind.value.capitalize()} Name", "Kafka Topic", "Key Format", "Value Format", ("Windowed", BOOLEAN)),
+            rows,
+        )
 
     return build
 
@@ -53,12 +58,23 @@ def _queries(view: View) -> Answer:
     rows = []
     for query in view.session.queries.values():
         sink = sources.get(query.plan.sink or "")
-        rows.append((query.id, "PERSISTENT", view.state(query), query.plan.sink, sink.topic if sink else None, query.statement_text))
+        rows.append(
+            (
+                query.id,
+                "PERSISTENT",
+                view.state(query),
+                query.plan.sink,
+                sink.topic if sink else None,
+                query.statement_text,
+            )
+        )
     return table(("Query ID", "Query Type", "Status", "Sink Name", "Sink Kafka Topic", "Query String"), rows)
 
 
 def _types(view: View) -> Answer:
-    return table(("Type Name", "Schema"), ((name, str(type_)) for name, type_ in sorted(view.session.catalog.types.items())))
+    return table(
+        ("Type Name", "Schema"), ((name, str(type_)) for name, type_ in sorted(view.session.catalog.types.items()))
+    )
 
 
 def _functions(view: View) -> Answer:

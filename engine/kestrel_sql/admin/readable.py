@@ -27,6 +27,8 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
         case Map(_, item) if (of_value := _converter(item)) is not None:
             return lambda value: None if value is None else {key: of_value(each) for key, each in value.items()}
         case Struct(fields) if any(_converter(field.type) for field in fields):
-            return lambda value: None if value is None else {field.name: readable(value.get(field.name), field.type) for field in fields}
+            return lambda value: (
+                None if value is None else {field.name: readable(value.get(field.name), field.type) for field in fields}
+            )
         case _:
             return None

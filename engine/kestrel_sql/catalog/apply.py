@@ -52,7 +52,11 @@ def apply_command(catalog: Catalog, command: DdlCommand, *, created_by: str | No
 
 
 def _create(
-    catalog: Catalog, command: CreateStreamV1 | CreateTableV1, kind: SourceKind, created_by: str | None, statement_text: str
+    catalog: Catalog,
+    command: CreateStreamV1 | CreateTableV1,
+    kind: SourceKind,
+    created_by: str | None,
+    statement_text: str,
 ) -> Catalog:
     if command.source_name in catalog.sources and not command.or_replace:
         return catalog
@@ -94,16 +98,22 @@ def _alter(catalog: Catalog, command: AlterSourceV1, statement_text: str) -> Cat
     columns = list(source.schema.columns)
     for column in command.new_columns:
         if any(column.name == known.name for known in columns):
-            raise StatementError(f"Cannot add column `{column.name}` to schema. A column with the same name already exists.")
+            raise StatementError(
+                f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
+            )
         columns.append(column)
     return catalog.with_source(replace(source, schema=Schema.of(columns), statement_text=statement_text))
 
 
 def _check_alterable(source: Source, kind: SourceKind) -> None:
     if source.kind is not kind:
-        raise StatementError(f"Incompatible data source type is {source.kind.value}, but statement was ALTER {kind.value}")
+        raise StatementError(
+            f"Incompatible data source type is {source.kind.value}, but statement was ALTER {kind.value}"
+        )
     if source.is_source:
         word = source.kind.value.lower()
-        raise StatementError(f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s.")
+        raise StatementError(
+            f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s."
+        )
     if source.created_by is not None:
         raise StatementError("ALTER command is not supported for CREATE ... AS statements.")

@@ -66,7 +66,9 @@ def _issue(old: Source, name: str, before: object, after: object) -> str:
 
 def _schema_flaw(old: Schema, new: Schema) -> str | None:
     if old.key != new.key:
-        return f"Key columns must be identical. Differing key columns: {_bracketed(_changed(old.key, new.key) or new.key)}"
+        return (
+            f"Key columns must be identical. Differing key columns: {_bracketed(_changed(old.key, new.key) or new.key)}"
+        )
     changed = (*_changed(old.value, new.value), *_changed(old.headers, new.headers))
     return f"The following columns are changed, missing or reordered: {_bracketed(changed)}" if changed else None
 
@@ -132,7 +134,9 @@ def check_plan_upgrade(old: Step, new: Step) -> None:
     if parts is None:
         raise StatementError(f"Upgrades not yet supported for {_name(before)}")
     if type(before) is not type(after):
-        raise StatementError(f"Query is not upgradeable. Plan type {_name(after)} cannot take the place of {_name(before)}")
+        raise StatementError(
+            f"Query is not upgradeable. Plan type {_name(after)} cannot take the place of {_name(before)}"
+        )
     for title, read in parts:
         if read(before) != read(after):
             raise StatementError(
@@ -167,7 +171,10 @@ def _shown(value: object) -> str:
             return name + "".join(f" {key}={text}" for key, text in properties)
         case Formats():
             sides = (("key", value.key_format, value.key_features), ("value", value.value_format, value.value_features))
-            return ", ".join(f"{side} {_shown(info)}{''.join(sorted(f' {f.value}' for f in features))}" for side, info, features in sides)
+            return ", ".join(
+                f"{side} {_shown(info)}{''.join(sorted(f' {f.value}' for f in features))}"
+                for side, info, features in sides
+            )
         case None:
             return "none"
         case _:

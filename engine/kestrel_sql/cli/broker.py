@@ -25,8 +25,12 @@ def add_broker_parser(commands: Any, examples: str) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     help_ = "start a Kafka broker for trying things out (not for production)"
     parser = commands.add_parser("broker", help=help_, description=_WARNING, epilog=examples, formatter_class=raw)
-    parser.add_argument("--port", type=int, default=9092, metavar="PORT", help="where it listens; 0 takes a free port (default 9092)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="keep topics in DIR; without it they are gone with the broker")
+    parser.add_argument(
+        "--port", type=int, default=9092, metavar="PORT", help="where it listens; 0 takes a free port (default 9092)"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="keep topics in DIR; without it they are gone with the broker"
+    )
     parser.add_argument(
         "--once",
         nargs=argparse.REMAINDER,

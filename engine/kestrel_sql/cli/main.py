@@ -77,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         first = (str(error) or type(error).__name__).splitlines()[0]
-        errors.print(Text(f"INTERNAL: {first}\n  hint: this is an error of Kestrel; --debug shows where", "red"), soft_wrap=True)
+        errors.print(
+            Text(f"INTERNAL: {first}\n  hint: this is an error of Kestrel; --debug shows where", "red"), soft_wrap=True
+        )
         return ExitCode.INTERNAL
 
 
@@ -87,11 +89,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kestrel", description=__doc__, epilog=EXAMPLES, formatter_class=raw)
     parser.add_argument("--debug", action="store_true", help="show the Python trace of an internal error")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    shell = commands.add_parser("shell", help="a prompt, or statements from a text or file", epilog=EXAMPLES, formatter_class=raw)
+    shell = commands.add_parser(
+        "shell", help="a prompt, or statements from a text or file", epilog=EXAMPLES, formatter_class=raw
+    )
     shell.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
     shell.add_argument("--file", type=Path, metavar="FILE", help="execute the statements of a file and leave")
     history = Path.home() / ".kestrel_history"
-    shell.add_argument("--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history")
+    shell.add_argument(
+        "--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history"
+    )
     _add_engine_options(shell)
     help_ = "run a script over records of files, or against a Kafka broker"
     run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
@@ -107,7 +113,9 @@ def build_parser() -> argparse.ArgumentParser:
     importing = commands.add_parser("import", help="say which statements of a ksqlDB installation would run")
     importing.add_argument("--json", action="store_true", help="print the report as JSON")
     _add_functions_option(importing)
-    importing.add_argument("path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup")
+    importing.add_argument(
+        "path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup"
+    )
     return parser
 
 
@@ -115,7 +123,9 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     inputs = "records of a topic; may be repeated"
     parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
     setting = "a property; may be repeated"
-    parser.add_argument("--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting)
+    parser.add_argument(
+        "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
+    )
     _add_functions_option(parser)
 
 
@@ -177,7 +187,10 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         return ExitCode.OK if run_on_broker(text, arguments, out, errors) else ExitCode.REFUSED
     engine, inputs = _engine(arguments)
     try:
-        with open_lines(arguments.json_progress) as lines, MemoryWatch(engine).shown(Board(errors, lines, transient=True)):
+        with (
+            open_lines(arguments.json_progress) as lines,
+            MemoryWatch(engine).shown(Board(errors, lines, transient=True)),
+        ):
             _run_in_memory(engine, inputs, text, out)
         _write_sinks(engine, arguments.output, out)
         show_progress(errors, engine.progress())

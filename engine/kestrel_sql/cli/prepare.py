@@ -14,7 +14,11 @@ _HELP = "fetch the connector's jars and archive Spark's classes, so that later s
 
 def add_prepare_parser(commands: Any) -> None:
     """Add `prepare` to the commands of the parser."""
-    commands.add_parser("prepare", help=_HELP, description=f"{_HELP[0].upper()}{_HELP[1:]}. For images, and for machines that start runs.")
+    commands.add_parser(
+        "prepare",
+        help=_HELP,
+        description=f"{_HELP[0].upper()}{_HELP[1:]}. For images, and for machines that start runs.",
+    )
 
 
 def prepare_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:

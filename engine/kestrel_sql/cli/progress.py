@@ -117,9 +117,14 @@ class MemoryWatch:
         """What can be said now; the engine may be at work meanwhile."""
         lags = self.engine.lags()
         known = self.engine.progress().items()
-        return [self._state(name, rows_in, rows_out, lags.get(name), error, now()) for name, (rows_in, rows_out, _, error) in known]
+        return [
+            self._state(name, rows_in, rows_out, lags.get(name), error, now())
+            for name, (rows_in, rows_out, _, error) in known
+        ]
 
-    def _state(self, name: str, rows_in: int, rows_out: int, lag: Mapping[str, int] | None, error: str, moment: float) -> QueryState:
+    def _state(
+        self, name: str, rows_in: int, rows_out: int, lag: Mapping[str, int] | None, error: str, moment: float
+    ) -> QueryState:
         before, rate = self._rates.get(name, (0, Rate()))
         if rows_in > before:
             rate.add(moment, rows_in - before)

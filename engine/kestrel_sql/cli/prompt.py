@@ -51,7 +51,9 @@ class SqlCompleter(Completer):
         session = self._engine.session
         sources = session.catalog.sources.values()
         yield from ((_written(source.name), source.kind.value.lower()) for source in sources)
-        columns = dict.fromkeys((column.name, str(column.type)) for source in sources for column in source.schema.columns)
+        columns = dict.fromkeys(
+            (column.name, str(column.type)) for source in sources for column in source.schema.columns
+        )
         yield from ((_written(name), type_) for name, type_ in columns)
         yield from ((name, "query") for name in session.queries)
         yield from ((name, "topic") for name in self._engine.broker.topics if name not in session.catalog.sources)
@@ -77,7 +79,12 @@ def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inp
 
 
 def run_shell(
-    engine: MemoryEngine, out: Console, errors: Console, history: Path | None, inputs: Inputs, ask: Callable[[], str] | None = None
+    engine: MemoryEngine,
+    out: Console,
+    errors: Console,
+    history: Path | None,
+    inputs: Inputs,
+    ask: Callable[[], str] | None = None,
 ) -> None:
     """Read statements from the terminal until the end of input; `ask` replaces the terminal in tests."""
     asked = ask or _prompt(engine, history)

@@ -71,7 +71,10 @@ def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise InputError(f"{file} is neither JSON nor JSON lines: {error}") from error
     for number, item in enumerate(found, 1):
         if not isinstance(item, dict) or "value" not in item:
-            raise InputError(f"{file}, record {number}: expected an object with a value", hint='{"key": …, "value": …, "timestamp": …}')
+            raise InputError(
+                f"{file}, record {number}: expected an object with a value",
+                hint='{"key": …, "value": …, "timestamp": …}',
+            )
         yield number, item
 
 
@@ -100,11 +103,16 @@ def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], pl
             headers=_headers(members.get("headers") or ()),
         )
     except (SerdeError, KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise InputError(f"{place} does not fit {source.name}: {error}", hint=f"its columns are {source.schema}") from error
+        raise InputError(
+            f"{place} does not fit {source.name}: {error}", hint=f"its columns are {source.schema}"
+        ) from error
 
 
 def _headers(items: Any) -> Headers:
-    return tuple((item["KEY"], None if item.get("VALUE") is None else base64.b64decode(item["VALUE"], validate=True)) for item in items)
+    return tuple(
+        (item["KEY"], None if item.get("VALUE") is None else base64.b64decode(item["VALUE"], validate=True))
+        for item in items
+    )
 
 
 def sink_topics(engine: MemoryEngine) -> list[str]:
@@ -128,8 +136,16 @@ def record_lines(engine: MemoryEngine, topic: str) -> Iterator[str]:
         key = record.key
         if source.window is not None and key is not None:
             key, (start, end) = split(key, source.window)
-            members["window"] = {"start": start, "end": end, "type": "session" if source.window.size_ms is None else "time"}
-        members |= {"key": to_json_form(key_spec, key), "value": to_json_form(value_spec, record.value), "timestamp": record.timestamp}
+            members["window"] = {
+                "start": start,
+                "end": end,
+                "type": "session" if source.window.size_ms is None else "time",
+            }
+        members |= {
+            "key": to_json_form(key_spec, key),
+            "value": to_json_form(value_spec, record.value),
+            "timestamp": record.timestamp,
+        }
         if record.headers:
             members["headers"] = [{"KEY": name, "VALUE": value} for name, value in record.headers]
         yield to_json(members)

@@ -76,6 +76,10 @@ def to_json(value: Any) -> str:
         case bytes():
             return json.dumps(base64.b64encode(value).decode("ascii"))
         case Mapping():
-            return "{" + ", ".join(f"{json.dumps(str(k), ensure_ascii=False)}: {to_json(v)}" for k, v in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{json.dumps(str(k), ensure_ascii=False)}: {to_json(v)}" for k, v in value.items())
+                + "}"
+            )
         case _:
             return "[" + ", ".join(to_json(item) for item in value) + "]"

@@ -33,17 +33,47 @@ def add_kafka_options(parser: Any) -> None:
     group = parser.add_argument_group("against a Kafka broker (docs/production.md)")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")
     group.add_argument(
-        "--checkpoint", type=Path, metavar="DIR", help="where the run keeps how far it is, and goes on from when started again"
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="where the run keeps how far it is, and goes on from when started again",
     )
-    group.add_argument("--until-caught-up", action="store_true", help="read all that the topics hold now, from their beginning, then leave")
-    group.add_argument("--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like")
-    group.add_argument("--delivery", type=Delivery, choices=list(Delivery), default=Delivery.EXACTLY_ONCE, help="default: exactly-once")
-    group.add_argument("--batch-records", type=_count, default=100_000, metavar="N", help="about how many records a query takes at once")
+    group.add_argument(
+        "--until-caught-up",
+        action="store_true",
+        help="read all that the topics hold now, from their beginning, then leave",
+    )
+    group.add_argument(
+        "--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like"
+    )
+    group.add_argument(
+        "--delivery", type=Delivery, choices=list(Delivery), default=Delivery.EXACTLY_ONCE, help="default: exactly-once"
+    )
+    group.add_argument(
+        "--batch-records",
+        type=_count,
+        default=100_000,
+        metavar="N",
+        help="about how many records a query takes at once",
+    )
     group.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; default: local[*]")
-    group.add_argument("--spark-conf", action="append", default=[], type=_pair, metavar="K=V", help="a setting of Spark; may be repeated")
-    group.add_argument("--patience", type=_count, default=60, metavar="SECONDS", help="how long to wait for a broker that is away")
-    group.add_argument("--json-progress", type=Path, metavar="FILE", help="append one JSON object for each query's progress")
-    registry = "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info"
+    group.add_argument(
+        "--spark-conf",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="K=V",
+        help="a setting of Spark; may be repeated",
+    )
+    group.add_argument(
+        "--patience", type=_count, default=60, metavar="SECONDS", help="how long to wait for a broker that is away"
+    )
+    group.add_argument(
+        "--json-progress", type=Path, metavar="FILE", help="append one JSON object for each query's progress"
+    )
+    registry = (
+        "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info"
+    )
     group.add_argument("--schema-registry", metavar="URL", help=registry)
     group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
 
@@ -60,7 +90,9 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
         EngineError: an option, the broker, a statement or the checkpoint forbids it.
     """
     if arguments.input or arguments.output:
-        raise EngineError("--input and --output are for topics in memory", hint="leave them out, or --bootstrap-servers")
+        raise EngineError(
+            "--input and --output are for topics in memory", hint="leave them out, or --bootstrap-servers"
+        )
     if arguments.checkpoint is None:
         raise EngineError("--checkpoint is missing", hint="--checkpoint DIR says where the run keeps how far it is")
     config = Config.of({})
@@ -83,7 +115,9 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
         stack.enter_context(board.live())
         application = Application(
             settings=settings,
-            session=Session(config=config, registry=_registry(arguments), functions=functions_with(arguments.functions)),
+            session=Session(
+                config=config, registry=_registry(arguments), functions=functions_with(arguments.functions)
+            ),
             log_topic=arguments.processing_log_topic,
             say=lambda sentence: errors.print(Text(sentence, "yellow"), soft_wrap=True),
             show=board.show,

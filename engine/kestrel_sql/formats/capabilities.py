@@ -11,7 +11,19 @@ from kestrel_sql.errors import FormatError
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.types.conversion import base_name
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Map, Primitive, SqlType, Struct
+from kestrel_sql.types.sql_types import (
+    BIGINT,
+    BYTES,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    Array,
+    Decimal,
+    Map,
+    Primitive,
+    SqlType,
+    Struct,
+)
 
 DELIMITER = "delimiter"
 FULL_NAME = "fullSchemaName"
@@ -57,7 +69,11 @@ def column_list(columns: Iterable[Column]) -> str:
 
 
 def _check_none(columns: Columns) -> str | None:
-    return f"The 'NONE' format can only be used when no columns are defined. Got: {column_list(columns)}" if columns else None
+    return (
+        f"The 'NONE' format can only be used when no columns are defined. Got: {column_list(columns)}"
+        if columns
+        else None
+    )
 
 
 _KAFKA_TYPES = frozenset({INTEGER, BIGINT, DOUBLE, STRING, BYTES})

@@ -139,7 +139,9 @@ def _quote(text: str, first: bool, delimiter: str) -> str:
 
 
 def _count_error(direction: str, spec: SerdeSpec, got: int) -> ValueError:
-    return ValueError(f"Column count mismatch on {direction}. topic: {spec.topic}, expected: {len(spec.columns)}, got: {got}")
+    return ValueError(
+        f"Column count mismatch on {direction}. topic: {spec.topic}, expected: {len(spec.columns)}, got: {got}"
+    )
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
@@ -186,7 +188,9 @@ def encoder(spec: SerdeSpec) -> Encoder:
             raise _count_error("serialization", spec, len(row))
         if single and row[0] is None:
             return None if spec.side.value == "key" else b""
-        texts = [_field(write, value, at == 0, delimiter) for at, (write, value) in enumerate(zip(writers, row, strict=True))]
+        texts = [
+            _field(write, value, at == 0, delimiter) for at, (write, value) in enumerate(zip(writers, row, strict=True))
+        ]
         return delimiter.join(texts).encode("utf-8", "replace")
 
     return guard_encoder(spec, encode)

@@ -43,7 +43,9 @@ PRIMITIVES: Mapping[SqlType, tuple[Callable[[bytes], Any], Callable[[Any], bytes
 
 def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
     if len(spec.columns) != 1:
-        raise FormatError(f"The 'KAFKA' format only supports a single field. Got: [{', '.join(map(str, spec.columns))}]")
+        raise FormatError(
+            f"The 'KAFKA' format only supports a single field. Got: [{', '.join(map(str, spec.columns))}]"
+        )
     functions = PRIMITIVES.get(spec.columns[0].type)
     if functions is None:
         raise FormatError(f"The 'KAFKA' format does not support type '{spec.columns[0].type}'")

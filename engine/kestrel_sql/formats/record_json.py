@@ -33,7 +33,9 @@ def from_json_form(spec: SerdeSpec, value: Any) -> bytes | None:
     except SerdeError:
         raise
     except (EngineError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, struct.error) as error:
-        raise SerdeError(f"Cannot write {spec.side.value} of topic {spec.topic} as {spec.format.format}: {describe(error)}") from error
+        raise SerdeError(
+            f"Cannot write {spec.side.value} of topic {spec.topic} as {spec.format.format}: {describe(error)}"
+        ) from error
 
 
 def to_json_form(spec: SerdeSpec, data: bytes | None) -> Any:
@@ -49,7 +51,9 @@ def to_json_form(spec: SerdeSpec, data: bytes | None) -> Any:
     except SerdeError:
         raise
     except Exception as error:
-        raise SerdeError(f"Cannot read {spec.side.value} of topic {spec.topic} as {spec.format.format}: {describe(error)}") from error
+        raise SerdeError(
+            f"Cannot read {spec.side.value} of topic {spec.topic} as {spec.format.format}: {describe(error)}"
+        ) from error
 
 
 def _write(spec: SerdeSpec, value: Any) -> bytes | None:
@@ -165,7 +169,10 @@ def to_connect(schema: ConnectSchema, value: Any) -> Any:
 
 def _map(schema: ConnectSchema, value: Any) -> dict[Any, Any]:
     key = schema.key
-    return {member if key is None else _scalar(key.kind, member): to_connect(schema.only_item, item) for member, item in value.items()}
+    return {
+        member if key is None else _scalar(key.kind, member): to_connect(schema.only_item, item)
+        for member, item in value.items()
+    }
 
 
 def _decimal(schema: ConnectSchema, value: Any) -> Decimal:

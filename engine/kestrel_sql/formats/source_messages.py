@@ -117,7 +117,9 @@ def _with_schema(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 def _own_schema(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
     language, wire = LANGUAGES[spec.format.format], own_wire(spec)
-    read = connect_read.row_reader(wire.schema, language.wire_columns(spec.columns), language.is_unwrapped(wire.schema, spec.unwrapped))
+    read = connect_read.row_reader(
+        wire.schema, language.wire_columns(spec.columns), language.is_unwrapped(wire.schema, spec.unwrapped)
+    )
     return lambda data: read(wire.read(body_of(spec, data)))
 
 

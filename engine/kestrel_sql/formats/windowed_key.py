@@ -41,7 +41,9 @@ def split(data: bytes, window: WindowInfo) -> tuple[bytes, Window]:
     session = window.type is WindowType.SESSION
     bounds = _SESSION if session else _TIME
     if len(data) < bounds.size:
-        raise SerdeError(f"Error deserializing windowed key: {len(data)} bytes cannot hold a window of {bounds.size} bytes")
+        raise SerdeError(
+            f"Error deserializing windowed key: {len(data)} bytes cannot hold a window of {bounds.size} bytes"
+        )
     inner, tail = data[: -bounds.size], data[-bounds.size :]
     if session:
         end, start = _SESSION.unpack(tail)

@@ -188,7 +188,9 @@ def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Sca
     return lambda body: _declared(body, signatures, Runs.NATIVE, None, options)
 
 
-def python_scalar(*signatures: str, vector: Callable[..., pa.Array] | None = None, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
+def python_scalar(
+    *signatures: str, vector: Callable[..., pa.Array] | None = None, **options: Unpack[Options]
+) -> Callable[[Body], Scalar]:
     """Declare a scalar function whose body runs in Python, once per row; any exception is that row's error.
 
     `vector` does the same for a column at once (see `Scalar`).
@@ -196,7 +198,9 @@ def python_scalar(*signatures: str, vector: Callable[..., pa.Array] | None = Non
     return lambda body: _declared(body, signatures, Runs.PYTHON, vector, options)
 
 
-def _declared(body: Body, signatures: tuple[str, ...], runs: Runs, vector: Callable[..., pa.Array] | None, options: Options) -> Scalar:
+def _declared(
+    body: Body, signatures: tuple[str, ...], runs: Runs, vector: Callable[..., pa.Array] | None, options: Options
+) -> Scalar:
     name = options.get("name") or body.__name__.rstrip("_").upper()
     return Scalar(
         name=name,

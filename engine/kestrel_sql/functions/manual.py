@@ -74,9 +74,13 @@ def _facts(function: Function) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check or write the manual; the exit code is 1 if it is out of date."""
-    parser = argparse.ArgumentParser(prog="python -m kestrel_sql.functions.manual", description="The manual of the functions.")
+    parser = argparse.ArgumentParser(
+        prog="python -m kestrel_sql.functions.manual", description="The manual of the functions."
+    )
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--check", action="store_true", help="fail if docs/functions.md is not what the declarations say")
+    action.add_argument(
+        "--check", action="store_true", help="fail if docs/functions.md is not what the declarations say"
+    )
     action.add_argument("--write", action="store_true", help="write docs/functions.md")
     chosen = parser.parse_args(arguments)
     text = manual()

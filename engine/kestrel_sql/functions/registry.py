@@ -58,7 +58,11 @@ class Registry:
         Raises:
             ValueError: an overload that exists, or one of another kind than its namesakes.
         """
-        known = [function for overloads in self.overloads.values() for function in dict.fromkeys(o.function for o in overloads)]
+        known = [
+            function
+            for overloads in self.overloads.values()
+            for function in dict.fromkeys(o.function for o in overloads)
+        ]
         return registry_of([*known, *functions])
 
     def _first(self, name: str) -> Function | None:
@@ -72,7 +76,12 @@ def collect(*modules: ModuleType) -> Registry:
     Raises:
         ValueError: two functions with one name and the same parameters, or of different kinds.
     """
-    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Scalar | Tabular | Aggregate)]
+    declared = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Scalar | Tabular | Aggregate)
+    ]
     return registry_of(declared)
 
 

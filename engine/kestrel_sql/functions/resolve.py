@@ -109,7 +109,9 @@ def result_type(choice: Choice, arguments: tuple[SqlType | None, ...]) -> SqlTyp
     if choice.function.returns is not None:
         return choice.function.returns(arguments)
     returns = choice.overload.signature.returns
-    sizes = {size for found in walk(returns) if isinstance(found, AnyDecimal) for size in (found.precision, found.scale)}
+    sizes = {
+        size for found in walk(returns) if isinstance(found, AnyDecimal) for size in (found.precision, found.scale)
+    }
     if not (generics_of(returns) <= choice.binding.types.keys() and sizes <= choice.binding.sizes.keys()):
         raise FunctionError(
             f"Cannot infer the return type of function '{choice.function.printed}' from NULL arguments.",
@@ -166,7 +168,8 @@ def _unify_composite(pattern: Pattern, argument: SqlType, binding: Binding, cast
             return unify(key, other_key, binding, casts=casts) and unify(value, other_value, binding, casts=casts)
         case StructOf(fields), Struct():
             return len(fields) == len(argument.fields) and all(
-                (found := argument.field(name)) is not None and unify(field, found.type, binding, casts=casts) for name, field in fields
+                (found := argument.field(name)) is not None and unify(field, found.type, binding, casts=casts)
+                for name, field in fields
             )
         case _:
             return False
@@ -217,12 +220,16 @@ def _match(overload: Overload, arguments: Sequence[Argument], casts: bool) -> Ch
     if parameters is None:
         return None
     binding = Binding()
-    if not all(unify(p.pattern, argument, binding, casts=casts) for p, argument in zip(parameters, arguments, strict=True)):
+    if not all(
+        unify(p.pattern, argument, binding, casts=casts) for p, argument in zip(parameters, arguments, strict=True)
+    ):
         return None
     return Choice(overload, parameters, binding)
 
 
-def _best(found: list[Choice], overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None) -> Choice:
+def _best(
+    found: list[Choice], overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None
+) -> Choice:
     ranked = sorted(found, key=lambda choice: _rank(choice.overload.signature))
     if len(ranked) > 1 and _rank(ranked[-1].overload.signature) == _rank(ranked[-2].overload.signature):
         raise FunctionError(

@@ -51,7 +51,8 @@ def load_functions(source: str | Path | ModuleType) -> tuple[Function, ...]:
     functions = tuple({id(function): function for function in declared}.values())
     if not functions:
         raise FunctionError(
-            f"{module.__name__} declares no functions", hint="decorate one with scalar, python_scalar, tabular or aggregate"
+            f"{module.__name__} declares no functions",
+            hint="decorate one with scalar, python_scalar, tabular or aggregate",
         )
     for function in functions:
         _check(function, module)
@@ -90,7 +91,9 @@ def _load_file(path: Path) -> ModuleType:
 def _check(function: Function, module: ModuleType) -> None:
     where = f"function {function.name} of {module.__name__}"
     if _NAME.fullmatch(function.name) is None:
-        raise FunctionError(f"{where} has a name that no call can have", hint="letters, digits and _ only, and upper case")
+        raise FunctionError(
+            f"{where} has a name that no call can have", hint="letters, digits and _ only, and upper case"
+        )
     if not function.signatures:
         raise FunctionError(f"{where} has no signature", hint="such as python_scalar('(input STRING) -> STRING')")
     for signature in function.signatures:

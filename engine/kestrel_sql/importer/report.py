@@ -84,7 +84,9 @@ def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
         files = sorted(path.rglob(PLAN_FILE))
         if not files:
             raise StatementError(f"there is no {PLAN_FILE} below {path}")
-        return Report(tuple(answer for file in files for answer in _of_plan_file(file, str(file.relative_to(path)), functions)))
+        return Report(
+            tuple(answer for file in files for answer in _of_plan_file(file, str(file.relative_to(path)), functions))
+        )
     text = _read(path)
     if path.name == PLAN_FILE or _is_plan(text):
         return Report(tuple(_of_plan_file(path, path.name, functions)))
@@ -162,12 +164,18 @@ def _try_statement(session: Session, record: CommandRecord) -> Answer:
         plan = session.execute(parsed).plan
         if plan is not None and plan.query_plan is not None:
             query = plan.query_plan.query_id
-            build_pipeline([QueryRun(plan=plan.query_plan, settings=session.config, serde=session.serde())], session.functions)
+            build_pipeline(
+                [QueryRun(plan=plan.query_plan, settings=session.config, serde=session.serde())], session.functions
+            )
     return Answer(record.key, record.statement, Verdict.RUNS, query=query)
 
 
 def _steer(session: Session, record: CommandRecord, statement: SteerQuery) -> Answer:
-    known = list(session.queries) if statement.query_id is None else [name for name in session.queries if name == statement.query_id]
+    known = (
+        list(session.queries)
+        if statement.query_id is None
+        else [name for name in session.queries if name == statement.query_id]
+    )
     if statement.verb.upper() == "TERMINATE":
         for name in known:
             del session.queries[name]
@@ -177,7 +185,9 @@ def _steer(session: Session, record: CommandRecord, statement: SteerQuery) -> An
 
 
 def _refused(where: str, statement: str, error: EngineError, query: str | None = None) -> Answer:
-    return Answer(where, statement, Verdict.REFUSED, query=query, code=error.code, reason=error.message, hint=error.hint)
+    return Answer(
+        where, statement, Verdict.REFUSED, query=query, code=error.code, reason=error.message, hint=error.hint
+    )
 
 
 def _answer_text(answer: Answer) -> str:

@@ -170,7 +170,10 @@ def write_value(value: Any, sql_type: SqlType | None) -> str:
 def _write_object(members: list[tuple[str, str]]) -> str:
     return (
         "{"
-        + ",".join(f"{quote_json(key)}:{text}" for key, text in sorted(members, key=lambda m: m[0].encode("utf-16-be", "surrogatepass")))
+        + ",".join(
+            f"{quote_json(key)}:{text}"
+            for key, text in sorted(members, key=lambda m: m[0].encode("utf-16-be", "surrogatepass"))
+        )
         + "}"
     )
 

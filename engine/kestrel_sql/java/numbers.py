@@ -10,7 +10,9 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 EXACT = decimal.Context(
-    prec=400, rounding=decimal.ROUND_HALF_UP, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow, decimal.DivisionByZero]
+    prec=400,
+    rounding=decimal.ROUND_HALF_UP,
+    traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow, decimal.DivisionByZero],
 )
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)

@@ -122,7 +122,11 @@ def _host(server: str) -> str | None:
         literal = _IPV6.match(server)
         return literal[0] if literal and _is_ipv6(literal[1]) else None
     address = _IPV4.match(server)
-    if address and all(int(byte) < 256 for byte in address.groups()) and server[address.end() : address.end() + 1] in ("", ":"):
+    if (
+        address
+        and all(int(byte) < 256 for byte in address.groups())
+        and server[address.end() : address.end() + 1] in ("", ":")
+    ):
         return address[0]
     name = _HOST_NAME.match(server)
     if not name:

@@ -58,7 +58,9 @@ def load_state(stored: bytes) -> State:
             hint="Restart the query with the release that wrote its checkpoint, or from a new checkpoint.",
         )
     try:
-        plain = stored[1:] if stored[0] == VERSION else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
+        plain = (
+            stored[1:] if stored[0] == VERSION else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
+        )
         state = msgpack.unpackb(plain, ext_hook=_restore, strict_map_key=False, unicode_errors="surrogatepass")
     except (msgpack.exceptions.UnpackException, OSError, ValueError, TypeError, ArithmeticError) as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error

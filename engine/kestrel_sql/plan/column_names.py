@@ -45,7 +45,12 @@ class AliasGenerator:
         return number
 
 
-def key_columns(expressions: Sequence[Expression], source: Schema, type_of: Callable[[Expression], SqlType]) -> tuple[Column, ...]:
+def key_columns(
+    expressions: Sequence[Expression], source: Schema, type_of: Callable[[Expression], SqlType]
+) -> tuple[Column, ...]:
     """Make one key column per expression: a plain column keeps its name, any other gets a new one."""
     names = AliasGenerator(column.name for column in source.columns)
-    return tuple(Column(e.name if isinstance(e, ColumnRef) else names.for_expression(e), type_of(e), Role.KEY) for e in expressions)
+    return tuple(
+        Column(e.name if isinstance(e, ColumnRef) else names.for_expression(e), type_of(e), Role.KEY)
+        for e in expressions
+    )

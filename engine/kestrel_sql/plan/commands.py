@@ -97,4 +97,6 @@ class AlterSourceV1:
     new_columns: tuple[Column, ...]
 
 
-DdlCommand = CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1 | RegisterTypeV1 | DropTypeV1 | DropSourceV1 | AlterSourceV1
+DdlCommand = (
+    CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1 | RegisterTypeV1 | DropTypeV1 | DropSourceV1 | AlterSourceV1
+)

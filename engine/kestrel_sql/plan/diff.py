@@ -29,7 +29,9 @@ def diff_plans(left: PlanFile, right: PlanFile, restored: tuple[str, ...] = ()) 
 
     Spellings of older releases do not count: both plans are compared in today's form.
     """
-    found = list(_lists([encode_statement(s) for s in left.statements], [encode_statement(s) for s in right.statements], "plan"))
+    found = list(
+        _lists([encode_statement(s) for s in left.statements], [encode_statement(s) for s in right.statements], "plan")
+    )
     for name in restored:
         old, new = (plan.configs.get(name) or "false" for plan in (left, right))
         if old != new:
@@ -70,7 +72,11 @@ def _text(value: Any) -> str:
         case {"@type": str(tag)}:
             return tag
         case dict():
-            return "{" + ", ".join(f"{name}: {_text(member)}" for name, member in value.items() if member is not None) + "}"
+            return (
+                "{"
+                + ", ".join(f"{name}: {_text(member)}" for name, member in value.items() if member is not None)
+                + "}"
+            )
         case list():
             return "[" + ", ".join(map(_text, value)) + "]"
         case _:

@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 from kestrel_sql.errors import PlanError, TypeMismatchError
 from kestrel_sql.plan.column_names import key_columns
 from kestrel_sql.plan.step import Step
-from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.plan.steps.aggregates import (
+    StreamAggregateV1,
+    StreamWindowedAggregateV1,
+    TableAggregateV1,
+    TableSuppressV1,
+)
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
@@ -107,7 +112,9 @@ def of_column(step: Step, field: str, name: str, columns: Mapping[str, T]) -> T:
 def _typed(expression: Expression, scope: Mapping[str, SqlType], typer: Typer) -> SqlType:
     sql_type = typer(expression, scope)
     if sql_type is None:
-        raise TypeMismatchError("Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).")
+        raise TypeMismatchError(
+            "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR)."
+        )
     return sql_type
 
 
@@ -156,7 +163,10 @@ def _aggregate(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     (source,) = inputs
     scope = scope_of(source)
     kept = [Column(name, of_column(step, "nonAggregateColumns", name, scope)) for name in step.non_aggregate_columns]
-    results = [Column(f"KSQL_AGG_VARIABLE_{i}", _typed(call, scope, typer)) for i, call in enumerate(step.aggregation_functions)]
+    results = [
+        Column(f"KSQL_AGG_VARIABLE_{i}", _typed(call, scope, typer))
+        for i, call in enumerate(step.aggregation_functions)
+    ]
     bounds = WINDOW_BOUNDS if isinstance(step, StreamWindowedAggregateV1) else ()
     return Schema((*source.key, *kept, *results, *bounds))
 

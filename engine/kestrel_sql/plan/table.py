@@ -17,11 +17,22 @@ from kestrel_sql.plan.commands import (
     RegisterTypeV1,
 )
 from kestrel_sql.plan.step import Step
-from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.plan.steps.aggregates import (
+    StreamAggregateV1,
+    StreamWindowedAggregateV1,
+    TableAggregateV1,
+    TableSuppressV1,
+)
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
-from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
 from kestrel_sql.plan.steps.streams import (
     StreamFilterV1,
     StreamFlatMapV1,

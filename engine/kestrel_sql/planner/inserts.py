@@ -49,7 +49,8 @@ def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config
     if len(columns) != len(statement.values):
         names = ", ".join(quote(column.name) for column in columns)
         raise StatementError(
-            f"Expected a value for each column. Expected Columns: [{names}]. Got {len(statement.values)} value(s).", span=statement.span
+            f"Expected a value for each column. Expected Columns: [{names}]. Got {len(statement.values)} value(s).",
+            span=statement.span,
         )
     _check_key(source, columns)
     for value in statement.values:
@@ -71,7 +72,9 @@ def _writable(statement: InsertValues, catalog: Catalog) -> Source:
             hint=case_hint(statement.target, catalog.sources),
         )
     if source.is_source:
-        raise StatementError(f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=statement.span)
+        raise StatementError(
+            f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=statement.span
+        )
     if source.window is not None:
         raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=statement.span)
     return source
@@ -90,7 +93,9 @@ def _targets(statement: InsertValues, source: Source) -> tuple[Column, ...]:
     if not statement.columns:
         return source.schema.columns
     if len(set(statement.columns)) < len(statement.columns):
-        raise StatementError(f"A column is listed more than once: {', '.join(map(quote, statement.columns))}", span=statement.span)
+        raise StatementError(
+            f"A column is listed more than once: {', '.join(map(quote, statement.columns))}", span=statement.span
+        )
     return tuple(_target(name, statement, source) for name in statement.columns)
 
 
@@ -119,7 +124,8 @@ def _check_constant(value: Expression) -> None:
     for reference in column_refs(value):
         if reference.qualifier is not None:
             raise StatementError(
-                f"Failed to prepare statement: '{reference.qualifier}' is not a valid stream/table name or alias.", span=reference.span
+                f"Failed to prepare statement: '{reference.qualifier}' is not a valid stream/table name or alias.",
+                span=reference.span,
             )
         raise StatementError(
             f"Column {quote(reference.name)} cannot be resolved: VALUES has no columns to refer to.",

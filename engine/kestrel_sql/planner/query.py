@@ -78,7 +78,9 @@ def plan_create_as(
         RegistryError: a schema id that the registry does not have.
     """
     if statement.query.limit is not None:
-        raise StatementError(f"CREATE {statement.kind.value} AS SELECT statements don't support LIMIT clause.", span=statement.span)
+        raise StatementError(
+            f"CREATE {statement.kind.value} AS SELECT statements don't support LIMIT clause.", span=statement.span
+        )
     properties = sink_properties(statement.properties)
     types = Types(functions, config)
     if config.flag("ksql.new.query.planner.enabled"):
@@ -92,10 +94,14 @@ def plan_create_as(
     check_sink_schemas(properties, planned.leftmost, schema, registry)
     timestamp = timestamp_column(properties.timestamp, schema)
     _check_projection(planned, statement.name)
-    formats = sink_formats(properties, planned.leftmost, schema, config, sink=statement.name, partitioned_by_null=planned.loses_key)
+    formats = sink_formats(
+        properties, planned.leftmost, schema, config, sink=statement.name, partitioned_by_null=planned.loses_key
+    )
     topic = _sink_topic(statement.name, properties, config)
     rows = with_headers(planned.relation, properties.headers, types)
-    command = create_command(statement, schema=schema, topic=topic, formats=formats, timestamp=timestamp, window=planned.relation.window)
+    command = create_command(
+        statement, schema=schema, topic=topic, formats=formats, timestamp=timestamp, window=planned.relation.window
+    )
     step = _sink(rows, statement.name, topic, formats, timestamp)
     return StatementPlan(
         statement_text=statement_text,
@@ -105,7 +111,12 @@ def plan_create_as(
 
 
 def plan_insert_into(
-    statement: InsertInto, catalog: Catalog, config: Config, query_id: str, statement_text: str, functions: Registry = FUNCTIONS
+    statement: InsertInto,
+    catalog: Catalog,
+    config: Config,
+    query_id: str,
+    statement_text: str,
+    functions: Registry = FUNCTIONS,
 ) -> StatementPlan:
     """Plan INSERT INTO … SELECT; the rows are written with the formats and the TIMESTAMP column of the target.
 
@@ -133,12 +144,18 @@ def plan_source_table(source: Source, query_id: str, config: Config | None = Non
     """Plan the query that keeps the rows of a CREATE SOURCE TABLE; it writes no topic."""
     types = Types(FUNCTIONS, config or Config())
     relation = read(source, "KsqlTopic/Source", types)
-    items = tuple(SelectItem(ColumnRef(column.name), column.name) for column in source.schema.columns if column not in source.schema.key)
+    items = tuple(
+        SelectItem(ColumnRef(column.name), column.name)
+        for column in source.schema.columns
+        if column not in source.schema.key
+    )
     result = select(relation, relation.key_names, items, "Project", types)
     return QueryPlan(sources=(source.name,), sink=None, physical_plan=result.step, query_id=query_id)
 
 
-def plan_transient(query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry = FUNCTIONS) -> QueryPlan:
+def plan_transient(
+    query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry = FUNCTIONS
+) -> QueryPlan:
     """Plan a push query; its root is the select step, whose value columns include selected key columns.
 
     Raises:
@@ -148,7 +165,9 @@ def plan_transient(query: Query, catalog: Catalog, config: Config, query_id: str
     return QueryPlan(sources=planned.sources, sink=None, physical_plan=planned.relation.step, query_id=query_id)
 
 
-def _plan_query(query: Query, catalog: Catalog, types: Types, *, sink: str | None, target: Schema | None = None) -> Planned:
+def _plan_query(
+    query: Query, catalog: Catalog, types: Types, *, sink: str | None, target: Schema | None = None
+) -> Planned:
     analysis = analyze(query, catalog, types, is_persistent=sink is not None)
     _check_emit(query, types.config)
     relation = join_sources(analysis, types) if analysis.scope.is_join else _single(analysis, types)

@@ -16,7 +16,14 @@ from kestrel_sql.errors import CheckpointError, QueryError, StatementError, Unsu
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.interrupts import interrupts_wait
-from kestrel_sql.queries.pull import check_no_null_key, current_messages, keeps, not_queryable, plan_pull, standing_error
+from kestrel_sql.queries.pull import (
+    check_no_null_key,
+    current_messages,
+    keeps,
+    not_queryable,
+    plan_pull,
+    standing_error,
+)
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record
@@ -139,7 +146,11 @@ class MemoryEngine:
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Rows in, rows out, lag in records and error of every query."""
         lags = self.lags()
-        return {name: (x.rows_in, x.rows_out, sum(lags[name].values()), x.error) for name, x in [*self._running.items()] if name in lags}
+        return {
+            name: (x.rows_in, x.rows_out, sum(lags[name].values()), x.error)
+            for name, x in [*self._running.items()]
+            if name in lags
+        }
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """The records that every query has still to process, by topic; may be asked while the engine works."""
@@ -147,7 +158,10 @@ class MemoryEngine:
 
     def _lag(self, running: _Running) -> dict[str, int]:
         pending = Counter(record.topic for record in running.pending)
-        return {topic: pending[topic] + self.broker.waiting([topic], running.position) for topic in self._topics(running.query.plan)}
+        return {
+            topic: pending[topic] + self.broker.waiting([topic], running.position)
+            for topic in self._topics(running.query.plan)
+        }
 
     def _define(self, parsed: ParsedStatement) -> Answer:
         done = self.session.execute(parsed)
@@ -168,14 +182,18 @@ class MemoryEngine:
 
     def constants(self) -> Constants:
         """What evaluates constant expressions."""
-        return Constants(self.session.functions, lambda bounds: evaluate_constants(self.open_spark(), bounds, self.session.config))
+        return Constants(
+            self.session.functions, lambda bounds: evaluate_constants(self.open_spark(), bounds, self.session.config)
+        )
 
     def _steer(self, steer: SteerQuery) -> Answer:
         self.flush()
         names = list(self.session.queries) if steer.query_id is None else [steer.query_id]
         for name in names:
             if name not in self.session.queries:
-                raise StatementError(f"Unknown queryId: {name}", span=steer.span, hint="SHOW QUERIES lists the running ones")
+                raise StatementError(
+                    f"Unknown queryId: {name}", span=steer.span, hint="SHOW QUERIES lists the running ones"
+                )
             match steer.verb:
                 case "PAUSE":
                     self.paused.add(name)
@@ -248,7 +266,9 @@ class MemoryEngine:
             self.broker.produce(record)
         fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
         if fatal is not None:
-            running.error = f"{running.query.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
+            running.error = (
+                f"{running.query.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
+            )
 
     def _must_interleave(self) -> bool:
         """Whether a query reads a derived topic beside another, so that the order of single records shows."""
@@ -326,7 +346,9 @@ class MemoryEngine:
         path = str(execution.checkpoint)
         if running.reader is None or running.reader.path != path:
             running.close()
-            running.reader = CheckpointReader(self._memory().spark, path, levels=len(pipeline.group.levels), tasks=1, pages=1)
+            running.reader = CheckpointReader(
+                self._memory().spark, path, levels=len(pipeline.group.levels), tasks=1, pages=1
+            )
         return running.reader
 
     def _read(self, topics: list[str], since: int) -> list[Record]:
@@ -337,7 +359,9 @@ class MemoryEngine:
         return [sources[name].topic for name in plan.sources if name in sources]
 
     def _build(self, plan: QueryPlan, config: Config, *, queryable: bool = False) -> Pipeline:
-        run = QueryRun(plan=plan, settings=config, serde=self.session.serde(), queryable=queryable, replaceable=queryable)
+        run = QueryRun(
+            plan=plan, settings=config, serde=self.session.serde(), queryable=queryable, replaceable=queryable
+        )
         return build_pipeline([run], self.session.functions)
 
     def _memory(self) -> ResumableRunner:

@@ -84,7 +84,9 @@ def _check_clauses(query: Query, config: Config) -> None:
     )
     for clause in clauses:
         if clause.given:
-            raise StatementError(f"Pull queries don't support {clause.name} clauses.{_MORE}{_PUSH_HINT}", span=query.span)
+            raise StatementError(
+                f"Pull queries don't support {clause.name} clauses.{_MORE}{_PUSH_HINT}", span=query.span
+            )
     if query.limit is None:
         return
     if not config.flag("ksql.query.pull.limit.clause.enabled"):
@@ -94,7 +96,9 @@ def _check_clauses(query: Query, config: Config) -> None:
             span=query.span,
         )
     if query.limit < 0:
-        raise StatementError(f"Pull queries don't support negative integers in the LIMIT clause.{_MORE}{_PUSH_HINT}", span=query.span)
+        raise StatementError(
+            f"Pull queries don't support negative integers in the LIMIT clause.{_MORE}{_PUSH_HINT}", span=query.span
+        )
 
 
 def _check_columns(query: Query) -> None:
@@ -109,7 +113,9 @@ def _check_calls(query: Query, source: Source, functions: Registry) -> None:
     for expression in (item.expression for item in query.select if isinstance(item, SelectExpression)):
         for call in calls(expression, functions.is_aggregate):
             hint = f"a table that is made by SELECT {format_expression(call)} … GROUP BY … can be asked for its rows"
-            raise StatementError(f"Pull queries don't support aggregate functions.{_MORE}{_PUSH_HINT}", span=call.span, hint=hint)
+            raise StatementError(
+                f"Pull queries don't support aggregate functions.{_MORE}{_PUSH_HINT}", span=call.span, hint=hint
+            )
         if source.kind is SourceKind.TABLE and next(calls(expression, functions.is_table_function), None) is not None:
             raise StatementError("Table source is not supported with table functions", span=expression.span)
 
@@ -118,7 +124,9 @@ def _refuse_columns(expressions: Iterable[Expression], clause: str) -> None:
     found = [ref for expression in expressions for ref in column_refs(expression) if ref.name in _REFUSED_COLUMNS]
     if found:
         names = ", ".join(dict.fromkeys(quote(ref.name) for ref in found))
-        raise StatementError(f"Pull queries don't support the following columns in {clause} clauses: {names}", span=found[0].span)
+        raise StatementError(
+            f"Pull queries don't support the following columns in {clause} clauses: {names}", span=found[0].span
+        )
 
 
 def _check_queryable(source: Source, query: Query, config: Config) -> None:
@@ -127,7 +135,9 @@ def _check_queryable(source: Source, query: Query, config: Config) -> None:
             hint = "set ksql.query.pull.stream.enabled to true"
             raise StatementError("Pull queries on streams are disabled.", span=query.span, hint=hint)
         return
-    if source.created_by is None and not (source.is_source and config.flag("ksql.source.table.materialization.enabled")):
+    if source.created_by is None and not (
+        source.is_source and config.flag("ksql.source.table.materialization.enabled")
+    ):
         raise not_queryable(source, query.source.span)
 
 
@@ -156,7 +166,10 @@ def check_no_null_key(records: Iterable[Record], source: Source) -> None:
         return
     last = next((record for record in reversed(list(records)) if record.key is None), None)
     if last is not None and last.value is not None:
-        raise QueryError(f"{NULL_KEY} ({last.topic}-{last.partition} at offset {last.offset})", hint="the other rows are back after that")
+        raise QueryError(
+            f"{NULL_KEY} ({last.topic}-{last.partition} at offset {last.offset})",
+            hint="the other rows are back after that",
+        )
 
 
 def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry | None:

@@ -44,7 +44,9 @@ def _values(alternative: tuple[Expression, ...], key: tuple[Column, ...], functi
     found: dict[str, object] = {}
     for condition in alternative:
         match condition:
-            case Comparison(ComparisonOp.EQUAL, ColumnRef(name), constant) | Comparison(ComparisonOp.EQUAL, constant, ColumnRef(name)):
+            case Comparison(ComparisonOp.EQUAL, ColumnRef(name), constant) | Comparison(
+                ComparisonOp.EQUAL, constant, ColumnRef(name)
+            ):
                 if name in columns and next(column_refs(constant), None) is None:
                     value = _constant(constant, columns[name], functions)
                     if value is not None:

@@ -68,14 +68,18 @@ class KeyRules:
         for condition in alternative:
             name, by_range = self._key_of(condition)
             if name in seen:
-                raise _refused("A comparison condition on the key column cannot be combined with other comparisons such as an IN predicate")
+                raise _refused(
+                    "A comparison condition on the key column cannot be combined with other comparisons such as an IN predicate"
+                )
             if name is not None:
                 seen.add(name)
                 ranged = ranged or by_range
         missing = [column.name for column in self.key if column.name not in seen]
         shown = " AND ".join(map(format_expression, alternative))
         if missing and (seen or len(self.key) > 1):
-            raise _refused(f"Multi-column sources must specify every key in the WHERE clause. Specified: {sorted(seen)}")
+            raise _refused(
+                f"Multi-column sources must specify every key in the WHERE clause. Specified: {sorted(seen)}"
+            )
         if missing:
             raise _refused(f"WHERE clause missing key column for disjunct: {shown}")
         if ranged and not (self.range_scan and single and len(self.key) == 1 and self.key[0].type == STRING):
@@ -93,7 +97,9 @@ class KeyRules:
             case _:
                 raise _refused("Query requires table scan to be enabled")
 
-    def _compared(self, whole: Expression, op: ComparisonOp, left: Expression, right: Expression) -> tuple[str | None, bool]:
+    def _compared(
+        self, whole: Expression, op: ComparisonOp, left: Expression, right: Expression
+    ) -> tuple[str | None, bool]:
         if not isinstance(left, ColumnRef) and isinstance(right, ColumnRef):
             left, right, op = right, left, _MIRRORED.get(op, op)
         if not isinstance(left, ColumnRef):
@@ -101,7 +107,9 @@ class KeyRules:
         if left.name in _BOUNDS or left.name not in {column.name for column in self.key}:
             return None, False
         if next(column_refs(right), None) is not None:
-            raise _refused(f"A comparison must be between a key column and a resolvable expression. Got: {format_expression(whole)}")
+            raise _refused(
+                f"A comparison must be between a key column and a resolvable expression. Got: {format_expression(whole)}"
+            )
         if op is not ComparisonOp.EQUAL and op not in _MIRRORED:
             raise _refused("Query requires table scan to be enabled")
         return left.name, op in _MIRRORED
@@ -146,7 +154,9 @@ def check_in_lists(where: Expression, key: tuple[Column, ...]) -> None:
         for condition in alternative:
             match condition:
                 case Comparison(ComparisonOp.EQUAL, ColumnRef(name), NullLiteral()) if name in types:
-                    raise StatementError(f"Primary key columns can not be NULL: {format_expression(condition)}", span=where.span)
+                    raise StatementError(
+                        f"Primary key columns can not be NULL: {format_expression(condition)}", span=where.span
+                    )
                 case Comparison(ComparisonOp.EQUAL, ColumnRef(name), StringLiteral() as text) if name in types:
                     _check_text(text, types[name])
                 case _:
@@ -157,7 +167,8 @@ def _check_text(text: StringLiteral, column: Column) -> None:
     if column.type == STRING or not _is_number(column):
         return
     raise StatementError(
-        f"{format_expression(text)} can not be converted to the type of the key column: {str(column).replace('`', '')}", span=text.span
+        f"{format_expression(text)} can not be converted to the type of the key column: {str(column).replace('`', '')}",
+        span=text.span,
     )
 
 

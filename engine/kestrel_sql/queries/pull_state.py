@@ -176,7 +176,12 @@ class TableReader:
         names = [column.name for column in self.source.schema.value]
         found = [(self.place(row), row) for row in self.rows(None, log)]
         return [
-            Record(topic=self.source.topic, key=key, value=write(tuple(row.values[name] for name in names)), timestamp=row.timestamp)
+            Record(
+                topic=self.source.topic,
+                key=key,
+                value=write(tuple(row.values[name] for name in names)),
+                timestamp=row.timestamp,
+            )
             for (_, key), row in sorted(found, key=lambda pair: pair[0])
         ]
 

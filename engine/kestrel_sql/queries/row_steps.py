@@ -83,7 +83,9 @@ class RowSteps:
         columns = [(item.alias, self._column(step, at, item, scope)) for at, item in enumerate(items)]
         return lambda row: {alias: column(row) for alias, column in columns}
 
-    def _column(self, step: Step, index: int, item: SelectItem, scope: Mapping[str, SqlType]) -> Callable[[RowValues], Any]:
+    def _column(
+        self, step: Step, index: int, item: SelectItem, scope: Mapping[str, SqlType]
+    ) -> Callable[[RowValues], Any]:
         bound: Bound = portable(bind(item.expression, scope, self.functions))
         message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
 

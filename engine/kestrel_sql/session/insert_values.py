@@ -68,7 +68,14 @@ class Constants:
         """How the value of a node is made from the values of the parts that `evaluate` knows."""
         node = bound.node
         match node:
-            case BooleanLiteral() | IntegerLiteral() | LongLiteral() | DecimalLiteral() | DoubleLiteral() | StringLiteral():
+            case (
+                BooleanLiteral()
+                | IntegerLiteral()
+                | LongLiteral()
+                | DecimalLiteral()
+                | DoubleLiteral()
+                | StringLiteral()
+            ):
                 literal = node.value
                 return lambda found: literal
             case NullLiteral() | Cast(NullLiteral()):
@@ -82,9 +89,13 @@ class Constants:
             case MapConstructor():
                 parts = [self._shape(child) for child in bound.children]
                 # The entries of a map are written as key, value, key, value.
-                return lambda found: {_map_key(key(found)): value(found) for key, value in zip(parts[::2], parts[1::2], strict=True)}
+                return lambda found: {
+                    _map_key(key(found)): value(found) for key, value in zip(parts[::2], parts[1::2], strict=True)
+                }
             case StructConstructor():
-                fields = [(name, self._shape(child)) for (name, _), child in zip(node.fields, bound.children, strict=True)]
+                fields = [
+                    (name, self._shape(child)) for (name, _), child in zip(node.fields, bound.children, strict=True)
+                ]
                 return lambda found: {name: part(found) for name, part in fields}
             case _:
                 self._others.append(bound)
@@ -97,7 +108,9 @@ def _map_key(key: object) -> object:
     return "null" if key is None else key
 
 
-def insert_record(insert: ResolvedInsert, constants: Constants, serde: Callable[[SerdeSpec], SerdeSpec], now: Callable[[], int]) -> Record:
+def insert_record(
+    insert: ResolvedInsert, constants: Constants, serde: Callable[[SerdeSpec], SerdeSpec], now: Callable[[], int]
+) -> Record:
     """Make the record that an INSERT VALUES produces; `now` gives the time (ms) of one that lists no ROWTIME.
 
     Columns that are not listed are NULL. A value is never a tombstone unless its format writes NULL as nothing.
@@ -127,7 +140,9 @@ def _timestamp(bound: Bound, value: object) -> int:
     return milliseconds
 
 
-def encode_row(source: Source, row: Mapping[str, object], timestamp: int, serde: Callable[[SerdeSpec], SerdeSpec]) -> Record:
+def encode_row(
+    source: Source, row: Mapping[str, object], timestamp: int, serde: Callable[[SerdeSpec], SerdeSpec]
+) -> Record:
     """Encode a row of a stream or table, by column name; a key whose columns are all NULL is none.
 
     Raises:

@@ -81,13 +81,19 @@ def delete_schemas(registry: SchemaRegistry, source: Source) -> None:
 def _register(registry: SchemaRegistry, wanted: Registration) -> None:
     if wanted.schema_id is None:
         text = schema_text(
-            wanted.columns, wanted.format, unwrapped=len(wanted.columns) == 1 and SerdeFeature.UNWRAP_SINGLES in wanted.features
+            wanted.columns,
+            wanted.format,
+            unwrapped=len(wanted.columns) == 1 and SerdeFeature.UNWRAP_SINGLES in wanted.features,
         )
         registry.register(wanted.subject, LANGUAGES[wanted.format.format].format, text)
         return
     known = registry.by_id(wanted.schema_id)
     if known is None:
-        raise RegistryError(f"Schema with id {wanted.schema_id} does not exist in the Schema Registry. Subject: {wanted.subject}")
+        raise RegistryError(
+            f"Schema with id {wanted.schema_id} does not exist in the Schema Registry. Subject: {wanted.subject}"
+        )
     given = registry.register(wanted.subject, known.format, known.text, known.references)
     if given != wanted.schema_id:
-        raise RegistryError(f"Schema id registered is {given} which is different from provided schema id {wanted.schema_id}.")
+        raise RegistryError(
+            f"Schema id registered is {given} which is different from provided schema id {wanted.schema_id}."
+        )

@@ -120,9 +120,13 @@ class Session:
         if plan.ddl_command is not None:
             created_by = query.query_id if query is not None and query.sink is not None else None
             self._forget_dropped(plan.ddl_command)
-            self.catalog = apply_command(self.catalog, plan.ddl_command, created_by=created_by, statement_text=plan.statement_text)
+            self.catalog = apply_command(
+                self.catalog, plan.ddl_command, created_by=created_by, statement_text=plan.statement_text
+            )
         if query is not None:
-            self.queries[query.query_id] = PersistentQuery(plan=query, config=config or self.config, statement_text=plan.statement_text)
+            self.queries[query.query_id] = PersistentQuery(
+                plan=query, config=config or self.config, statement_text=plan.statement_text
+            )
 
     def sources_of_topic(self, topic: str) -> list[Source]:
         """The streams and tables over a topic."""
@@ -145,7 +149,9 @@ class Session:
     def _run(self, statement: object, parsed: ParsedStatement) -> Executed:
         word = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
         raise UnsupportedError(
-            f"{word} is not supported here", span=parsed.span, hint="a session only plans; `kestrel shell` answers what asks or steers"
+            f"{word} is not supported here",
+            span=parsed.span,
+            hint="a session only plans; `kestrel shell` answers what asks or steers",
         )
 
     @_run.register
@@ -156,7 +162,9 @@ class Session:
             return Executed(statement=parsed, message=f"{statement.name} already exists")
         self._check_replaced(statement.name, source_of(command))
         query = self._materialised(source_of(command)) if command.is_source else None
-        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False)
+        return self._commit(
+            parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False
+        )
 
     @_run.register
     def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
@@ -164,7 +172,9 @@ class Session:
         if command is None:
             return Executed(statement=parsed, message=f"{statement.name} already exists")
         query = self._materialised(kafka_source(command))
-        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False)
+        return self._commit(
+            parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False
+        )
 
     @_run.register
     def _(self, statement: CreateGeneratedSource, parsed: ParsedStatement) -> Executed:
@@ -177,7 +187,9 @@ class Session:
         prefix = "CSAS" if statement.kind is SourceKind.STREAM else "CTAS"
         replaced = self._query_writing(statement.name)
         query_id = replaced.id if replaced else self._query_id(f"{prefix}_{statement.name.upper()}_")
-        plan = plan_create_as(statement, self.catalog, self.config, query_id, parsed.text, self.functions, RegistryLookup(self.registry))
+        plan = plan_create_as(
+            statement, self.catalog, self.config, query_id, parsed.text, self.functions, RegistryLookup(self.registry)
+        )
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
             self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=query_id))
         if replaced is not None and plan.query_plan is not None:

@@ -59,7 +59,9 @@ def to_spark(sql_type: SqlType | None) -> str:
             return _SPARK[base]
         case Decimal(precision, scale):
             if precision > MAX_PRECISION:
-                raise UnsupportedError(f"{sql_type} has more digits than Spark can hold", hint=f"at most {MAX_PRECISION} digits")
+                raise UnsupportedError(
+                    f"{sql_type} has more digits than Spark can hold", hint=f"at most {MAX_PRECISION} digits"
+                )
             return f"DECIMAL({precision},{scale})"
         case Array(item):
             return f"ARRAY<{to_spark(item)}>"

@@ -145,7 +145,8 @@ def _upper(text: Any) -> str | None:
 
 def _references(members: Members, name: str) -> tuple[SchemaReference, ...]:
     return tuple(
-        SchemaReference(required(r, "name", str), required(r, "format", str).upper(), r.get("schema")) for r in listed(members, name)
+        SchemaReference(required(r, "name", str), required(r, "format", str).upper(), r.get("schema"))
+        for r in listed(members, name)
     )
 
 

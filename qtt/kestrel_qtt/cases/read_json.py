@@ -24,7 +24,9 @@ def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _DuplicateKeyError(f"the member {next(n for n in names if names.count(n) > 1)!r} occurs twice in one object")
+        raise _DuplicateKeyError(
+            f"the member {next(n for n in names if names.count(n) > 1)!r} occurs twice in one object"
+        )
     return members
 
 
@@ -32,7 +34,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates, strict=False)
+_EXACT = json.JSONDecoder(
+    parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates, strict=False
+)
 _SKIP = json.JSONDecoder(strict=False)
 
 

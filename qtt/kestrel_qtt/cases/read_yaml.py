@@ -150,5 +150,7 @@ def _plain(text: str, line: int) -> Json:
         return Decimal(text)
     if _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT_TAG:
         shown = f"`{text}`" if text else "an empty value"
-        raise TextError(line, f"{shown} does not mean the same in JSON: write null, true, false or a JSON number, or quote it")
+        raise TextError(
+            line, f"{shown} does not mean the same in JSON: write null, true, false or a JSON number, or quote it"
+        )
     return text

@@ -38,7 +38,9 @@ def propose(outcomes: Sequence[tuple[Case, Outcome]]) -> list[Proposal]:
         if other is None or seen.problem:
             proposals[case.line] = seen
         elif not other.problem and other.records != seen.records:
-            proposals[case.line] = Proposal(case, (), f"{case.id} gives other outputs than {other.case.id}: split the case")
+            proposals[case.line] = Proposal(
+                case, (), f"{case.id} gives other outputs than {other.case.id}: split the case"
+            )
     return list(proposals.values())
 
 
@@ -51,13 +53,21 @@ def _proposal(case: Case, outcome: Outcome) -> Proposal:
 
 
 def _record(topic: str, record: ActualRecord) -> str:
-    members: dict[str, object] = {"topic": topic, "key": record.key, "value": record.value, "timestamp": record.timestamp}
+    members: dict[str, object] = {
+        "topic": topic,
+        "key": record.key,
+        "value": record.value,
+        "timestamp": record.timestamp,
+    }
     texts = [f'"{name}": {write_json(value)}' for name, value in members.items()]  # type: ignore[arg-type]
     if record.window:
         window = record.window
         texts.append(f'"window": {write_json({"start": window.start, "end": window.end, "type": window.kind})}')
     if record.headers:
-        pairs = [{"KEY": name, "VALUE": None if v is None else base64.b64encode(v).decode("ascii")} for name, v in record.headers]
+        pairs = [
+            {"KEY": name, "VALUE": None if v is None else base64.b64encode(v).decode("ascii")}
+            for name, v in record.headers
+        ]
         texts.append(f'"headers": {write_json(pairs)}')
     return "{" + ", ".join(texts) + "}"
 
@@ -73,10 +83,18 @@ def fill_in(path: Path, proposals: Sequence[Proposal]) -> None:
     after = _fill_json(before, accepted) if path.suffix == ".json" else _fill_yaml(before, accepted)
     path.write_bytes(after.encode("utf-8"))
     loaded = load(path, Kind.OWN)
-    open_still = [case for case in loaded.cases if is_open(case) and any(case.name == p.case.name for p in proposals if not p.problem)]
+    open_still = [
+        case
+        for case in loaded.cases
+        if is_open(case) and any(case.name == p.case.name for p in proposals if not p.problem)
+    ]
     if loaded.errors or open_still:
         path.write_bytes(before.encode("utf-8"))
-        raise loaded.errors[0] if loaded.errors else CaseFileError(path, open_still[0].line, "the outputs could not be written; paste them")
+        raise (
+            loaded.errors[0]
+            if loaded.errors
+            else CaseFileError(path, open_still[0].line, "the outputs could not be written; paste them")
+        )
 
 
 def _fill_json(text: str, accepted: Mapping[int, Sequence[str]]) -> str:
@@ -84,7 +102,11 @@ def _fill_json(text: str, accepted: Mapping[int, Sequence[str]]) -> str:
     for index in reversed(range(len(items))):
         if items[index].line in accepted:
             start, end = item_span(text, index)
-            text = text[:start] + _with_outputs(text[start:end], _indent(text, start), accepted[items[index].line]) + text[end:]
+            text = (
+                text[:start]
+                + _with_outputs(text[start:end], _indent(text, start), accepted[items[index].line])
+                + text[end:]
+            )
     return text
 
 

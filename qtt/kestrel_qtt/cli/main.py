@@ -15,7 +15,15 @@ from kestrel_qtt.cases.model import CaseFileError
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
 from kestrel_qtt.cli.plans import add_plans, plans_command
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded, selection_of
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_run_options,
+    add_selection,
+    report_errors,
+    run_loaded,
+    selection_of,
+)
 from kestrel_qtt.drivers import driver as drivers
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
@@ -55,12 +63,16 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.op
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    parser = argparse.ArgumentParser(prog="qtt", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="qtt", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = _command(commands, "run", "run cases and compare what comes out")
     add_run_options(run)
     run.add_argument(
-        "--kafka", metavar="HOST:PORT", help="run the cases on this broker, over topics of their own that are removed afterwards"
+        "--kafka",
+        metavar="HOST:PORT",
+        help="run the cases on this broker, over topics of their own that are removed afterwards",
     )
     _command(commands, "list", "list the ids of cases")
     _command(commands, "explain", "show the plan and the Spark SQL of cases")
@@ -69,8 +81,12 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name, help=text, description=text, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_selection(command)
     return command
 
@@ -84,7 +100,9 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
         raise SelectionError("--cut and --restart belong to runs in memory, not to --kafka")
     records = tuple(case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase))
     if left_out := len(loaded.cases) - len(records):
-        Console(stderr=True).print(f"{left_out} cases of REST answers and SQL scripts run in memory only: left out", highlight=False)
+        Console(stderr=True).print(
+            f"{left_out} cases of REST answers and SQL scripts run in memory only: left out", highlight=False
+        )
     return run_loaded(replace(loaded, cases=records), arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
 
 

@@ -12,7 +12,15 @@ from rich.console import Console
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_run_options, add_selection, report_errors, run_loaded, selection_of
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_run_options,
+    add_selection,
+    report_errors,
+    run_loaded,
+    selection_of,
+)
 from kestrel_qtt.drivers.driver import PlanningDriver
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
@@ -45,13 +53,17 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
     for name, text in ACTIONS.items():
         action = actions.add_parser(name, help=text, description=text, epilog=examples, formatter_class=layout)
         add_selection(action)
-        action.add_argument("--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept")
+        action.add_argument(
+            "--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept"
+        )
         if name == "run":
             add_run_options(action)
         if name == "compact":
             action.add_argument("--dry-run", action="store_true", help="remove nothing")
         if name == "checkpoint":
-            action.add_argument("--after", type=int, metavar="N", help="take the checkpoint after N inputs (default: half of them)")
+            action.add_argument(
+                "--after", type=int, metavar="N", help="take the checkpoint after N inputs (default: half of them)"
+            )
 
 
 def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
@@ -72,13 +84,17 @@ def _check(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
 
 
 def _over_cases(
-    arguments: argparse.Namespace, open_driver: OpenDriver, action: Callable[[list[Case], PlanningDriver, Path], Findings]
+    arguments: argparse.Namespace,
+    open_driver: OpenDriver,
+    action: Callable[[list[Case], PlanningDriver, Path], Findings],
 ) -> ExitCode:
     loaded = load_all(find_files(arguments.paths))
     cases = selection_of(arguments).of(loaded.cases)
     engine = open_driver()
     try:
-        planned = [case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)]
+        planned = [
+            case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)
+        ]
         findings = action(planned, engine, arguments.plans)
     finally:
         engine.close()

@@ -33,8 +33,16 @@ class ExitCode(IntEnum):
 def add_selection(command: argparse.ArgumentParser) -> None:
     """Declare the arguments that choose cases."""
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a case file, or a folder of them")
-    command.add_argument("-k", dest="expression", metavar="EXPR", help="only cases whose id or name fits, as in pytest: `a and not b`")
-    command.add_argument("--every", type=_positive, default=1, metavar="N", help="only every N-th case of each file, its first among them")
+    command.add_argument(
+        "-k", dest="expression", metavar="EXPR", help="only cases whose id or name fits, as in pytest: `a and not b`"
+    )
+    command.add_argument(
+        "--every",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="only every N-th case of each file, its first among them",
+    )
     command.add_argument("--shard", metavar="I/N", help="only every N-th case, counted from the I-th")
 
 
@@ -46,11 +54,27 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of commands that run cases."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a report in JSON")
-    parser.add_argument("--tolerant-errors", action="store_true", help="accept any rejection of the right statement, whatever its message")
-    parser.add_argument("--cut", type=_cut, metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED")
-    parser.add_argument("--restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint")
-    parser.add_argument("--group-size", type=_positive, default=DEFAULT_GROUP_SIZE, metavar="N", help="how many cases share a Spark query")
-    parser.add_argument("--jobs", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once")
+    parser.add_argument(
+        "--tolerant-errors",
+        action="store_true",
+        help="accept any rejection of the right statement, whatever its message",
+    )
+    parser.add_argument(
+        "--cut", type=_cut, metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED"
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint"
+    )
+    parser.add_argument(
+        "--group-size",
+        type=_positive,
+        default=DEFAULT_GROUP_SIZE,
+        metavar="N",
+        help="how many cases share a Spark query",
+    )
+    parser.add_argument(
+        "--jobs", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once"
+    )
     parser.add_argument(
         "--known-gaps",
         type=Path,
@@ -76,7 +100,10 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
     """Run loaded cases with the options of `qtt run`."""
     cases = selection_of(arguments).of(loaded.cases)
     ledger = _ledger(loaded, arguments.known_gaps)
-    gap_errors = [CaseFileError(g.file, g.line, f"there is no case {g.case}") for g in unknown_cases(ledger, (c.id for c in loaded.cases))]
+    gap_errors = [
+        CaseFileError(g.file, g.line, f"there is no case {g.case}")
+        for g in unknown_cases(ledger, (c.id for c in loaded.cases))
+    ]
     file_errors = [file_error_result(error) for error in (*loaded.errors, *gap_errors)]
     if not cases and not file_errors:
         raise SelectionError("no case is selected")
@@ -99,7 +126,12 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
 
 
 def _run(
-    cases: Sequence[Case], arguments: argparse.Namespace, ledger: Ledger, open_driver: OpenDriver, out: Console, progress: Console
+    cases: Sequence[Case],
+    arguments: argparse.Namespace,
+    ledger: Ledger,
+    open_driver: OpenDriver,
+    out: Console,
+    progress: Console,
 ) -> list[Result]:
     options = RunOptions(arguments.cut, arguments.restart, arguments.group_size, arguments.jobs)
     engine = open_driver()

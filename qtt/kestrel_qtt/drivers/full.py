@@ -16,7 +16,9 @@ from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 class FullDriver(SparkDriver):
     """Runs cases of all forms on one Spark session."""
 
-    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+    def run(
+        self, cases: Sequence[model.Case], options: RunOptions
+    ) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         rest = [case for case in cases if isinstance(case, RestCase)]
         scripts = [case for case in cases if isinstance(case, ScriptCase)]

@@ -72,7 +72,9 @@ def run_jobs(memory: Callable[[], MemoryRunner], jobs: Sequence[Job]) -> None:
 def _fused(memory: MemoryRunner, jobs: Sequence[Job]) -> None:
     try:
         pipeline = build_pipeline([job.run for job in jobs], jobs[0].functions)
-        outputs = memory.run(pipeline, [job.feed for job in jobs], look=lambda path: _read_tables(memory, pipeline, jobs, path))
+        outputs = memory.run(
+            pipeline, [job.feed for job in jobs], look=lambda path: _read_tables(memory, pipeline, jobs, path)
+        )
     except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
         if len(jobs) == 1:
             jobs[0].error = QueryError(str(error).split("\n\nJVM stacktrace")[0][:2000])
@@ -85,7 +87,9 @@ def _fused(memory: MemoryRunner, jobs: Sequence[Job]) -> None:
         job.output = output
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
-            job.error = QueryError(f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
+            job.error = QueryError(
+                f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})"
+            )
 
 
 def _read_tables(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[Job], checkpoint: str) -> None:

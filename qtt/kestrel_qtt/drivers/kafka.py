@@ -92,7 +92,9 @@ class KafkaDriver(SparkDriver):
 
     def _query(self, run: Run, query: PersistentQuery) -> FusedQuery:
         topics = self._topics[id(run)]
-        return FusedQuery(topics=topics.names, feed=feed_of(run, query), tasks=max(_counts_read(run, query, topics), default=1))
+        return FusedQuery(
+            topics=topics.names, feed=feed_of(run, query), tasks=max(_counts_read(run, query, topics), default=1)
+        )
 
     def _take(self, run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
         # A topic is read whole, with what earlier queries wrote to it.
@@ -100,16 +102,23 @@ class KafkaDriver(SparkDriver):
             run.topics.pop(topic, None)
         collect(run, query, pipeline, output)
         counts = self._topics[id(run)].counts
-        misplaced = next((record for record in output.records if _is_misplaced(run, record, counts[record.topic])), None)
+        misplaced = next(
+            (record for record in output.records if _is_misplaced(run, record, counts[record.topic])), None
+        )
         if misplaced is not None and run.outcome is None:
             place = f"topic {misplaced.topic}, partition {misplaced.partition}, offset {misplaced.offset}"
-            run.outcome = model.Crashed(message=f"{place}: the key {misplaced.key!r} of the record belongs to another partition")
+            run.outcome = model.Crashed(
+                message=f"{place}: the key {misplaced.key!r} of the record belongs to another partition"
+            )
         _restore(run, output, counts)
 
 
 def _given(run: Run, topics: _Topics) -> list[Record]:
     """What a case gives: its inputs, then the records of its INSERT statements."""
-    return [_placed(run, topics, record) for record in (*run.inputs, *(record for records in run.topics.values() for record in records))]
+    return [
+        _placed(run, topics, record)
+        for record in (*run.inputs, *(record for records in run.topics.values() for record in records))
+    ]
 
 
 def _note_sent(run: Run, given: Sequence[Record], sent: Sequence[Record | str]) -> None:
@@ -118,7 +127,11 @@ def _note_sent(run: Run, given: Sequence[Record], sent: Sequence[Record | str]) 
     if refused is not None:
         run.outcome = model.Crashed(message=f"the broker refused an input: {refused}")
         return
-    there = [replace(record, topic=asked.topic) for record, asked in zip(sent, given, strict=True) if isinstance(record, Record)]
+    there = [
+        replace(record, topic=asked.topic)
+        for record, asked in zip(sent, given, strict=True)
+        if isinstance(record, Record)
+    ]
     run.inputs, inserted = there[: len(run.inputs)], there[len(run.inputs) :]
     run.topics = {}
     for record in inserted:
@@ -182,7 +195,9 @@ def _restore(run: Run, output: Output, counts: Mapping[str, int]) -> None:
         for record in sorted((r for r in output.records if r.topic == topic), key=lambda r: (r.partition, r.offset)):
             queues.setdefault(record.partition, deque()).append(record)
         wanted = [expected for expected in run.case.outputs or () if expected.topic == topic]
-        run.topics[topic] = [_next(queues, _partition(run, expected, counts[topic])) for expected in wanted if any(queues.values())]
+        run.topics[topic] = [
+            _next(queues, _partition(run, expected, counts[topic])) for expected in wanted if any(queues.values())
+        ]
         run.topics[topic] += _merged(queues)
 
 

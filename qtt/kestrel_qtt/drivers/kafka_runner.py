@@ -80,7 +80,12 @@ class FusedRunner:
         """
         outputs = [Output() for _ in queries]
         places = {
-            (query.topics[record.topic], record.partition, record.offset): (number, feed, record.topic, record.timestamp)
+            (query.topics[record.topic], record.partition, record.offset): (
+                number,
+                feed,
+                record.topic,
+                record.timestamp,
+            )
             for number, query in enumerate(queries)
             for feed, record in enumerate(query.feed)
         }
@@ -93,7 +98,9 @@ class FusedRunner:
             outputs[number].records += [replace(record, topic=topic) for record in found[queries[number].topics[topic]]]
         return outputs
 
-    def _run(self, pipeline: Pipeline, places: Mapping[Place, _Fed], queries: Sequence[FusedQuery]) -> list[tuple[int, LogEntry]]:
+    def _run(
+        self, pipeline: Pipeline, places: Mapping[Place, _Fed], queries: Sequence[FusedQuery]
+    ) -> list[tuple[int, LogEntry]]:
         config = self._topics.config
         records = (
             self._spark.readStream.format("kafka")

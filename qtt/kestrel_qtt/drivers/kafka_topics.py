@@ -47,7 +47,9 @@ class ScratchTopics:
         try:
             self._admin.list_topics(timeout=_CONNECT_S)
         except KafkaException as error:
-            raise EngineError(f"the broker {config.servers} does not answer: {error.args[0].str()}", hint="is it there?") from error
+            raise EngineError(
+                f"the broker {config.servers} does not answer: {error.args[0].str()}", hint="is it there?"
+            ) from error
         self._producer = Producer(config.client(linger_ms=5, enable_idempotence=True))
         self._consumer = Consumer(config.client() | dict(READER))
 
@@ -71,7 +73,10 @@ class ScratchTopics:
         if topics := list(names):
             _settle(self._admin.delete_topics(topics, operation_timeout=TIMEOUT), "topic {} cannot be deleted")
         if members := list(groups):
-            _settle(self._admin.delete_consumer_groups(members, request_timeout=TIMEOUT), "consumer group {} cannot be deleted")
+            _settle(
+                self._admin.delete_consumer_groups(members, request_timeout=TIMEOUT),
+                "consumer group {} cannot be deleted",
+            )
         for name in topics:
             self._partitions.pop(name, None)
 

@@ -84,7 +84,9 @@ def _prepared(case: RestCase) -> _Run:
             run.before_inputs = run.broker.arrivals
             for record in encoded(session, case.inputs):
                 run.broker.produce(record)
-            run.pending = [query for query in session.queries.values() if query.plan.sink is not None or _is_asked(run, query)]
+            run.pending = [
+                query for query in session.queries.values() if query.plan.sink is not None or _is_asked(run, query)
+            ]
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
         run.outcome = model.Crashed(message=f"{type(error).__name__}: {error}")
     return run
@@ -132,7 +134,9 @@ def _statement(run: _Run, parsed: ParsedStatement) -> None:
     if done.insert is None:
         run.answers.append(Answer("admin", ({"@type": "currentStatus", "statementText": parsed.text},)))
         return
-    constants = Constants(session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config))
+    constants = Constants(
+        session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config)
+    )
     run.broker.produce(insert_record(done.insert, constants, session.serde(), lambda: int(time.time() * 1000)))
 
 

@@ -15,7 +15,7 @@ from threading import Lock
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 from kestrel_qtt.drivers.stored_plan import execute_stored, last_serdes
-from kestrel_qtt.drivers.topics import register_topics, topic_states
+from kestrel_qtt.drivers.topics import register_topics, source_state, topic_states
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_qtt.plans.store import RESTORED
@@ -78,10 +78,14 @@ class SparkDriver:
         if self._runner is not None:
             self._runner.close()
 
-    def run(self, cases: Sequence[model.Case], options: RunOptions) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+    def run(
+        self, cases: Sequence[model.Case], options: RunOptions
+    ) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         for start in range(0, len(cases), options.group_size):
-            yield from self._run_group(cases[start : start + options.group_size], Cut.parse(options.cut, options.restart))
+            yield from self._run_group(
+                cases[start : start + options.group_size], Cut.parse(options.cut, options.restart)
+            )
 
     def explain(self, case: model.Case) -> str:
         """The plans of a case as JSON, each followed by the Spark SQL that it becomes."""
@@ -141,7 +145,9 @@ class SparkDriver:
         """Run the queries as one; halve the group as long as it fails."""
         started = time.perf_counter()
         try:
-            pipeline = build_pipeline([query_run(run, query) for run, query in members], members[0][0].session.functions)
+            pipeline = build_pipeline(
+                [query_run(run, query) for run, query in members], members[0][0].session.functions
+            )
             outputs = self._outputs(pipeline, members, cut)
         except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
             if len(members) == 1:
@@ -181,7 +187,9 @@ def _tasks(run: Run, query: PersistentQuery) -> int:
     """How many tasks a query has: one, as in ksqlDB's own tests, unless a record of the case says which partition it is in."""
     if not any(given.partition for given in run.case.inputs):
         return 1
-    topics = {run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources}
+    topics = {
+        run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources
+    }
     return max((count for topic, count in declared_partitions(run.case).items() if topic in topics), default=1)
 
 
@@ -195,7 +203,9 @@ def plan_text(case: model.Case) -> str:
     text = "\n".join(case.statements)
     try:
         register_topics(session, case)
-        statements = [executed.plan for parsed in session.parse(text) if (executed := session.execute(parsed)).plan is not None]
+        statements = [
+            executed.plan for parsed in session.parse(text) if (executed := session.execute(parsed)).plan is not None
+        ]
     except EngineError as error:
         raise PlanningError(error.render(text)) from error
     except Exception as error:
@@ -212,7 +222,9 @@ def _guarded_prepare(case: model.Case) -> Run:
     try:
         return prepare(case)
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
-        return Run(case, _session(case), [], {}, [], outcome=model.Crashed(message=f"{type(error).__name__}: {_short(error)}"))
+        return Run(
+            case, _session(case), [], {}, [], outcome=model.Crashed(message=f"{type(error).__name__}: {_short(error)}")
+        )
 
 
 def prepare(case: model.Case) -> Run:
@@ -254,7 +266,9 @@ def _insert(run: Run, insert: ResolvedInsert | None) -> None:
     if insert is None:
         return
     session = run.session
-    constants = Constants(session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config))
+    constants = Constants(
+        session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config)
+    )
     record = insert_record(insert, constants, session.serde(), lambda: 0)
     records = run.topics.setdefault(record.topic, [])
     records.append(replace(record, offset=len(records)))
@@ -280,6 +294,7 @@ def _insert_again(run: Run) -> None:
 
 
 def query_run(run: Run, query: PersistentQuery) -> QueryRun:
+    """What the pipeline needs to know of a query."""
     return QueryRun(plan=query.plan, settings=query.config, serde=run.session.serde())
 
 
@@ -317,7 +332,9 @@ def _spec(session: Session, source: Source, side: Side) -> SerdeSpec:
 
 def feed_of(run: Run, query: PersistentQuery) -> list[Record]:
     """What a query is fed: the case's own records for its topics, then what earlier queries wrote to the others."""
-    topics = [run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources]
+    topics = [
+        run.session.catalog.sources[name].topic for name in query.plan.sources if name in run.session.catalog.sources
+    ]
     given = {record.topic for record in run.inputs}
     fed = [record for record in run.inputs if record.topic in topics]
     for topic in dict.fromkeys(topics):
@@ -327,29 +344,33 @@ def feed_of(run: Run, query: PersistentQuery) -> list[Record]:
 
 
 def collect(run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output) -> None:
+    """Give a case what its query wrote and logged."""
     run.log += output.log
     fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
     if fatal is not None:
-        run.outcome = model.Failed(message=f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
+        run.outcome = model.Failed(
+            message=f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})"
+        )
         return
     for record in output.records:
         topic = run.topics.setdefault(record.topic, [])
-        topic.append(_numbered(record, len(topic)))
-
-
-def _numbered(record: Record, offset: int) -> Record:
-    return Record(topic=record.topic, key=record.key, value=record.value, timestamp=record.timestamp, offset=offset, headers=record.headers)
+        topic.append(replace(record, partition=0, offset=len(topic)))
 
 
 def produced(run: Run) -> model.Outcome:
+    """The records, sources, topics and log entries at the end of a case."""
     try:
-        records = {topic: tuple(_actual(run.session, topic, record) for record in found) for topic, found in run.topics.items()}
+        records = {
+            topic: tuple(_actual(run.session, topic, record) for record in found) for topic, found in run.topics.items()
+        }
     except EngineError as error:
         return model.Crashed(message=f"an output record cannot be read back: {error}")
-    sources = tuple(_source_state(source) for source in run.session.catalog.sources.values())
+    sources = tuple(source_state(source) for source in run.session.catalog.sources.values())
     serdes = last_serdes(run.session) if run.case.serdes is not None else {}
     log = tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log)
-    return model.Produced(records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log, serdes=serdes)
+    return model.Produced(
+        records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log, serdes=serdes
+    )
 
 
 def _actual(session: Session, topic: str, record: Record) -> model.ActualRecord:
@@ -369,24 +390,6 @@ def _actual(session: Session, topic: str, record: Record) -> model.ActualRecord:
     )
 
 
-def _source_state(source: Source) -> model.SourceState:
-    window = (None, None) if source.window is None else (source.window.type.value, source.window.size_ms)
-    return model.SourceState(
-        name=source.name,
-        kind=source.kind.value.lower(),
-        schema=str(source.schema),
-        key_format=source.formats.key_format.format,
-        value_format=source.formats.value_format.format,
-        key_window=window,
-        key_features=frozenset(feature.value for feature in source.formats.key_features),
-        value_features=frozenset(feature.value for feature in source.formats.value_features),
-        is_source=source.is_source,
-    )
-
-
 def _short(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     return text.split("\n\nJVM stacktrace")[0][:2000]
-
-
-__all__ = ["SparkDriver", "plan_text"]

@@ -92,7 +92,9 @@ class _Script:
         found = next((file for file in candidates if file.is_file()), None)
         text = found.read_text(encoding="utf-8") if found else ""
         if not text.strip():
-            raise StatementError(f"there is no script {path}, or it is empty", hint="paths are relative to the script of the test")
+            raise StatementError(
+                f"there is no script {path}, or it is empty", hint="paths are relative to the script of the test"
+            )
         return text
 
     def _assert_values(self, expected: AssertValues | AssertNullValues, parsed: ParsedStatement) -> None:
@@ -159,8 +161,12 @@ class _Script:
         if source is None:
             raise AssertionFailedError(f"line {parsed.span.line}: there is no {expected.kind.value} {expected.name}")
         create = CreateSource(expected.kind, expected.name, expected.elements, expected.properties)
-        others = MappingProxyType({name: other for name, other in session.catalog.sources.items() if name != expected.name})
-        command = plan_create_source(create, Catalog(others, session.catalog.types), session.config, RegistryLookup(session.registry))
+        others = MappingProxyType(
+            {name: other for name, other in session.catalog.sources.items() if name != expected.name}
+        )
+        command = plan_create_source(
+            create, Catalog(others, session.catalog.types), session.config, RegistryLookup(session.registry)
+        )
         if command is None:
             raise StatementError("nothing to compare", span=parsed.span)
         wanted = source_of(command)
@@ -174,7 +180,9 @@ class _Script:
         )
         for name, left, right in pairs:
             if left != right:
-                raise AssertionFailedError(f"line {parsed.span.line}: {name} of {expected.name} is {right}, expected {left}")
+                raise AssertionFailedError(
+                    f"line {parsed.span.line}: {name} of {expected.name} is {right}, expected {left}"
+                )
 
 
 def _bare(window: WindowInfo | None) -> tuple[WindowType, int | None] | None:

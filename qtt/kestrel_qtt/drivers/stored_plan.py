@@ -18,7 +18,9 @@ from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.sql_types import SqlType
 
 
-def execute_stored(session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+def execute_stored(
+    session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]
+) -> None:
     """Carry out the statements of a plan.json one by one, under the settings that a replay restores.
 
     Raises:
@@ -27,7 +29,9 @@ def execute_stored(session: Session, file: Path, properties: Mapping[str, object
     execute_plan_file(session, load_plan(file.read_text(encoding="utf-8"), written_by(file)), properties, defaults)
 
 
-def execute_plan_file(session: Session, stored: PlanFile, properties: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+def execute_plan_file(
+    session: Session, stored: PlanFile, properties: Mapping[str, object], defaults: Mapping[str, object]
+) -> None:
     """Carry out the statements of a plan one by one, as `execute_stored` does.
 
     Raises:

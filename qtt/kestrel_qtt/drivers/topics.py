@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kestrel_qtt.cases import model
 from kestrel_qtt.judge.json_text import write_json
 from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
+from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, FormatError
 from kestrel_sql.formats.registered.columns import schema_text
 from kestrel_sql.formats.registered.languages import LANGUAGES
@@ -44,7 +45,9 @@ def register_topics(session: Session, case: model.Case) -> None:
         return
     wanted = {**_inferred(session, case), **declared}
     places = {topic: place for place, topic in enumerate(java_hash_order(map(_topic_of, wanted)))}
-    for subject, schema in sorted(wanted.items(), key=lambda each: (each[1].id is None, places[_topic_of(each[0])], each[0])):
+    for subject, schema in sorted(
+        wanted.items(), key=lambda each: (each[1].id is None, places[_topic_of(each[0])], each[0])
+    ):
         imports = tuple(SchemaReference(reference.name, reference.name, 1) for reference in schema.references)
         session.registry.register(subject, schema.language, schema.text, imports, schema_id=schema.id)
     # Cases name the ids of topics only, so what those import comes after them.
@@ -107,7 +110,9 @@ def topic_states(session: Session, case: model.Case) -> Iterator[model.TopicStat
         )
     for query in session.queries.values():
         optimized = query.config.get(_OPTIMIZATION) != "none"
-        for internal in internal_topics(query.plan, session.config["ksql.service.id"], session.functions, optimized=optimized):
+        for internal in internal_topics(
+            query.plan, session.config["ksql.service.id"], session.functions, optimized=optimized
+        ):
             yield _internal_state(internal)
 
 
@@ -148,11 +153,31 @@ def _schema_json(language: SchemaFormat, text: str) -> model.Json:
 
 
 def _format_info(formats: Formats, side: Side, window: WindowInfo | None) -> model.FormatInfo:
-    info, features = (formats.key_format, formats.key_features) if side is Side.KEY else (formats.value_format, formats.value_features)
+    info, features = (
+        (formats.key_format, formats.key_features)
+        if side is Side.KEY
+        else (formats.value_format, formats.value_features)
+    )
     return model.FormatInfo(
         format=info.format,
         properties=dict(info.properties),
         features=frozenset(feature.value for feature in features),
         window_type=window.type.value if window else None,
         window_size=window.size_ms if window else None,
+    )
+
+
+def source_state(source: Source) -> model.SourceState:
+    """A stream or table as post conditions see it."""
+    window = (None, None) if source.window is None else (source.window.type.value, source.window.size_ms)
+    return model.SourceState(
+        name=source.name,
+        kind=source.kind.value.lower(),
+        schema=str(source.schema),
+        key_format=source.formats.key_format.format,
+        value_format=source.formats.value_format.format,
+        key_window=window,
+        key_features=frozenset(feature.value for feature in source.formats.key_features),
+        value_features=frozenset(feature.value for feature in source.formats.value_features),
+        is_source=source.is_source,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|(\"(?:[^\"]|\"\")*\")|('(?:[^']|'')*')|([^\W\d]\w*)|(\d+)|([<>(),]))", re.UNICODE)
+_TOKEN = re.compile(
+    r"\s*(?:(`(?:[^`]|``)*`)|(\"(?:[^\"]|\"\")*\")|('(?:[^']|'')*')|([^\W\d]\w*)|(\d+)|([<>(),]))", re.UNICODE
+)
 _ALIASES = {"INT": "INTEGER", "VARCHAR": "STRING", "DEC": "DECIMAL", "NUMERIC": "DECIMAL"}
 
 

@@ -13,7 +13,9 @@ SHOWN_RECORDS = 5
 _WIDTH = 60
 
 
-def record_differences(expected: OutputRecord, actual: ActualRecord, *, exact: bool, any_timestamp: bool) -> list[Difference]:
+def record_differences(
+    expected: OutputRecord, actual: ActualRecord, *, exact: bool, any_timestamp: bool
+) -> list[Difference]:
     """Compare one record: key, value, window, headers, and what else the expectation gives."""
     found = differences(expected.key, actual.key, "key", exact=exact)
     found += differences(expected.value, actual.value, "value", exact=exact)
@@ -29,7 +31,11 @@ def record_differences(expected: OutputRecord, actual: ActualRecord, *, exact: b
 
 
 def topic_report(
-    topic: str, expected: Sequence[OutputRecord], actual: Sequence[ActualRecord], found: Sequence[list[Difference]], file: str
+    topic: str,
+    expected: Sequence[OutputRecord],
+    actual: Sequence[ActualRecord],
+    found: Sequence[list[Difference]],
+    file: str,
 ) -> str:
     """Render what is wrong with `topic`; `found` holds the differences of the records that both sides have."""
     blocks: list[str] = []
@@ -66,9 +72,19 @@ def _lonely(expected: OutputRecord | None, actual: ActualRecord | None) -> list[
     left: list[tuple[str, Actual | Absent]] = [(n, ABSENT) for n in ("key", "value", "timestamp", "window")]
     right = list(left)
     if expected is not None:
-        left = [("key", expected.key), ("value", expected.value), ("timestamp", expected.timestamp), ("window", _window(expected.window))]
+        left = [
+            ("key", expected.key),
+            ("value", expected.value),
+            ("timestamp", expected.timestamp),
+            ("window", _window(expected.window)),
+        ]
     if actual is not None:
-        right = [("key", actual.key), ("value", actual.value), ("timestamp", actual.timestamp), ("window", _window(actual.window))]
+        right = [
+            ("key", actual.key),
+            ("value", actual.value),
+            ("timestamp", actual.timestamp),
+            ("window", _window(actual.window)),
+        ]
     for (column, one), (_, other) in zip(left, right, strict=True):
         if column in ("key", "value") or (one or other) not in (None, ABSENT):
             rows.append(Difference(column, one, other))

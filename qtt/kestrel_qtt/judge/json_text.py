@@ -22,7 +22,11 @@ def write_json(value: Actual) -> str:
     if isinstance(value, bytes):
         return json.dumps(base64.b64encode(value).decode("ascii"))
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(n), ensure_ascii=False)}: {write_json(v)}" for n, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(str(n), ensure_ascii=False)}: {write_json(v)}" for n, v in value.items())
+            + "}"
+        )
     return "[" + ", ".join(map(write_json, value)) + "]"
 
 

@@ -40,7 +40,11 @@ def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors
     """
     if isinstance(outcome, Crashed):
         return Result(case, Status.ERROR, seconds, outcome.message)
-    reason = _negative(case.expected_exception, case, outcome, tolerant_errors) if case.expected_exception else _positive(case, outcome)
+    reason = (
+        _negative(case.expected_exception, case, outcome, tolerant_errors)
+        if case.expected_exception
+        else _positive(case, outcome)
+    )
     if reason and case.tolerant and isinstance(outcome, Produced):
         produced = outcome
         classes = classify(case, produced, lambda relaxed: not _produced(relaxed, produced))
@@ -74,7 +78,11 @@ def _negative(expected: ExpectedException, case: Case, outcome: Produced | Rejec
         case Rejected():
             if not (outcome.is_last or _any_statement(expected, case, outcome)):
                 return f"the last statement should have been rejected, but {_which(outcome)} was: {outcome.message}"
-            return "" if tolerant else _message(expected, f"{outcome.message}\n{outcome.unlogged_message}", outcome.error_code)
+            return (
+                ""
+                if tolerant
+                else _message(expected, f"{outcome.message}\n{outcome.unlogged_message}", outcome.error_code)
+            )
         case Failed():
             if not case.inputs:
                 return f"the statement should have been rejected, but the query failed later: {outcome.message}"
@@ -143,7 +151,11 @@ def _log(expected: tuple[ExpectedLog, ...], actual: tuple[LogEntry, ...]) -> Ite
     if len(expected) != len(actual):
         yield f"processing log: {len(expected)} entries expected, {len(actual)} written: {'; '.join(e.message for e in actual)}"
     for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
-        compared = (("type", left.type, right.type), ("topic", left.topic, right.topic), ("offset", left.offset, right.offset))
+        compared = (
+            ("type", left.type, right.type),
+            ("topic", left.topic, right.topic),
+            ("offset", left.offset, right.offset),
+        )
         for name, wanted, found in compared:
             if wanted is not None and wanted != found:
                 yield f"processing log, entry {index}: {name} is {found}, expected {wanted}"

@@ -82,7 +82,10 @@ def _topic_failure(expected: ExpectedTopic, topics: Sequence[TopicState]) -> str
 
 
 def _topic_differences(expected: ExpectedTopic, topic: TopicState) -> Iterator[str]:
-    formats = (("key format", expected.key_format, topic.key_format), ("value format", expected.value_format, topic.value_format))
+    formats = (
+        ("key format", expected.key_format, topic.key_format),
+        ("value format", expected.value_format, topic.value_format),
+    )
     for name, wanted, found in formats:
         if _whole(wanted) != _whole(found):
             yield f"{name} is {_whole(found)}, expected {_whole(wanted)}"

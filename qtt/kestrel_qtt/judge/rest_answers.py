@@ -51,7 +51,10 @@ def _records(case: RestCase, outcome: Produced) -> Iterator[str]:
         actual = outcome.records.get(topic, ())[: len(records)]
         wanted = [replace(left, headers=right.headers) for left, right in zip(records, actual, strict=False)]
         wanted += records[len(wanted) :]
-        found = [record_differences(left, right, exact=True, any_timestamp=False) for left, right in zip(wanted, actual, strict=False)]
+        found = [
+            record_differences(left, right, exact=True, any_timestamp=False)
+            for left, right in zip(wanted, actual, strict=False)
+        ]
         if len(records) != len(actual) or any(found):
             yield topic_report(topic, wanted, actual, found, str(case.file))
 

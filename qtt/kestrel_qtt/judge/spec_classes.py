@@ -60,7 +60,9 @@ def _without_internal_records(case: Case, _: Produced) -> Case:
     """Records and partitions of repartition and changelog topics are not ours: we have no such topics."""
     outputs = tuple(record for record in case.outputs or () if not record.topic.startswith(INTERNAL_PREFIX))
     case = case if outputs == (case.outputs or ()) else replace(case, outputs=outputs)
-    return _with_topics(case, lambda topic: replace(topic, partitions=None) if topic.name.startswith(INTERNAL_PREFIX) else topic)
+    return _with_topics(
+        case, lambda topic: replace(topic, partitions=None) if topic.name.startswith(INTERNAL_PREFIX) else topic
+    )
 
 
 def _as_declared(case: Case, _: Produced) -> Case:
@@ -95,7 +97,9 @@ def _single_emission(case: Case, produced: Produced) -> Case:
     return _with_outputs(case, kept)
 
 
-def _last_emissions(expected: Sequence[OutputRecord], actual: Sequence[ActualRecord], exact: bool) -> list[OutputRecord]:
+def _last_emissions(
+    expected: Sequence[OutputRecord], actual: Sequence[ActualRecord], exact: bool
+) -> list[OutputRecord]:
     """The expected records that were written, found from the end; others may be left out if the next is of the same key and time."""
     kept: list[OutputRecord] = []
     at = len(actual) - 1
@@ -133,7 +137,9 @@ def _spelled(expected: Json, actual: Actual) -> Json:
         case (int() | Decimal()) as wanted, Decimal() if wanted == actual or _same_double(wanted, actual):
             return actual
         case dict(), Mapping():
-            filled: dict[str, Json] = {name: None for name, value in actual.items() if value is None and name not in expected}
+            filled: dict[str, Json] = {
+                name: None for name, value in actual.items() if value is None and name not in expected
+            }
             kept = {name: value for name, value in expected.items() if value is not None or name in actual}
             return {name: _spelled(value, actual.get(name)) for name, value in (kept | filled).items()}
         case list(), list() | tuple() if len(expected) == len(actual):

@@ -10,7 +10,9 @@ from kestrel_qtt.judge.column_lists import canonical_columns
 
 def serde_failures(expected: Mapping[str, SerdeInfo], actual: Mapping[str, SerdeInfo]) -> list[str]:
     """Say where the topics and stores of a query differ from the expected ones, one sentence each."""
-    failures = [f"schemas: {name} is expected, but nothing is written there" for name in expected.keys() - actual.keys()]
+    failures = [
+        f"schemas: {name} is expected, but nothing is written there" for name in expected.keys() - actual.keys()
+    ]
     failures += [f"schemas: {name} is written, but not expected" for name in actual.keys() - expected.keys()]
     both = sorted(expected.keys() & actual.keys())
     return sorted(failures) + [text for name in both for text in _differences(name, expected[name], actual[name])]

@@ -15,10 +15,21 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.schemas import scope_of, step_schema
 from kestrel_sql.plan.step import Formats, Step, WindowInfo, WindowType
-from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.plan.steps.aggregates import (
+    StreamAggregateV1,
+    StreamWindowedAggregateV1,
+    TableAggregateV1,
+    TableSuppressV1,
+)
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
-from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.sql.nodes.expressions import Expression
@@ -53,7 +64,9 @@ class InternalTopic:
     value: tuple[Column, ...]
 
 
-def internal_topics(plan: QueryPlan, service_id: str, functions: Registry, *, optimized: bool = True) -> tuple[InternalTopic, ...]:
+def internal_topics(
+    plan: QueryPlan, service_id: str, functions: Registry, *, optimized: bool = True
+) -> tuple[InternalTopic, ...]:
     """List a query's repartition and changelog topics (`spec/qtt-format.md` 10.2), without those of foreign-key subscriptions.
 
     A topology that is not `optimized` keeps the rows of a table in a changelog of its own, not in the table's topic.
@@ -93,7 +106,13 @@ class _Walk:
         inputs = self._inputs(step)
         schema = step_schema(step, [each.schema for each in inputs], self._type_of)
         match step:
-            case StreamSourceV1() | WindowedStreamSourceV1() | TableSourceV1() | TableSourceV2() | WindowedTableSourceV1():
+            case (
+                StreamSourceV1()
+                | WindowedStreamSourceV1()
+                | TableSourceV1()
+                | TableSourceV2()
+                | WindowedTableSourceV1()
+            ):
                 return self._source(step, schema)
             case KafkaStreamSourceV1() | KafkaTableSourceV1():
                 return _Built(schema)
@@ -118,7 +137,9 @@ class _Walk:
             return [self.visit(step.left_source), right]
         rekeyed = isinstance(step, TableSelectKeyV1)
         return [
-            self._unstored(source) if rekeyed and isinstance(source, TableSourceV1 | TableSourceV2) else self.visit(source)
+            self._unstored(source)
+            if rekeyed and isinstance(source, TableSourceV1 | TableSourceV2)
+            else self.visit(source)
             for source in step.upstream
         ]
 
@@ -137,8 +158,12 @@ class _Walk:
                 return _Built(schema, step.window_info)
             case TableSourceV2(state_store_formats=formats, source_schema=declared):
                 self._nodes += 5
-                stored = tuple(c for c in schema.value if c.name != "ROWTIME" and all(c.name != key.name for key in declared.key))
-                self._changelog(_name(step).removesuffix("-Source") + "-Reduce", formats, Schema((*declared.key, *stored)), None)
+                stored = tuple(
+                    c for c in schema.value if c.name != "ROWTIME" and all(c.name != key.name for key in declared.key)
+                )
+                self._changelog(
+                    _name(step).removesuffix("-Source") + "-Reduce", formats, Schema((*declared.key, *stored)), None
+                )
                 return _Built(schema)
             case TableSourceV1(formats=formats, source_schema=declared) if step.force_changelog or not self._optimized:
                 self._nodes += 5
@@ -170,7 +195,9 @@ class _Walk:
                 return built
             case StreamAggregateV1() | StreamWindowedAggregateV1() | TableAggregateV1():
                 window = _window(step) if isinstance(step, StreamWindowedAggregateV1) else None
-                self._changelog(f"{name}-Materialize", step.internal_formats, self._states(step, source.schema, schema), window)
+                self._changelog(
+                    f"{name}-Materialize", step.internal_formats, self._states(step, source.schema, schema), window
+                )
                 return _Built(schema, window)
             case TableSuppressV1():
                 self._changelog(f"{name}-store", step.internal_formats, schema, source.window)
@@ -198,7 +225,10 @@ class _Walk:
         sides = [(inputs[0], step.left_internal_formats), (inputs[1], step.right_internal_formats)]
         this, other = reversed(sides) if swapped else sides
         key, window = inputs[0].schema.key, inputs[0].window
-        rows = [(replace(built, schema=Schema((*key, *built.schema.value)), window=window), formats) for built, formats in (this, other)]
+        rows = [
+            (replace(built, schema=Schema((*key, *built.schema.value)), window=window), formats)
+            for built, formats in (this, other)
+        ]
         for side, (built, formats) in zip(("left", "right"), rows, strict=True):
             if built.rekeyed:
                 self._repartition(f"{_name(step)}-{side}", formats, built)

@@ -21,7 +21,9 @@ def rewritten_text(statement: Statement, catalog: Catalog, types: Types) -> str:
         return format_statement(statement)
     try:
         analysis = analyze(statement.query, catalog, types, is_persistent=True)
-        return format_statement(replace(statement, query=_rewritten(analysis), properties=tuple(sorted(statement.properties))))
+        return format_statement(
+            replace(statement, query=_rewritten(analysis), properties=tuple(sorted(statement.properties)))
+        )
     except StatementError:
         return format_statement(statement)
 

@@ -9,11 +9,22 @@ from typing import assert_never
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.schemas import Typer, scope_of, step_schema
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
-from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.plan.steps.aggregates import (
+    StreamAggregateV1,
+    StreamWindowedAggregateV1,
+    TableAggregateV1,
+    TableSuppressV1,
+)
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
-from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
 from kestrel_sql.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.sql.nodes.statements import HoppingWindow, JoinType, SessionWindow, Window
@@ -134,7 +145,13 @@ def _of_source(step: _Source, flow: _Flow) -> Iterator[tuple[str, Serde]]:
     yield "", _both(declared, step.formats, flow.window)
     if isinstance(step, TableSourceV2):
         headers = tuple(Column(c.name, c.type) for c in declared.headers)
-        kept = (*declared.key, *declared.value, *headers, *PSEUDO_COLUMNS[step.pseudo_column_version][1:], *declared.headers)
+        kept = (
+            *declared.key,
+            *declared.value,
+            *headers,
+            *PSEUDO_COLUMNS[step.pseudo_column_version][1:],
+            *declared.headers,
+        )
         yield ".Materialized", _both(Schema(kept), step.state_store_formats, flow.window)
 
 

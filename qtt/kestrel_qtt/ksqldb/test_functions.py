@@ -139,7 +139,12 @@ def _test_udtf_lists(*values: Any) -> list[str]:
 _FIRST_MAP = _listed("MAP<STRING, {}>")
 
 
-@tabular(f"({_FIRST_MAP}) -> STRING", f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
+@tabular(
+    f"({_FIRST_MAP}) -> STRING",
+    f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING",
+    runs=Runs.PYTHON,
+    name="TEST_UDTF",
+)
 def _test_udtf_maps(*values: Any) -> list[str]:
     """Give the first values as texts."""
     return [_java(next(iter(value.values()))) for value in values]
@@ -158,7 +163,9 @@ def _test_udtf_echo(value: Any) -> list[Any]:
     return [value]
 
 
-@tabular("(value DECIMAL(p,s)) -> DECIMAL(30, 10)", runs=Runs.PYTHON, name="TEST_UDTF", with_types=True, returns=_thirty_ten)
+@tabular(
+    "(value DECIMAL(p,s)) -> DECIMAL(30, 10)", runs=Runs.PYTHON, name="TEST_UDTF", with_types=True, returns=_thirty_ten
+)
 def _test_udtf_decimal(types: CallTypes, value: Decimal) -> list[Decimal]:
     """Give the argument."""
     return [value]

@@ -63,7 +63,9 @@ class _Content:
     @staticmethod
     def read(plan: StoredPlan, facts_of: FactsOf, meaning_of: Meaning) -> _Content:
         text, spec = load_stored(plan)
-        return _Content(facts_of(parse_json(text)), meaning_of(text, str(plan.folder)), (spec.get("testCase"), spec.get("schemas")))
+        return _Content(
+            facts_of(parse_json(text)), meaning_of(text, str(plan.folder)), (spec.get("testCase"), spec.get("schemas"))
+        )
 
     def same_as(self, other: _Content) -> bool:
         """Whether the other plan runs alike and is judged alike."""

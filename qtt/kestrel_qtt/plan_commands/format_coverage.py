@@ -50,7 +50,14 @@ def _words(annotation: Any) -> tuple[str, ...]:
     kinds = [annotation, *get_args(annotation)]
     if bool in kinds:
         return ("true", "false")
-    return next((tuple(str(member.value) for member in kind) for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum)), ())
+    return next(
+        (
+            tuple(str(member.value) for member in kind)
+            for kind in kinds
+            if isinstance(kind, type) and issubclass(kind, Enum)
+        ),
+        (),
+    )
 
 
 def _shape_of(cls: Any) -> _Shape:
@@ -59,7 +66,11 @@ def _shape_of(cls: Any) -> _Shape:
     shape: dict[str, _Field] = {}
     for member in members_of(cls):
         annotation = hints[member.field]
-        about = _Field(not member.required, _narrowed(cls, member.names[0]) or _words(annotation), _encodings(member.names[0], annotation))
+        about = _Field(
+            not member.required,
+            _narrowed(cls, member.names[0]) or _words(annotation),
+            _encodings(member.names[0], annotation),
+        )
         shape |= dict.fromkeys(member.names, about)
     return shape | dict.fromkeys(ignored_fields(cls), _Field(True))
 
@@ -115,7 +126,9 @@ def _parts(cls: Any) -> Iterator[tuple[str, type[Any]]]:
 
 
 def _is_part(kind: Any) -> bool:
-    return isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, _OWN_FORM) and not hasattr(kind, "tag")
+    return (
+        isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, _OWN_FORM) and not hasattr(kind, "tag")
+    )
 
 
 def known_facts() -> frozenset[str]:

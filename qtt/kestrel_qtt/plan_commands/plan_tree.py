@@ -14,7 +14,9 @@ _APART = frozenset({"@type", "properties", *_SOURCES})
 
 def explain_plan(plan: PlanFile) -> str:
     """Show all statements of a plan, in order; fields that say nothing are left out."""
-    return "\n\n".join(f"{number}. {explain_statement(statement)}" for number, statement in enumerate(plan.statements, start=1))
+    return "\n\n".join(
+        f"{number}. {explain_statement(statement)}" for number, statement in enumerate(plan.statements, start=1)
+    )
 
 
 def explain_statement(statement: StatementPlan) -> str:
@@ -58,7 +60,13 @@ def _text(value: Any) -> str:
         case {"format": str(name), **rest}:
             return f"{name}{_text(rest)}" if any(rest.values()) else name
         case dict():
-            return "{" + ", ".join(f"{name}: {_text(member)}" for name, member in value.items() if member not in (None, [], {})) + "}"
+            return (
+                "{"
+                + ", ".join(
+                    f"{name}: {_text(member)}" for name, member in value.items() if member not in (None, [], {})
+                )
+                + "}"
+            )
         case list():
             return ", ".join(map(_text, value))
         case _:

@@ -41,9 +41,13 @@ def compare(stored: StoredPlan, case: Case, driver: PlanningDriver) -> Compariso
     except PlanStoreError as error:
         return Comparison(case, str(error))
     except PlanningError as error:
-        return Comparison(case, "" if excuse else f"{stored.folder}: its statements cannot be planned today\n  {error}", True, excuse)
+        return Comparison(
+            case, "" if excuse else f"{stored.folder}: its statements cannot be planned today\n  {error}", True, excuse
+        )
     if excuse and not different:
-        return Comparison(case, f"{stored.folder}: its statements give the same plan today, though its spec says: {excuse}")
+        return Comparison(
+            case, f"{stored.folder}: its statements give the same plan today, though its spec says: {excuse}"
+        )
     return Comparison(case, differs=bool(different), excuse=excuse)
 
 
@@ -55,4 +59,8 @@ def run_today(comparisons: Sequence[Comparison], driver: PlanningDriver) -> list
         if each.differs and not each.excuse and not each.problem
     ]
     results = run_cases(cases, driver, RunOptions())
-    return [f"{result.case.id}: {result.status.value}\n  {result.reason}" for result in results if result.status is not Status.PASSED]
+    return [
+        f"{result.case.id}: {result.status.value}\n  {result.reason}"
+        for result in results
+        if result.status is not Status.PASSED
+    ]

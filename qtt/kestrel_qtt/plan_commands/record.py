@@ -40,7 +40,9 @@ def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) ->
     problems: list[str] = []
     for case in cases:
         try:
-            stored = plans.record(folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case))
+            stored = plans.record(
+                folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case)
+            )
         except PlanningError as error:
             problems.append(_unplanned(case, error))
         except plans.PlanStoreError as error:
@@ -88,7 +90,9 @@ def compact_plans(paths: Sequence[Path], *, dry_run: bool) -> Findings:
     done = []
     for verdict in verdicts:
         if verdict.equal_to is not None:
-            done.append(f"{'would remove' if dry_run else 'removed'} {verdict.plan.folder}: it equals {verdict.equal_to.version}")
+            done.append(
+                f"{'would remove' if dry_run else 'removed'} {verdict.plan.folder}: it equals {verdict.equal_to.version}"
+            )
             if not dry_run:
                 plans.remove(verdict.plan)
         elif verdict.plan not in newest:
@@ -130,7 +134,9 @@ def resume_checkpoints(paths: Sequence[Path]) -> Findings:
             except (plans.PlanStoreError, CaseFileError) as error:
                 problems.append(str(error))
             else:
-                (done if result.status is Status.PASSED else problems).append(f"{result.status.value} {file}\n  {result.reason}".rstrip())
+                (done if result.status is Status.PASSED else problems).append(
+                    f"{result.status.value} {file}\n  {result.reason}".rstrip()
+                )
     finally:
         engine.close()
     return Findings(tuple(done), tuple(problems))

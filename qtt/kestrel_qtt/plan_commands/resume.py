@@ -50,7 +50,9 @@ class Checkpoints:
             raise PlanStoreError(f"{case.id}: the query keeps no state")
         resumable = self._runner.open(pipeline)
         output = resumable.advance(feed[:after])
-        frozen = Frozen(engine_version(), after, Counter(r.topic for r in output.records), operators, pack(resumable.checkpoint))
+        frozen = Frozen(
+            engine_version(), after, Counter(r.topic for r in output.records), operators, pack(resumable.checkpoint)
+        )
         resumed = self.resume(case, frozen)
         if resumed.status is not Status.PASSED:
             raise PlanStoreError(f"{case.id}: the second half does not match:\n{resumed.reason}")

@@ -46,7 +46,9 @@ def pack(folder: Path) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not file.name.endswith(".crc"):
-                archive.writestr(zipfile.ZipInfo(str(file.relative_to(folder)), _LONG_AGO), file.read_bytes(), zipfile.ZIP_DEFLATED)
+                archive.writestr(
+                    zipfile.ZipInfo(str(file.relative_to(folder)), _LONG_AGO), file.read_bytes(), zipfile.ZIP_DEFLATED
+                )
     packed = buffer.getvalue()
     if len(packed) > LARGEST_BYTES:
         raise PlanStoreError(f"{folder}: the checkpoint takes {len(packed)} bytes, more than {LARGEST_BYTES}")
@@ -93,11 +95,15 @@ def read(path: Path) -> Frozen:
     """
     try:
         about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        frozen = Frozen(about["version"], about["inputs"], about["outputs"], tuple(about["operators"]), path.read_bytes())
+        frozen = Frozen(
+            about["version"], about["inputs"], about["outputs"], tuple(about["operators"]), path.read_bytes()
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlanStoreError(f"{path}: cannot be read: {error}") from error
     if about["hash"] != _hash(frozen.archive):
-        raise PlanStoreError(f"{path}: the checkpoint was changed after it was stored; stored checkpoints are never edited")
+        raise PlanStoreError(
+            f"{path}: the checkpoint was changed after it was stored; stored checkpoints are never edited"
+        )
     return frozen
 
 

@@ -121,7 +121,11 @@ def _format(info: FormatInfo) -> Members:
     size = None if info.window_size is None else Decimal(info.window_size) / 1000
     return {
         "format": info.format,
-        **_given(properties=dict(info.properties), features=sorted(info.features), windowInfo=_given(type=info.window_type, size=size)),
+        **_given(
+            properties=dict(info.properties),
+            features=sorted(info.features),
+            windowInfo=_given(type=info.window_type, size=size),
+        ),
     }
 
 

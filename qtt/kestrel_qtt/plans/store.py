@@ -119,7 +119,9 @@ def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
     if not isinstance(spec, dict):
         raise PlanStoreError(f"{stored.spec_file}: a spec is an object")
     if "hash" in spec and spec["hash"] != _hash(plan):
-        raise PlanStoreError(f"{stored.plan_file}: the plan was changed after it was recorded; stored plans are never edited")
+        raise PlanStoreError(
+            f"{stored.plan_file}: the plan was changed after it was recorded; stored plans are never edited"
+        )
     return plan, spec
 
 
@@ -143,7 +145,12 @@ def needs_recording(fresh: Json, newest: Json) -> bool:
 
 
 def record(
-    root: Path, case_id: str, version: str, plan: str, test_case: Mapping[str, Json], schemas: Mapping[str, Json] | None = None
+    root: Path,
+    case_id: str,
+    version: str,
+    plan: str,
+    test_case: Mapping[str, Json],
+    schemas: Mapping[str, Json] | None = None,
 ) -> StoredPlan | None:
     """Store the text `plan` of the case under `version`, if the newest stored plan differs; give None if it does not.
 
@@ -163,8 +170,16 @@ def record(
         if not needs_recording(_parse(plan, folder / PLAN_FILE), _parse(text, newest.plan_file)):
             return None
         if stored.age <= newest.age:
-            raise PlanStoreError(f"{newest.folder}: the plan of {case_id} has changed, so the version must be above {newest.version}")
-    spec = {"version": version, "path": path, "schemas": dict(schemas or {}), "testCase": dict(test_case), "hash": _hash(plan)}
+            raise PlanStoreError(
+                f"{newest.folder}: the plan of {case_id} has changed, so the version must be above {newest.version}"
+            )
+    spec = {
+        "version": version,
+        "path": path,
+        "schemas": dict(schemas or {}),
+        "testCase": dict(test_case),
+        "hash": _hash(plan),
+    }
     _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json(spec)})
     return stored
 
@@ -181,7 +196,9 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
     stored = _stored(draft)
     plan, spec = load_stored(stored)
     if not stored.is_by_hand or not isinstance(spec.get("byHand"), str):
-        raise PlanStoreError(f"{draft}: a plan by hand is in a folder <version>{BY_HAND}, and its spec says why in `byHand`")
+        raise PlanStoreError(
+            f"{draft}: a plan by hand is in a folder <version>{BY_HAND}, and its spec says why in `byHand`"
+        )
     path = spec.get("path")
     folder = root / (file_folder(path) if path else OLD_PLANS) / stored.home.name / draft.name
     if folder.exists():
@@ -226,7 +243,10 @@ def fields_used(plan: Json) -> frozenset[str]:
             waiting.extend(value.values())
             tag = value.get("@type")
             if isinstance(tag, str):
-                used |= {tag, *(f"{tag}.{name}" for name, content in value.items() if name != "@type" and content is not None)}
+                used |= {
+                    tag,
+                    *(f"{tag}.{name}" for name, content in value.items() if name != "@type" and content is not None),
+                }
     return frozenset(used)
 
 

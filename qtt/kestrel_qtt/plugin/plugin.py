@@ -128,8 +128,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options of the plugin."""
     group = parser.getgroup("qtt", "query-translation cases")
     group.addoption("--qtt-cut", metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED")
-    group.addoption("--qtt-restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint")
-    group.addoption("--qtt-group-size", type=int, default=DEFAULT_GROUP_SIZE, metavar="N", help="how many cases are run ahead together")
+    group.addoption(
+        "--qtt-restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint"
+    )
+    group.addoption(
+        "--qtt-group-size",
+        type=int,
+        default=DEFAULT_GROUP_SIZE,
+        metavar="N",
+        help="how many cases are run ahead together",
+    )
     group.addoption("--qtt-tolerant-errors", action="store_true", help="accept any rejection of the right statement")
 
 

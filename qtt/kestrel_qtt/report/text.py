@@ -42,7 +42,11 @@ class Summary:
 
     def __str__(self) -> str:
         counts = [f"{self.passed} passed"]
-        counts += [f"{n} {word}" for n, word in ((self.failed, "failed"), (self.errors, "errors"), (self.skipped, "known gaps")) if n]
+        counts += [
+            f"{n} {word}"
+            for n, word in ((self.failed, "failed"), (self.errors, "errors"), (self.skipped, "known gaps"))
+            if n
+        ]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
         if not self.classes:
             return text
@@ -53,9 +57,13 @@ def summarise(results: Iterable[Result], seconds: float) -> Summary:
     """Count the results of a run that took `seconds`."""
     known = list(results)
     counts = Counter(result.status for result in known)
-    reasons = (result.reason.removeprefix(CLASS_PREFIX) for result in known if result.status is Status.PASSED and result.reason)
+    reasons = (
+        result.reason.removeprefix(CLASS_PREFIX) for result in known if result.status is Status.PASSED and result.reason
+    )
     classes = Counter(name for reason in reasons for name in reason.split(", "))
-    passed, failed, errors, skipped = (counts[status] for status in (Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED))
+    passed, failed, errors, skipped = (
+        counts[status] for status in (Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED)
+    )
     return Summary(passed, failed, errors, skipped, round(seconds, 3), dict(classes))
 
 

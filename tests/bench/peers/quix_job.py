@@ -23,7 +23,9 @@ def main(job: str, servers: str, source: str, sink: str, folder: str) -> None:
     )
     frame: Any = application.dataframe(application.topic(source, key_deserializer="str", value_deserializer="json"))
     if job == "filter":
-        frame = frame[frame["AMOUNT"] >= 10].apply(lambda row: {"CUSTOMER": row["CUSTOMER"], "DOUBLED": row["AMOUNT"] * 2})
+        frame = frame[frame["AMOUNT"] >= 10].apply(
+            lambda row: {"CUSTOMER": row["CUSTOMER"], "DOUBLED": row["AMOUNT"] * 2}
+        )
     else:
         frame = frame.tumbling_window(duration_ms=10_000).count().current().apply(lambda row: {"N": row["value"]})
     frame.to_topic(application.topic(sink, key_serializer="str", value_serializer="json"))

@@ -17,13 +17,17 @@ from kestrel_sql.spark.runtime.environment import prepare_environment
 def main(servers: str, source: str, sink: str, folder: str, records: str) -> None:
     """Filter and map one topic into another."""
     prepare_environment()
-    builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+    builder = (
+        SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+    )
     spark = builder.config("spark.jars", ",".join(map(str, connector_jars()))).getOrCreate()
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", source)
     rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", records).load()
     value = F.from_json(F.col("value").cast("string"), "CUSTOMER STRING, AMOUNT INT").alias("v")
     kept = rows.select("key", value).where("v.AMOUNT >= 10")
-    written = kept.select("key", F.to_json(F.expr("named_struct('CUSTOMER', v.CUSTOMER, 'DOUBLED', v.AMOUNT * 2)")).alias("value"))
+    written = kept.select(
+        "key", F.to_json(F.expr("named_struct('CUSTOMER', v.CUSTOMER, 'DOUBLED', v.AMOUNT * 2)")).alias("value")
+    )
     writer = written.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
     writer.option("checkpointLocation", folder).start().awaitTermination()
 

@@ -7,7 +7,15 @@ import pytest
 from kestrel_sql.catalog.apply import apply_command
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError, UnknownSourceError
-from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1, DropTypeV1, RegisterTypeV1
+from kestrel_sql.plan.commands import (
+    AlterSourceV1,
+    CreateStreamV1,
+    CreateTableV1,
+    DdlCommand,
+    DropSourceV1,
+    DropTypeV1,
+    RegisterTypeV1,
+)
 from kestrel_sql.plan.step import FormatInfo, Formats, TimestampColumn, WindowInfo, WindowType
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Column, Role, Schema
@@ -32,7 +40,9 @@ def alter(kind: SourceKind = SourceKind.STREAM, *columns: Column) -> AlterSource
 
 def test_a_stream_is_registered_with_all_it_has() -> None:
     stamp, window = TimestampColumn("KILO"), WindowInfo(WindowType.SESSION)
-    source = apply(Catalog(), stream(timestamp_column=stamp, window_info=window, is_source=True), text="CREATE").sources["HERD"]
+    source = apply(
+        Catalog(), stream(timestamp_column=stamp, window_info=window, is_source=True), text="CREATE"
+    ).sources["HERD"]
     assert (source.kind, source.schema, source.topic, source.formats) == (SourceKind.STREAM, SCHEMA, "herd", FORMATS)
     assert (source.timestamp_column, source.window, source.is_source) == (stamp, window, True)
     assert (source.created_by, source.statement_text) == (None, "CREATE")
@@ -64,7 +74,9 @@ def test_a_known_type_keeps_its_meaning() -> None:
 
 
 def test_alter_appends_value_columns() -> None:
-    altered = apply(apply(Catalog(), stream()), alter(SourceKind.STREAM, AGE, Column("SIRE", STRING)), text="ALTER").sources["HERD"]
+    altered = apply(
+        apply(Catalog(), stream()), alter(SourceKind.STREAM, AGE, Column("SIRE", STRING)), text="ALTER"
+    ).sources["HERD"]
     assert str(altered.schema) == "`TAG` STRING KEY, `KILO` DOUBLE, `AGE` INTEGER, `SIRE` STRING"
     assert altered.statement_text == "ALTER"
 

@@ -41,8 +41,14 @@ def test_value_columns_may_be_appended() -> None:
             replace(OLD, window=WindowInfo(WindowType.TUMBLING, 1000)),
             "has window = none which is not upgradeable to TUMBLING of 1000 ms",
         ),
-        (replace(OLD, timestamp_column=TimestampColumn("V")), "has timestamp column = none which is not upgradeable to `V`"),
-        (replace(OLD, schema=Schema((K, W, V))), "(The following columns are changed, missing or reordered: [`V` INTEGER])"),
+        (
+            replace(OLD, timestamp_column=TimestampColumn("V")),
+            "has timestamp column = none which is not upgradeable to `V`",
+        ),
+        (
+            replace(OLD, schema=Schema((K, W, V))),
+            "(The following columns are changed, missing or reordered: [`V` INTEGER])",
+        ),
         (replace(OLD, schema=Schema((K,))), "missing or reordered: [`V` INTEGER])"),
         (replace(OLD, schema=Schema((V,))), "Key columns must be identical. Differing key columns: [`K` STRING KEY]"),
     ],
@@ -72,7 +78,11 @@ def written(step: Step) -> Step:
 def aggregated(step: Step, *columns: str) -> Step:
     grouped = StreamGroupByKeyV1(query_context="G", source=step, internal_formats=FORMATS)
     return StreamAggregateV1(
-        query_context="A", source=grouped, internal_formats=FORMATS, non_aggregate_columns=columns, aggregation_functions=()
+        query_context="A",
+        source=grouped,
+        internal_formats=FORMATS,
+        non_aggregate_columns=columns,
+        aggregation_functions=(),
     )
 
 
@@ -99,7 +109,11 @@ def test_filters_and_projections_come_and_go() -> None:
             SOURCE,
             "Upgrades not yet supported for StreamFlatMap",
         ),
-        (written(SOURCE), written(aggregated(SOURCE)), "Plan type StreamAggregate cannot take the place of StreamSource"),
+        (
+            written(SOURCE),
+            written(aggregated(SOURCE)),
+            "Plan type StreamAggregate cannot take the place of StreamSource",
+        ),
     ],
 )
 def test_steps_with_state_stay(old: Step, new: Step, gist: str) -> None:

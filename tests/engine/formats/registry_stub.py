@@ -40,7 +40,9 @@ class Stub:
                 return self.delete(subject, permanent="permanent=true" in path)
             case "POST", ["subjects", subject, "versions"] if subject in self.frozen:
                 return 422, {"error_code": 42205, "message": "in read-only mode"}
-            case "POST", ["subjects", subject] if any(self.schemas[i]["schema"] == body["schema"] for i in self.subjects[subject]):
+            case "POST", ["subjects", subject] if any(
+                self.schemas[i]["schema"] == body["schema"] for i in self.subjects[subject]
+            ):
                 known = next(i for i in self.subjects[subject] if self.schemas[i]["schema"] == body["schema"])
                 return 200, {"subject": subject, "version": 1, "id": known, **self.schemas[known]}
             case "POST", ["subjects", subject, "versions"]:
@@ -57,7 +59,9 @@ class Stub:
             self.deleted.discard(subject)
             return (200, [1]) if found else (404, {"error_code": 40405, "message": "not deleted softly before"})
         if subject not in self.subjects:
-            return 404, {"error_code": 40404, "message": "deleted softly"} if subject in self.deleted else {"error_code": 40401}
+            return 404, {"error_code": 40404, "message": "deleted softly"} if subject in self.deleted else {
+                "error_code": 40401
+            }
         self.deleted.add(subject)
         return 200, [1 for _ in self.subjects.pop(subject)]
 

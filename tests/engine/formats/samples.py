@@ -11,11 +11,29 @@ UNWRAP = frozenset({SerdeFeature.UNWRAP_SINGLES})
 
 FLAT = "B BOOLEAN, I INT, L BIGINT, D DOUBLE, S STRING, Y BYTES, N DECIMAL(5, 2), T TIME, DA DATE, TS TIMESTAMP"
 NESTED = (
-    FLAT + ", A ARRAY<STRING>, M MAP<STRING, BIGINT>, R STRUCT<X INT, Y ARRAY<DECIMAL(4, 1)>, Z STRUCT<Q DOUBLE>>, RS ARRAY<STRUCT<P INT>>"
+    FLAT
+    + ", A ARRAY<STRING>, M MAP<STRING, BIGINT>, R STRUCT<X INT, Y ARRAY<DECIMAL(4, 1)>, Z STRUCT<Q DOUBLE>>, RS ARRAY<STRUCT<P INT>>"
 )
 
-FLAT_ROW = (True, -7, 2**40, 1.0e10, 'naïve, "quoted"', b"\x00\xff", Number("-12.30"), 3_600_001, 18_000, 1_700_000_000_123)
-NESTED_ROW = (*FLAT_ROW, ["p", "q"], {"k": 1, "j": 2}, {"X": 3, "Y": [Number("1.5")], "Z": {"Q": 0.25}}, [{"P": 1}, {"P": 2}])
+FLAT_ROW = (
+    True,
+    -7,
+    2**40,
+    1.0e10,
+    'naïve, "quoted"',
+    b"\x00\xff",
+    Number("-12.30"),
+    3_600_001,
+    18_000,
+    1_700_000_000_123,
+)
+NESTED_ROW = (
+    *FLAT_ROW,
+    ["p", "q"],
+    {"k": 1, "j": 2},
+    {"X": 3, "Y": [Number("1.5")], "Z": {"Q": 0.25}},
+    [{"P": 1}, {"P": 2}],
+)
 
 SCHEMAS = {
     "KAFKA": "V BIGINT",

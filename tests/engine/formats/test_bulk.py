@@ -189,7 +189,9 @@ def test_names_in_another_case_are_found_in_whichever_record_they_stand() -> Non
 @pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])
 def test_records_of_several_schemas_keep_their_order(format: str) -> None:
     made, registry = random.Random(9), MemoryRegistry()
-    versions = [spec(format, text) for text in ("ID INT, S STRING", "ID INT, S STRING, MORE DOUBLE", "MORE DOUBLE, ID INT")]
+    versions = [
+        spec(format, text) for text in ("ID INT, S STRING", "ID INT, S STRING, MORE DOUBLE", "MORE DOUBLE, ID INT")
+    ]
     for each in versions:
         schema = own_schema(each)
         registry.register("topic-value", schema.format, schema.text)
@@ -212,7 +214,21 @@ def test_doubles_are_written_as_java_writes_them_or_refused() -> None:
     made, given = random.Random(10), spec("JSON", "D DOUBLE")
     bulk, single = bulk_encoder(given, types(given)), table.encoder(given)
     assert bulk is not None
-    edges = [0.0, -0.0, 1e-3, 9.99e-4, 1e7, 9999999.999999998, 1e16, 1e21, 5e-324, 1.7e308, float("inf"), float("-inf"), float("nan")]
+    edges = [
+        0.0,
+        -0.0,
+        1e-3,
+        9.99e-4,
+        1e7,
+        9999999.999999998,
+        1e16,
+        1e21,
+        5e-324,
+        1.7e308,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+    ]
     taken = 0
     for value in [*edges, *(made.choice((-1, 1)) * 10 ** made.uniform(-5, 9) for _ in range(500))]:
         try:

@@ -21,7 +21,9 @@ LANGUAGE = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF":
 
 def _registered(format: str, schema: Any, subject: str = "topic-value", schema_id: int | None = None) -> RegistryView:
     registry = MemoryRegistry()
-    registry.register(subject, LANGUAGE[format], schema if isinstance(schema, str) else json.dumps(schema), schema_id=schema_id)
+    registry.register(
+        subject, LANGUAGE[format], schema if isinstance(schema, str) else json.dumps(schema), schema_id=schema_id
+    )
     return registry.snapshot()
 
 
@@ -82,7 +84,9 @@ def test_avro_schemas_that_are_refused(schema: Any) -> None:
         _columns("AVRO", schema)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\x01\x00\x00\x00\x01", b"\x00\x00\x00\x00\x09", b"\x00\x00\x00\x00\x01"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", b"\x01\x00\x00\x00\x01", b"\x00\x00\x00\x00\x09", b"\x00\x00\x00\x00\x01"]
+)
 @pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])
 def test_what_is_no_message(format: str, data: bytes) -> None:
     with pytest.raises(SerdeError, match="Error deserializing message from topic: topic"):
@@ -119,7 +123,10 @@ def test_columns_of_json_schema_follow_their_index() -> None:
 
 
 def test_json_properties_without_index_stand_as_in_a_hash_map() -> None:
-    schema = {"type": "object", "properties": {"ID": {"type": "string"}, "NAME": {"type": "string"}, "VALUE": {"type": "boolean"}}}
+    schema = {
+        "type": "object",
+        "properties": {"ID": {"type": "string"}, "NAME": {"type": "string"}, "VALUE": {"type": "boolean"}},
+    }
     assert _columns("JSON_SR", schema) == "`ID` STRING, `VALUE` BOOLEAN, `NAME` STRING"
 
 
@@ -211,7 +218,9 @@ def test_references_are_read() -> None:
     assert _shown(columns_of(schema, Side.VALUE, view=view)) == "`EVENT` STRUCT<`TS` BIGINT>"
 
 
-@pytest.mark.parametrize(("nullable", "columns"), [("OPTIONAL", "A INT, B STRING"), ("WRAPPER", "A INT, B STRING, C BYTES")])
+@pytest.mark.parametrize(
+    ("nullable", "columns"), [("OPTIONAL", "A INT, B STRING"), ("WRAPPER", "A INT, B STRING, C BYTES")]
+)
 @pytest.mark.parametrize("format", ["PROTOBUF", "PROTOBUF_NOSR"])
 def test_nullable_representations_keep_nulls(format: str, nullable: str, columns: str) -> None:
     made = spec(format, columns, nullableRepresentation=nullable)
@@ -225,7 +234,9 @@ def _with_id(format: str, schema: Any, columns: str) -> Any:
 
 def test_rows_are_copied_into_the_schema_of_an_id() -> None:
     schema = _record(
-        {"name": "extra", "type": "string", "default": "d"}, {"name": "A", "type": "int"}, {"name": "o", "type": ["null", "int"]}
+        {"name": "extra", "type": "string", "default": "d"},
+        {"name": "A", "type": "int"},
+        {"name": "o", "type": ["null", "int"]},
     )
     made = _with_id("AVRO", schema, "A INT")
     data = encoder(made)((5,))
@@ -273,7 +284,9 @@ def test_connect_types_refine_only_their_own_json_type() -> None:
 
 
 TEXTS = {
-    "AVRO": json.dumps(_record({"name": "U", "type": ["null", "int", {"type": "array", "items": "string"}], "default": None})),
+    "AVRO": json.dumps(
+        _record({"name": "U", "type": ["null", "int", {"type": "array", "items": "string"}], "default": None})
+    ),
     "JSON_SR": '{"type": "object","properties": {"a": {"oneOf": [{"type": "null"}, {"$ref": "#/properties/b"}]}, "b": {"type":"number"}}}',
     "PROTOBUF": PROTO,
 }
@@ -286,7 +299,9 @@ def test_mutated_schemas_give_columns_or_an_error_for_the_user(format: str) -> N
         text = list(TEXTS[format])
         for _ in range(dice.randint(1, 3)):
             at = dice.randrange(len(text))
-            text[at : at + dice.choice((0, 1, 5))] = dice.choice(("", "{", '"', "1", "é", "\ud800", "null", ";", "int", text[at - 1]))
+            text[at : at + dice.choice((0, 1, 5))] = dice.choice(
+                ("", "{", '"', "1", "é", "\ud800", "null", ";", "int", text[at - 1])
+            )
         view = _registered(format, "".join(text))
         with contextlib.suppress(EngineError):
             columns_of(view.by_id[1], Side.VALUE, full_name=None if format != "PROTOBUF" else "p.q.First", view=view)

@@ -5,7 +5,15 @@ from decimal import Decimal
 
 import pytest
 
-from kestrel_sql.java.numbers import fit_decimal, java_double, parse_double, parse_int, parse_long, truncate_decimal, wrap_integer
+from kestrel_sql.java.numbers import (
+    fit_decimal,
+    java_double,
+    parse_double,
+    parse_int,
+    parse_long,
+    truncate_decimal,
+    wrap_integer,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +57,9 @@ def test_integers() -> None:
     assert truncate_decimal(Decimal("1e999999"), 64) == 0
 
 
-@pytest.mark.parametrize(("text", "value"), [(" 1 ", 1.0), ("1d", 1.0), (".5", 0.5), ("0x1p3", 8.0), ("-Infinity", -math.inf)])
+@pytest.mark.parametrize(
+    ("text", "value"), [(" 1 ", 1.0), ("1d", 1.0), (".5", 0.5), ("0x1p3", 8.0), ("-Infinity", -math.inf)]
+)
 def test_doubles_as_java_reads_them(text: str, value: float) -> None:
     assert parse_double(text) == value
 

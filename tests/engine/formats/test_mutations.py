@@ -117,7 +117,13 @@ def test_many_damaged_messages(name: str) -> None:
 def test_a_batch_with_a_number_too_long_to_keep_is_no_trouble() -> None:
     wanted = spec("JSON", "N DECIMAL(38, 2), S STRING, L BIGINT")
     decode = table.decoder(wanted)
-    for text in (b'{"N":1e999999999}', b'{"S":1e999999999}', b'{"L":1e999999999}', b'{"L":' + b"9" * 5000 + b"}", b'{"N":"1e-999999999"}'):
+    for text in (
+        b'{"N":1e999999999}',
+        b'{"S":1e999999999}',
+        b'{"L":1e999999999}',
+        b'{"L":' + b"9" * 5000 + b"}",
+        b'{"N":"1e-999999999"}',
+    ):
         try:
             row = decode(text)
         except SerdeError:
@@ -136,21 +142,33 @@ def _avro_laughs(depth: int, width: int) -> str:
 
 
 def _proto_laughs(depth: int, width: int) -> str:
-    messages = [f"message R{level} {{ {' '.join(f'R{level + 1} F{at} = {at + 1};' for at in range(width))} }}" for level in range(depth)]
+    messages = [
+        f"message R{level} {{ {' '.join(f'R{level + 1} F{at} = {at + 1};' for at in range(width))} }}"
+        for level in range(depth)
+    ]
     return f'syntax = "proto3"; {" ".join(messages)} message R{depth} {{ int32 A = 1; }}'
 
 
 def _json_laughs(depth: int, width: int) -> str:
     defs: dict[str, Any] = {f"R{depth}": {"type": "integer"}}
     for level in range(depth):
-        defs[f"R{level}"] = {"type": "object", "properties": {f"F{at}": {"$ref": f"#/d/R{level + 1}"} for at in range(width)}}
+        defs[f"R{level}"] = {
+            "type": "object",
+            "properties": {f"F{at}": {"$ref": f"#/d/R{level + 1}"} for at in range(width)},
+        }
     return json.dumps({"d": defs, "$ref": "#/d/R0"})
 
 
 HOSTILE_SCHEMAS = {
     "AVRO recursive": ("AVRO", '{"type":"record","name":"R","fields":[{"name":"A","type":["null","R"]}]}'),
-    "AVRO recursive array": ("AVRO", '{"type":"record","name":"R","fields":[{"name":"A","type":{"type":"array","items":"R"}}]}'),
-    "AVRO items without bytes": ("AVRO", '{"type":"record","name":"R","fields":[{"name":"A","type":{"type":"array","items":"null"}}]}'),
+    "AVRO recursive array": (
+        "AVRO",
+        '{"type":"record","name":"R","fields":[{"name":"A","type":{"type":"array","items":"R"}}]}',
+    ),
+    "AVRO items without bytes": (
+        "AVRO",
+        '{"type":"record","name":"R","fields":[{"name":"A","type":{"type":"array","items":"null"}}]}',
+    ),
     "AVRO empty records": ("AVRO", '{"type":"array","items":{"type":"record","name":"E","fields":[]}}'),
     "AVRO fixed of none": ("AVRO", '{"type":"array","items":{"type":"fixed","name":"X","size":0}}'),
     "AVRO deep": ("AVRO", '{"type":"array","items":' * 500 + '"int"' + "}" * 500),

@@ -100,9 +100,12 @@ DROP STREAM O{0};
 
 
 @pytest.mark.parametrize(
-    ("clause", "left"), [(" DELETE TOPIC", ["in-key", "in-value", "left-value"]), ("", ["in-key", "in-value", "out-key", "left-value"])]
+    ("clause", "left"),
+    [(" DELETE TOPIC", ["in-key", "in-value", "left-value"]), ("", ["in-key", "in-value", "out-key", "left-value"])],
 )
-def test_a_topic_is_deleted_with_its_subjects_for_good_even_where_they_are_frozen(stub: Stub, clause: str, left: list[str]) -> None:
+def test_a_topic_is_deleted_with_its_subjects_for_good_even_where_they_are_frozen(
+    stub: Stub, clause: str, left: list[str]
+) -> None:
     session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
     for parsed in session.parse(DROPPED.format(clause)):
         done = session.execute(parsed)
@@ -183,7 +186,9 @@ FAULTS: dict[str, Callable[[BaseHTTPRequestHandler], bool]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_statement_fails_soon_and_names_the_registry_but_no_secret(stub: Stub, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_fails_soon_and_names_the_registry_but_no_secret(
+    stub: Stub, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(registry_remote, "CALL_SECONDS", 1.0)
     stub.fault = FAULTS[fault]
     config = {"timeout": "0.4", "ksql.schema.registry.basic.auth.user.info": f"me:{SECRET}"}
@@ -208,7 +213,9 @@ def test_a_registry_that_was_away_is_not_asked_for_every_record(stub: Stub) -> N
     decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))
     for number in range(5):
         with pytest.raises(RegistryAwayError):
-            decode(b"\x00\x00\x00\x00" + bytes([number]) + b"\x02\x0a") if number else decode(b"\x00\x00\x00\x00\x09\x02")
+            decode(b"\x00\x00\x00\x00" + bytes([number]) + b"\x02\x0a") if number else decode(
+                b"\x00\x00\x00\x00\x09\x02"
+            )
     assert len(stub.asked) <= 2
 
 
@@ -250,7 +257,9 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     return files
 
 
-def test_a_registry_over_tls_must_have_a_certificate_that_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_over_tls_must_have_a_certificate_that_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(registry_remote, "_known", {})
     certificate, key = _certificate(tmp_path)
     stub = Stub()
@@ -335,6 +344,8 @@ def test_a_registry_that_has_no_modes_gives_a_warning(stub: Stub, caplog: pytest
     stub.fault = no_modes
     session = execute(stub, KEYED)
     assert "O" in session.catalog.sources
-    (warning,) = [each for each in caplog.records if each.levelname == "WARNING" and each.name.startswith("kestrel_sql")]
+    (warning,) = [
+        each for each in caplog.records if each.levelname == "WARNING" and each.name.startswith("kestrel_sql")
+    ]
     assert "out-key" in warning.getMessage()
     assert "mode.mutability" in warning.getMessage()

@@ -64,7 +64,13 @@ def test_unwrapped_null_is_null_bytes(name: str) -> None:
 @pytest.mark.parametrize("name", ["JSON", "JSON_SR", "AVRO", "PROTOBUF_NOSR"])
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("K INT", 7), ("K STRING", ""), ("K ARRAY<INT>", [1]), ("K MAP<STRING, INT>", {"a": 1}), ("K STRUCT<X INT>", {"X": 2})],
+    [
+        ("K INT", 7),
+        ("K STRING", ""),
+        ("K ARRAY<INT>", [1]),
+        ("K MAP<STRING, INT>", {"a": 1}),
+        ("K STRUCT<X INT>", {"X": 2}),
+    ],
 )
 def test_unwrapped_values_come_back(name: str, column: str, value: object) -> None:
     made = spec(name, column, unwrapped=True)

@@ -34,7 +34,10 @@ def test_a_column_of_keys_is_joined_as_each_of_them_is(window: WindowInfo) -> No
     starts, ends = [0, -5, 3, 2**62, 7], [1, 0, 4, 2**63 - 1, 8]
     arrays = pa.array([b"before", *keys], pa.binary())[1:], pa.array(starts, pa.int64()), pa.array(ends, pa.int64())
     joined = windowed.join_all(*arrays, window).to_pylist()
-    assert joined == [None if key is None else windowed.join(key, bounds, window) for key, *bounds in zip(keys, starts, ends, strict=True)]
+    assert joined == [
+        None if key is None else windowed.join(key, bounds, window)
+        for key, *bounds in zip(keys, starts, ends, strict=True)
+    ]
 
 
 def test_a_column_of_keys_without_a_bound_is_left_to_single_records() -> None:

@@ -49,7 +49,12 @@ def rows_of(text: str) -> Iterator[tuple[e.Expression, ...]]:
 
 def examples(kind: type[Aggregate] | type[Tabular]) -> list[tuple[Any, str]]:
     functions = dict.fromkeys(overload.function for name in FUNCTIONS for overload in FUNCTIONS.get(name))
-    lines = [(function, line.strip()) for function in functions if isinstance(function, kind) for line in function.doc.splitlines()]
+    lines = [
+        (function, line.strip())
+        for function in functions
+        if isinstance(function, kind)
+        for line in function.doc.splitlines()
+    ]
     return [(function, line.removeprefix(MARK)) for function, line in lines if line.startswith(MARK)]
 
 

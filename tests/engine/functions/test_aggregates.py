@@ -24,7 +24,9 @@ from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, 
 MODULES = (arithmetic, collections, corpus, distinct, extremes, offsets, statistics)
 
 
-def made(function: Aggregate, *types: SqlType, literals: tuple[Any, ...] = (), settings: dict[str, str] | None = None) -> Aggregator:
+def made(
+    function: Aggregate, *types: SqlType, literals: tuple[Any, ...] = (), settings: dict[str, str] | None = None
+) -> Aggregator:
     return function.factory(AggregateCall(types, types[0] if types else BIGINT, literals, settings or {}))
 
 
@@ -78,7 +80,18 @@ def test_every_signature_reads_and_every_aggregate_says_what_it_does() -> None:
     registry = collect(*MODULES)
     assert all(overload.function.doc for name in registry for overload in registry.get(name))
     assert {name for name in registry if any(o.function.undoable for o in registry.get(name))} == {
-        *("ATTR", "AVG", "COLLECT_LIST", "CORRELATION", "COUNT", "HISTOGRAM", "STDDEV_SAMP", "STDDEV_SAMPLE", "SUM", "SUM_LIST"),
+        *(
+            "ATTR",
+            "AVG",
+            "COLLECT_LIST",
+            "CORRELATION",
+            "COUNT",
+            "HISTOGRAM",
+            "STDDEV_SAMP",
+            "STDDEV_SAMPLE",
+            "SUM",
+            "SUM_LIST",
+        ),
         "TEST_UDAF",
     }
 
@@ -109,7 +122,10 @@ def test_sum_of_decimals_is_exact_and_must_fit() -> None:
     wide = fold(arithmetic.sum_, Decimal(38, 2)).add(Number("123456789012345678901234567890123456.78"), Number("0.01"))
     assert str(wide.result) == "123456789012345678901234567890123456.79"
     assert str(fold(arithmetic.sum_, Decimal(4, 2)).add(None).result) == "0"
-    assert str(fold(arithmetic.sum_, Decimal(4, 2)).add(Number("99.98"), Number("0.01")).undo(Number("99.98")).result) == "0.01"
+    assert (
+        str(fold(arithmetic.sum_, Decimal(4, 2)).add(Number("99.98"), Number("0.01")).undo(Number("99.98")).result)
+        == "0.01"
+    )
     with pytest.raises(QueryError, match="Numeric field overflow"):
         fold(arithmetic.sum_, Decimal(4, 2)).add(Number("99.99"), Number("0.01"))
 
@@ -163,7 +179,10 @@ def test_min_and_max_compare_as_java_does() -> None:
     assert fold(extremes.max_, BYTES).add(b"\x80", b"\x01").result == b"\x01"
     assert isnan(fold(extremes.max_, DOUBLE).add(inf, nan, 1.0).result)
     assert str(fold(extremes.min_, DOUBLE).add(0.0, -0.0).result) == "-0.0"
-    assert merged(made(extremes.max_, INTEGER), fold(extremes.max_, INTEGER), fold(extremes.max_, INTEGER).add(1)).result == 1
+    assert (
+        merged(made(extremes.max_, INTEGER), fold(extremes.max_, INTEGER), fold(extremes.max_, INTEGER).add(1)).result
+        == 1
+    )
 
 
 def test_topk_keeps_duplicates_and_topkdistinct_does_not() -> None:
@@ -175,7 +194,9 @@ def test_topk_keeps_duplicates_and_topkdistinct_does_not() -> None:
 
 
 def test_topk_of_rows_keeps_the_earlier_of_equal_ones() -> None:
-    top = fold(extremes.topk_structs, INTEGER, STRING, literals=(2,)).add((1, "a"), (1, "b"), (1, "c"), (None, "d"), (2, "e"))
+    top = fold(extremes.topk_structs, INTEGER, STRING, literals=(2,)).add(
+        (1, "a"), (1, "b"), (1, "c"), (None, "d"), (2, "e")
+    )
     assert top.result == [{"sort_col": 2, "col0": "e"}, {"sort_col": 1, "col0": "a"}]
     choice = collect(extremes).choose("topk", (BIGINT, STRING, DOUBLE, INTEGER))
     expected = Array(Struct((Field("sort_col", BIGINT), Field("col0", STRING), Field("col1", DOUBLE))))
@@ -189,7 +210,9 @@ def test_collect_list_and_its_limit() -> None:
     limited = {"ksql.functions.collect_list.limit": "3"}
     parts = [fold(collections.collect_list, INTEGER, settings=limited).add(*values) for values in ((1, 2), (3, 4))]
     assert merged(made(collections.collect_list, INTEGER, settings=limited), *parts).add(9).result == [1, 2, 3]
-    assert fold(collections.collect_list, INTEGER, settings={"ksql.functions.collect_list.limit": "-1"}).add(1).result == [1]
+    assert fold(collections.collect_list, INTEGER, settings={"ksql.functions.collect_list.limit": "-1"}).add(
+        1
+    ).result == [1]
 
 
 def test_collect_set_and_its_limit() -> None:
@@ -273,7 +296,9 @@ def test_results_are_no_part_of_the_state() -> None:
 
 
 def test_the_corpus_aggregates() -> None:
-    assert fold(corpus.test_udaf_int, INTEGER, settings={"ksql.functions.test_udaf.init": "5"}).add(1).undo(2).result == 4
+    assert (
+        fold(corpus.test_udaf_int, INTEGER, settings={"ksql.functions.test_udaf.init": "5"}).add(1).undo(2).result == 4
+    )
     assert fold(corpus.test_udaf_string, STRING, literals=("abc",)).add("de", None).result == 5
     assert fold(corpus.test_udaf_struct, STRING).add({"A": 1, "B": 2}, {"A": 3, "B": None}).result == {"A": 4, "B": 2}
     assert fold(corpus.multi_arg, BIGINT, STRING, literals=(10, "ab")).add((1, "x"), (None, None)).result == 14

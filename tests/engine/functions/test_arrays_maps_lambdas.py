@@ -138,7 +138,9 @@ CASES = {
     "MAP_KEYS(NO_MAP)": None,
     "MAP_KEYS(EMPTY_MAP)": [],
     "MAP_KEYS(WORDS)": java_hash_order(["yes, thanks", "nope", "sure, yeah"], 3),
-    "MAP_KEYS(AS_MAP(ARRAY[" + ", ".join(f"'{key}'" for key in UNUSUAL) + "], INTS))": java_hash_order(UNUSUAL, len(UNUSUAL)),
+    "MAP_KEYS(AS_MAP(ARRAY[" + ", ".join(f"'{key}'" for key in UNUSUAL) + "], INTS))": java_hash_order(
+        UNUSUAL, len(UNUSUAL)
+    ),
     "MAP_VALUES(WORDS)": [3.5, 2.1, 7.3],
     "MAP_VALUES(NO_MAP)": None,
     "TRANSFORM(ENTRIES(WORDS, FALSE), e => e->V)": [3.5, 2.1, 7.3],
@@ -191,7 +193,10 @@ def outcomes() -> dict[str, object]:
     spark = open_test_session()
     types = {name: sql_type for name, (sql_type, _) in COLUMNS.items()}
     columns = {name: s.column(name) for name in COLUMNS}
-    trees = [compile_closed(bind(parse_expression(case), types), Context(columns, PythonCalls(), nested=True), case) for case in CASES]
+    trees = [
+        compile_closed(bind(parse_expression(case), types), Context(columns, PythonCalls(), nested=True), case)
+        for case in CASES
+    ]
     given = ", ".join(
         f"{s.to_text(s.null_of(sql_type) if tree is None else s.cast(s.exp.maybe_parse(tree, dialect='spark'), sql_type))} AS {name}"
         for name, (sql_type, tree) in COLUMNS.items()
@@ -207,6 +212,8 @@ def test_corner(outcomes, case):
     assert outcomes[case] == CASES[case]
 
 
-@pytest.mark.parametrize(("name", "printed"), [("ARRAY_MAX", "array_max"), ("ARRAY_JOIN", "ARRAY_JOIN"), ("REDUCE", "reduce")])
+@pytest.mark.parametrize(
+    ("name", "printed"), [("ARRAY_MAX", "array_max"), ("ARRAY_JOIN", "ARRAY_JOIN"), ("REDUCE", "reduce")]
+)
 def test_printed_name(name, printed):
     assert {overload.function.printed for overload in FUNCTIONS.get(name)} == {printed}

@@ -145,16 +145,28 @@ def test_orderings(left, right):
 
 
 def test_comparisons_refused():
-    fails(compare(col("I"), text("10")), "Cannot compare I (INTEGER) to '10' (STRING) with EQUAL.\nStatement: (I = '10')")
-    fails(compare(col("B"), col("B"), e.ComparisonOp.LESS_THAN), "Cannot compare B (BOOLEAN) to B (BOOLEAN) with LESS_THAN.")
-    fails(compare(col("I"), NULL), "Comparison with NULL not supported: INTEGER = NULL\nUse 'IS NULL' or 'IS NOT NULL' instead.")
+    fails(
+        compare(col("I"), text("10")), "Cannot compare I (INTEGER) to '10' (STRING) with EQUAL.\nStatement: (I = '10')"
+    )
+    fails(
+        compare(col("B"), col("B"), e.ComparisonOp.LESS_THAN),
+        "Cannot compare B (BOOLEAN) to B (BOOLEAN) with LESS_THAN.",
+    )
+    fails(
+        compare(col("I"), NULL),
+        "Comparison with NULL not supported: INTEGER = NULL\nUse 'IS NULL' or 'IS NOT NULL' instead.",
+    )
     assert typed(compare(col("AI"), col("AI"))).type == BOOLEAN
 
 
 def test_between():
     bound = typed(e.Between(col("T"), text("2020"), text("2021")))
     assert [child.type for child in bound.children] == [TIMESTAMP] * 3
-    assert [child.type for child in typed(e.Between(text("a"), col("DAY"), col("T"))).children] == [TIMESTAMP, TIMESTAMP, TIMESTAMP]
+    assert [child.type for child in typed(e.Between(text("a"), col("DAY"), col("T"))).children] == [
+        TIMESTAMP,
+        TIMESTAMP,
+        TIMESTAMP,
+    ]
     fails(e.Between(col("I"), text("a"), num(1)), "Cannot compare")
 
 
@@ -174,9 +186,15 @@ def test_in_lists_have_one_type():
 
 def test_in_lists_refused():
     fails(e.InList(col("L"), (text("x y"),)), 'invalid input syntax for type BIGINT: "x y".')
-    fails(e.InList(col("L"), (e.ArrayConstructor((text("x"),)),)), "operator does not exist: BIGINT = ARRAY<STRING> (ARRAY['x'])")
+    fails(
+        e.InList(col("L"), (e.ArrayConstructor((text("x"),)),)),
+        "operator does not exist: BIGINT = ARRAY<STRING> (ARRAY['x'])",
+    )
     fails(e.InList(col("AL"), (e.ArrayConstructor((text("x"),)),)), 'invalid input syntax for type BIGINT: "x".')
-    fails(e.InList(e.BooleanLiteral(True), (col("S"),)), "operator does not exist: BOOLEAN = STRING (S)\nHint: You might need to add")
+    fails(
+        e.InList(e.BooleanLiteral(True), (col("S"),)),
+        "operator does not exist: BOOLEAN = STRING (S)\nHint: You might need to add",
+    )
     fails(e.InList(col("S"), (num(1), col("D"))), "operator does not exist: STRING = DOUBLE (D)")
     fails(e.InList(col("B"), (text("no way"),)), 'invalid input syntax for type BOOLEAN: "no way".')
 
@@ -186,7 +204,9 @@ def test_constructors():
     assert bound.type == Array(DOUBLE)
     assert [child.type for child in bound.children] == [DOUBLE, None, DOUBLE, DOUBLE]
     assert typed(e.MapConstructor(((text("a"), num(1)), (col("S"), col("L"))))).type == Map(STRING, BIGINT)
-    assert typed(e.StructConstructor((("A", num(1)), ("b", col("S"))))).type == Struct((Field("A", INTEGER), Field("b", STRING)))
+    assert typed(e.StructConstructor((("A", num(1)), ("b", col("S"))))).type == Struct(
+        (Field("A", INTEGER), Field("b", STRING))
+    )
     fails(e.ArrayConstructor(()), "Array constructor cannot be empty. Please supply at least one element")
     fails(e.ArrayConstructor((NULL,)), "Cannot construct an array with all NULL elements")
     fails(e.MapConstructor(()), "Map constructor cannot be empty.")
@@ -217,7 +237,10 @@ def test_case():
     assert len(typed(e.Case((when, when), num(3))).children) == 5
     assert typed(e.Case((e.When(col("B"), NULL),), num(3))).type == INTEGER
     fails(e.Case((e.When(col("I"), num(1)),)), "WHEN operand type should be boolean.")
-    fails(e.Case((when, e.When(col("B"), col("L")))), "Invalid Case expression. Type for all 'THEN' clauses should be the same")
+    fails(
+        e.Case((when, e.When(col("B"), col("L")))),
+        "Invalid Case expression. Type for all 'THEN' clauses should be the same",
+    )
     fails(e.Case((when,), text("x")), "Invalid Case expression. Type for the default clause should be the same")
     fails(e.Case((e.When(col("B"), NULL),), NULL), "Invalid Case expression. All case branches have NULL type")
 
@@ -255,7 +278,11 @@ def test_lambdas_are_typed_by_the_signature():
     assert bound.children[2].children[0].type == BIGINT
     inner = call("TRANSFORM", col("AL"), e.Lambda(("y",), compare(x, y)))
     assert typed(call("TRANSFORM", col("AI"), e.Lambda(("x",), inner))).type == Array(Array(BOOLEAN))
-    fails(call("REDUCE", col("AI"), num(1), e.Lambda(("x", "y"), text("a"))), "Function 'REDUCE' does not accept", FunctionError)
+    fails(
+        call("REDUCE", col("AI"), num(1), e.Lambda(("x", "y"), text("a"))),
+        "Function 'REDUCE' does not accept",
+        FunctionError,
+    )
     fails(call("TRANSFORM", col("AI"), e.Lambda(("x", "y"), x)), "Function 'TRANSFORM' does not accept", FunctionError)
 
 

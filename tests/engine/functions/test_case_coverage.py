@@ -32,7 +32,12 @@ def test_every_overload_has_a_case(monkeypatch):
         for path in sorted((CASES / area).iterdir()):
             for case in load(path).cases:
                 _plan(case.statements)
-    missing = [_text(name, overload) for name in FUNCTIONS for overload in FUNCTIONS.overloads[name] if id(overload) not in called]
+    missing = [
+        _text(name, overload)
+        for name in FUNCTIONS
+        for overload in FUNCTIONS.overloads[name]
+        if id(overload) not in called
+    ]
     assert set(missing) == NEVER_CHOSEN, "\n".join(missing)
 
 

@@ -44,7 +44,17 @@ REGISTRY = FUNCTIONS.with_functions(py, broken, foreign)
 
 INTS = ("0", "7", "-7", "2147483647", "CAST(-2147483648 AS INT)", "CAST(NULL AS INT)")
 LONGS = ("9223372036854775807", "CAST(3 AS BIGINT)", "CAST(NULL AS BIGINT)")
-DOUBLES = ("0E0", "-0E0", "-1.5E0", "1E300", "(0E0 / 0E0)", "(1 / 0E0)", "123456789.125E0", "1E-5", "CAST(NULL AS DOUBLE)")
+DOUBLES = (
+    "0E0",
+    "-0E0",
+    "-1.5E0",
+    "1E300",
+    "(0E0 / 0E0)",
+    "(1 / 0E0)",
+    "123456789.125E0",
+    "1E-5",
+    "CAST(NULL AS DOUBLE)",
+)
 DECIMALS = ("1.25", "-0.5", "0.0", "99.99", "CAST(NULL AS DECIMAL(4, 2))")
 TEXTS = ("''", "' 12 '", "'ab'", "'-7'", "'1.5'", "'3000000000'", "'yes'", "'a%_\\'", "CAST(NULL AS STRING)")
 TIMES = (
@@ -100,10 +110,18 @@ def _casts() -> list[str]:
     return [
         *(f"CAST({value} AS {target})" for value in NUMBERS for target in integral),
         *(f"CAST({value} AS {target})" for value in (*TEXTS, *TIMES) for target in (*integral, *real)),
-        *(f"CAST(CAST({value} AS TIMESTAMP) AS {target})" for value in TIMES[:5] for target in ("STRING", "DATE", "TIME")),
+        *(
+            f"CAST(CAST({value} AS TIMESTAMP) AS {target})"
+            for value in TIMES[:5]
+            for target in ("STRING", "DATE", "TIME")
+        ),
         *(f"CAST(CAST({value} AS DATE) AS {target})" for value in TIMES[:3] for target in ("STRING", "TIMESTAMP")),
         *(f"CAST({value} AS STRING)" for value in (*ARRAYS, *MAPS, *STRUCTS, "TRUE", "ARRAY[1.50]", "ARRAY[1E10]")),
-        *(f"CAST({value} AS ARRAY<{item}>)" for value in (*ARRAYS, "ARRAY['1', 'x']") for item in ("STRING", "DOUBLE", "BIGINT")),
+        *(
+            f"CAST({value} AS ARRAY<{item}>)"
+            for value in (*ARRAYS, "ARRAY['1', 'x']")
+            for item in ("STRING", "DOUBLE", "BIGINT")
+        ),
         "CAST(MAP('1' := 2) AS MAP<INT, STRING>)",
         "CAST(STRUCT(A := 1, C := 2) AS STRUCT<A STRING, B INT>)",
         "CAST('1e-99999' AS DECIMAL(5, 2))",
@@ -148,7 +166,11 @@ def _others() -> list[str]:
         *(f"TRUNC({value})" for value in (*DOUBLES, *DECIMALS)),
         *(f"SIGN({value})" for value in (*INTS, *DOUBLES)),
         *(f"ABS({value})" for value in NUMBERS),
-        *(f"{name}({value})" for name in ("ACOS", "SQRT", "COT", "COSH", "CBRT", "ATAN", "RADIANS") for value in DOUBLES),
+        *(
+            f"{name}({value})"
+            for name in ("ACOS", "SQRT", "COT", "COSH", "CBRT", "ATAN", "RADIANS")
+            for value in DOUBLES
+        ),
         *(f"SUBSTRING('stream', {at}, {size})" for at in (-9, -2, 0, 1, 3, 7) for size in (-1, 0, 2, 99)),
         *(f"ARRAY_SORT(ARRAY[3, 1, NULL, 2], {way})" for way in ("'asc'", "'DESC'", "'up'", "CAST(NULL AS STRING)")),
         *(
@@ -158,7 +180,11 @@ def _others() -> list[str]:
         ),
         *(f"GENERATE_SERIES({a}, {b}, {c})" for a in (1, 5) for b in (1, 5) for c in (-2, 0, 2)),
         "GENERATE_SERIES(1, 2147483647)",
-        *(f"DATEADD({unit}, {n}, CAST('1969-12-31' AS DATE))" for unit in ("DAYS", "HOURS") for n in (-25, 23, 2147483647)),
+        *(
+            f"DATEADD({unit}, {n}, CAST('1969-12-31' AS DATE))"
+            for unit in ("DAYS", "HOURS")
+            for n in (-25, 23, 2147483647)
+        ),
         *(f"LPAD('ab', {size}, 'xyz')" for size in ("-1", "0", "1", "2", "7", "16777217", "CAST(NULL AS INT)")),
         *(f"REPLACE({value}, {old}, 'xy')" for value in ("''", "'abcabc'") for old in ("''", "'b'", "'abc'", "'z'")),
     ]
@@ -247,7 +273,10 @@ def test_every_native_function_has_a_twin():
 
 def test_no_two_native_functions_share_a_twin_by_accident():
     native = {
-        o.function for name in FUNCTIONS for o in FUNCTIONS.get(name) if isinstance(o.function, Scalar) and o.function.runs is Runs.NATIVE
+        o.function
+        for name in FUNCTIONS
+        for o in FUNCTIONS.get(name)
+        if isinstance(o.function, Scalar) and o.function.runs is Runs.NATIVE
     }
     assert len({f.body.__name__ for f in native}) == len(native)
 
@@ -290,7 +319,11 @@ def test_lambdas_may_call_python_functions():
 
 @pytest.mark.spark
 def test_a_failure_in_a_lambda_fails_the_call():
-    texts = ("TRANSFORM(ARRAY[1, 2], x => BROKEN(x))", "REDUCE(ARRAY[1], 0, (s, x) => BROKEN(s))", "TRANSFORM(ARRAY[PY(1)], x => x / 0)")
+    texts = (
+        "TRANSFORM(ARRAY[1, 2], x => BROKEN(x))",
+        "REDUCE(ARRAY[1], 0, (s, x) => BROKEN(s))",
+        "TRANSFORM(ARRAY[PY(1)], x => x / 0)",
+    )
     assert set(_in_spark(texts, nested=False).values()) == {(None, True)}
 
 

@@ -49,7 +49,9 @@ def test_matches(pattern, value, expected):
     assert [found.group() for found in matches(compile_pattern(pattern), value)] == expected
 
 
-@pytest.mark.parametrize("pattern", ["(", ")", "[a", "a{", "a{,2}", "*", r"\y", "(?P<a>b)", "a\\", r"\p{Nope}", "(?q)", "a**"])
+@pytest.mark.parametrize(
+    "pattern", ["(", ")", "[a", "a{", "a{,2}", "*", r"\y", "(?P<a>b)", "a\\", r"\p{Nope}", "(?q)", "a**"]
+)
 def test_bad_patterns(pattern):
     with pytest.raises(BadPatternError):
         compile_pattern(pattern)

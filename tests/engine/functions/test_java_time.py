@@ -183,7 +183,9 @@ def test_zones(name: str, identifier: str, offset: int) -> None:
     assert (zone.id, zone.offset_at(MAY_11 // 1000)) == (identifier, offset)
 
 
-@pytest.mark.parametrize("name", ["", "z", "EST", "+19", "+1:00", "asia/kolkata", "../etc/passwd", "posix/UTC", "UTC+x", "Nowhere"])
+@pytest.mark.parametrize(
+    "name", ["", "z", "EST", "+19", "+1:00", "asia/kolkata", "../etc/passwd", "posix/UTC", "UTC+x", "Nowhere"]
+)
 def test_unknown_zones(name: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         zone_of(name)

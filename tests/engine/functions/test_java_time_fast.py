@@ -15,7 +15,14 @@ from kestrel_sql.java.time.zones import zone_of
 PATTERNS = (
     *("yyyy-MM-dd", "dd.MM.yyyy", "MM/dd/yyyy", "yyyyMMdd", "'on' yyyy-MM-dd", "yyyy MM dd"),
     *("HH", "HH:mm", "HH:mm:ss", "HHmmss", "HH:mm:ss.SSS", "HHmmssSSS", "mm HH"),
-    *("yyyy-MM-dd HH", "yyyy-MM-dd HH:mm", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss.SSS", "yyyyMMddHHmmss", "HH:mm:ss dd.MM.yyyy"),
+    *(
+        "yyyy-MM-dd HH",
+        "yyyy-MM-dd HH:mm",
+        "yyyy-MM-dd'T'HH:mm:ss",
+        "yyyy-MM-dd'T'HH:mm:ss.SSS",
+        "yyyyMMddHHmmss",
+        "HH:mm:ss dd.MM.yyyy",
+    ),
     *("yyyyMMddHHmmssSSS", "SSS ss mm HH dd MM yyyy"),
 )
 SLOW = (
@@ -80,7 +87,9 @@ def test_both_ways_agree(monkeypatch, pattern):
         for work, value in ((java_time.format_date, days), (java_time.format_time, of_day)):
             fast, slow = both(monkeypatch, work, value, pattern)
             assert fast == slow, (work, value)
-            for text, read in itertools.product(damaged(fast), (java_time.parse_date, java_time.parse_time, dates.parse_date.body)):
+            for text, read in itertools.product(
+                damaged(fast), (java_time.parse_date, java_time.parse_time, dates.parse_date.body)
+            ):
                 fast, slow = both(monkeypatch, read, text, pattern)
                 assert fast == slow, (read, text)
 

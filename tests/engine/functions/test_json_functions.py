@@ -41,7 +41,23 @@ def test_nothing_is_not_json(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [None, "abc", "[1,]", "01", "1.", "truex", "1x", "NaN", "-", "{'a':1}", '"\t"', DEEP, "1" * 5_000, "1e99999999999999999999", '{"a"'],
+    [
+        None,
+        "abc",
+        "[1,]",
+        "01",
+        "1.",
+        "truex",
+        "1x",
+        "NaN",
+        "-",
+        "{'a':1}",
+        '"\t"',
+        DEEP,
+        "1" * 5_000,
+        "1e99999999999999999999",
+        '{"a"',
+    ],
 )
 def test_invalid(text: str | None) -> None:
     assert j.is_json_string.body(text) is False
@@ -152,7 +168,11 @@ def test_items_keys_and_records() -> None:
         (t.DATE, 1_000, '"1972-09-27"'),
         (t.TIMESTAMP, -1, '"1969-12-31T23:59:59.999"'),
         (t.Map(t.STRING, t.INTEGER), {"b": 1, "a": None}, '{"a":null,"b":1}'),
-        (t.Struct((t.Field("Z", t.INTEGER), t.Field("A", t.Array(t.STRING)))), {"Z": 1, "A": ["x", None]}, '{"A":["x",null],"Z":1}'),
+        (
+            t.Struct((t.Field("Z", t.INTEGER), t.Field("A", t.Array(t.STRING)))),
+            {"Z": 1, "A": ["x", None]},
+            '{"A":["x",null],"Z":1}',
+        ),
     ],
 )
 def test_to_json_string(sql_type: SqlType | None, value: Any, text: str) -> None:

@@ -155,7 +155,11 @@ def _compiled(side: str, python: PythonCalls) -> Tree | EngineError:
 def outcomes() -> dict[str, list[object]]:
     python = PythonCalls()
     trees = {side: _compiled(side, python) for case in CASES for side in case.rsplit(" -> ", 1)}
-    columns = {side: f"{s.to_text(tree)} AS c{i}" for i, (side, tree) in enumerate(trees.items()) if not isinstance(tree, EngineError)}
+    columns = {
+        side: f"{s.to_text(tree)} AS c{i}"
+        for i, (side, tree) in enumerate(trees.items())
+        if not isinstance(tree, EngineError)
+    }
     spark = open_test_session()
     register(spark, python)
     values = spark.sql(f"SELECT {', '.join(columns.values())} FROM range(1)").collect()[0]

@@ -194,7 +194,9 @@ IN_SPARK = {
 def test_sizes_are_errors_of_their_record():
     python = PythonCalls()
     texts = list(IN_SPARK)
-    compiled = [compile_expression(bind(parse_expression(text), {}), Context({}, python, nested=False)) for text in texts]
+    compiled = [
+        compile_expression(bind(parse_expression(text), {}), Context({}, python, nested=False)) for text in texts
+    ]
     spark = open_test_session()
     register(spark, python)
     columns = []
@@ -204,5 +206,7 @@ def test_sizes_are_errors_of_their_record():
         columns.append(f"{s.to_text(fails)} AS f{i}, {s.to_text(s.is_null(result.value))} AS n{i}")
     start = time.monotonic()
     row = spark.sql(f"SELECT {', '.join(columns)} FROM range(1)").collect()[0]
-    assert {text[:80]: row[2 * i] for i, text in enumerate(texts)} == {text[:80]: fails for text, fails in IN_SPARK.items()}
+    assert {text[:80]: row[2 * i] for i, text in enumerate(texts)} == {
+        text[:80]: fails for text, fails in IN_SPARK.items()
+    }
     assert time.monotonic() - start < 120

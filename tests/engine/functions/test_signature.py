@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from kestrel_sql.functions.signature import AnyDecimal, ArrayOf, Generic, Interval, LambdaOf, MapOf, Parameter, StructOf, parse_signature
+from kestrel_sql.functions.signature import (
+    AnyDecimal,
+    ArrayOf,
+    Generic,
+    Interval,
+    LambdaOf,
+    MapOf,
+    Parameter,
+    StructOf,
+    parse_signature,
+)
 from kestrel_sql.types.sql_types import BIGINT, INTEGER, STRING
 
 
@@ -13,7 +23,10 @@ def test_names_and_types():
 
 
 def test_names_may_be_left_out():
-    assert parse_signature("(STRING, T...) -> T").parameters == (Parameter(STRING), Parameter(Generic("T"), variadic=True))
+    assert parse_signature("(STRING, T...) -> T").parameters == (
+        Parameter(STRING),
+        Parameter(Generic("T"), variadic=True),
+    )
 
 
 def test_composites():
@@ -38,7 +51,9 @@ def test_literals_and_a_variadic_in_the_middle():
     assert [len(signature.expanded(n) or ()) for n in (2, 3, 4, 6)] == [0, 3, 4, 6]
 
 
-@pytest.mark.parametrize("text", ["STRING -> STRING", "(STRING -> STRING", "(WAT) -> INT", "(INT) -> INT INT", "(INT) -> ?"])
+@pytest.mark.parametrize(
+    "text", ["STRING -> STRING", "(STRING -> STRING", "(WAT) -> INT", "(INT) -> INT INT", "(INT) -> ?"]
+)
 def test_bad_signatures(text):
     with pytest.raises(ValueError, match="bad signature"):
         parse_signature(text)

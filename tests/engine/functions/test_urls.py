@@ -27,7 +27,19 @@ def test_parts(text: str, uri: Uri) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["http://a b/", "http:", "http://", "://x", "1http://x", "http://x/%zz", "http://x/|", "a#b#c", "http://[::x]/", "[x"]
+    "text",
+    [
+        "http://a b/",
+        "http:",
+        "http://",
+        "://x",
+        "1http://x",
+        "http://x/%zz",
+        "http://x/|",
+        "a#b#c",
+        "http://[::x]/",
+        "[x",
+    ],
 )
 def test_invalid(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -41,7 +53,8 @@ def test_huge_urls_take_little_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("one", "a"), ("two", "url encoded"), ("three", ""), ("four", ""), ("five", "x=y"), ("six", None), ("ONE", None)]
+    ("name", "value"),
+    [("one", "a"), ("two", "url encoded"), ("three", ""), ("four", ""), ("five", "x=y"), ("six", None), ("ONE", None)],
 )
 def test_parameter(name: str, value: str | None) -> None:
     url = "http://example.org/?one=a&two=url%20encoded&three&four=&five=x=y&one=b"

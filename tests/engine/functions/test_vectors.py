@@ -20,7 +20,25 @@ VECTORS = [
     if isinstance(function, Scalar) and function.vector is not None
     for count in sorted({text.split("->")[0].count(",") + 1 for text in function.signatures})
 ]
-_EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.0, 3.0, -3.0, 709.8, -745.2, 1e308, -1e308, 5e-324, math.inf, -math.inf, math.nan)
+_EDGES = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    709.8,
+    -745.2,
+    1e308,
+    -1e308,
+    5e-324,
+    math.inf,
+    -math.inf,
+    math.nan,
+)
 _RANDOM = random.Random(4)
 _VALUES = (*_EDGES, *(_RANDOM.uniform(-50, 50) for _ in range(60)), *(_RANDOM.lognormvariate(0, 20) for _ in range(60)))
 

@@ -31,5 +31,7 @@ def test_what_a_connection_says_is_heard() -> None:
 
 def test_a_property_that_is_refused_is_told() -> None:
     with pytest.raises(QueryError, match=r"the Kafka configuration is refused: .*ssl\.ca\.location") as caught:
-        admin_client(KafkaConfig(servers=NOBODY, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}))
+        admin_client(
+            KafkaConfig(servers=NOBODY, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+        )
     assert caught.value.hint is not None

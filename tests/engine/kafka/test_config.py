@@ -13,7 +13,9 @@ SECRET = "hunter2"
 
 
 def config(**properties: str) -> KafkaConfig:
-    return KafkaConfig(servers="b:9092", properties={name.replace("_", "."): value for name, value in properties.items()})
+    return KafkaConfig(
+        servers="b:9092", properties={name.replace("_", "."): value for name, value in properties.items()}
+    )
 
 
 def test_a_properties_file_is_read_as_java_reads_it() -> None:
@@ -50,7 +52,9 @@ def test_scram_has_a_login_module_of_its_own() -> None:
 
 
 def test_pem_files_are_told_to_both_clients() -> None:
-    java = config(ssl_truststore_type="PEM", ssl_truststore_location="/ca", ssl_keystore_type="PEM", ssl_keystore_location="/me")
+    java = config(
+        ssl_truststore_type="PEM", ssl_truststore_location="/ca", ssl_keystore_type="PEM", ssl_keystore_location="/me"
+    )
     files = {"ssl.ca.location": "/ca", "ssl.certificate.location": "/me", "ssl.key.location": "/me"}
     assert java.client() == {**config().client(), **files}
     native = config(ssl_ca_location="/ca", ssl_certificate_location="/me", ssl_key_location="/me")
@@ -75,7 +79,9 @@ def test_tuning_of_a_java_client_is_left_out() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    given = config(sasl_jaas_config=SECRET, sasl_password=SECRET, ssl_key_password=SECRET, anything=SECRET, client_id="me")
+    given = config(
+        sasl_jaas_config=SECRET, sasl_password=SECRET, ssl_key_password=SECRET, anything=SECRET, client_id="me"
+    )
     assert SECRET not in f"{given} {given!r} {[given]}"
     assert "client.id" in repr(given)
     assert "me" in repr(given)

@@ -40,7 +40,9 @@ def offsets(code: int) -> tuple[BrokerOffsets, _Restarted]:
     return found, admin
 
 
-@pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION])
+@pytest.mark.parametrize(
+    "code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION]
+)
 def test_offsets_are_asked_of_the_leader_of_today(code: int) -> None:
     asked, _ = offsets(code)
     assert asked.ends([("in", 0), ("in", 1)], 5.0) == {("in", 0): 7, ("in", 1): 7}

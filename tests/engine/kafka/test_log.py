@@ -22,12 +22,28 @@ def entry(kind: int, message: str, *cause: str, record: str | None = None) -> Lo
 @pytest.mark.parametrize(
     ("kind", "message", "expected"),
     [
-        (0, "value: bad", {"deserializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}}),
-        (0, "key: a: b", {"deserializationError": {"target": "key", "errorMessage": "a: b", "cause": [], "topic": "t"}}),
-        (0, "odd: bad", {"deserializationError": {"target": None, "errorMessage": "odd: bad", "cause": [], "topic": "t"}}),
+        (
+            0,
+            "value: bad",
+            {"deserializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}},
+        ),
+        (
+            0,
+            "key: a: b",
+            {"deserializationError": {"target": "key", "errorMessage": "a: b", "cause": [], "topic": "t"}},
+        ),
+        (
+            0,
+            "odd: bad",
+            {"deserializationError": {"target": None, "errorMessage": "odd: bad", "cause": [], "topic": "t"}},
+        ),
         (1, "value: bad", {"recordProcessingError": {"errorMessage": "value: bad", "cause": []}}),
         (2, "bad", {"productionError": {"errorMessage": "bad"}}),
-        (3, "value: bad", {"serializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}}),
+        (
+            3,
+            "value: bad",
+            {"serializationError": {"target": "value", "errorMessage": "bad", "cause": [], "topic": "t"}},
+        ),
         (4, "bad", {"kafkaStreamsThreadError": {"errorMessage": "bad", "threadName": "Q", "cause": ["bad"]}}),
     ],
 )
@@ -44,11 +60,23 @@ def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: st
 @pytest.mark.parametrize(
     ("kind", "part", "expected"),
     [
-        (0, "deserializationError", {"target": "value", "errorMessage": "bad", "recordB64": "eA==", "cause": ["a", "b"], "topic": "t"}),
+        (
+            0,
+            "deserializationError",
+            {"target": "value", "errorMessage": "bad", "recordB64": "eA==", "cause": ["a", "b"], "topic": "t"},
+        ),
         (1, "recordProcessingError", {"errorMessage": "value: bad", "record": "eA==", "cause": ["a", "b"]}),
         (2, "productionError", {"errorMessage": "value: bad"}),
-        (3, "serializationError", {"target": "value", "errorMessage": "bad", "record": "eA==", "cause": ["a", "b"], "topic": "t"}),
-        (4, "kafkaStreamsThreadError", {"errorMessage": "value: bad", "threadName": "Q", "cause": ["value: bad", "a", "b"]}),
+        (
+            3,
+            "serializationError",
+            {"target": "value", "errorMessage": "bad", "record": "eA==", "cause": ["a", "b"], "topic": "t"},
+        ),
+        (
+            4,
+            "kafkaStreamsThreadError",
+            {"errorMessage": "value: bad", "threadName": "Q", "cause": ["value: bad", "a", "b"]},
+        ),
     ],
 )
 def test_what_an_entry_is_about_stands_where_ksqldb_puts_it(kind: int, part: str, expected: dict[str, Any]) -> None:
@@ -102,7 +130,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> type[_Broker]:
 def test_entries_are_written_in_order(broker: type[_Broker]) -> None:
     told: list[str] = []
     LogWriter(KafkaConfig(servers="b:1"), "log", told.append).write([entry(1, "a"), entry(1, "b")])
-    assert [json.loads(value)["message"]["recordProcessingError"]["errorMessage"] for value in broker.sent] == ["a", "b"]
+    assert [json.loads(value)["message"]["recordProcessingError"]["errorMessage"] for value in broker.sent] == [
+        "a",
+        "b",
+    ]
     assert told == []
 
 

@@ -27,13 +27,18 @@ def test_each_topic_has_its_own_number_of_partitions() -> None:
 
 def test_records_without_a_key_take_turns() -> None:
     feeds = pa.array([0, 1, 2, 3], pa.int64())
-    assert partitions_of(pa.array(["a"] * 4), pa.array([None] * 4, pa.binary()), feeds, {"a": 3}).to_pylist() == [0, 1, 2, 0]
+    assert partitions_of(pa.array(["a"] * 4), pa.array([None] * 4, pa.binary()), feeds, {"a": 3}).to_pylist() == [
+        0,
+        1,
+        2,
+        0,
+    ]
 
 
 def test_log_entries_have_no_topic() -> None:
-    assert partitions_of(pa.array([None], pa.string()), pa.array([None], pa.binary()), pa.array([0], pa.int64()), {"a": 3}).to_pylist() == [
-        None
-    ]
+    assert partitions_of(
+        pa.array([None], pa.string()), pa.array([None], pa.binary()), pa.array([0], pa.int64()), {"a": 3}
+    ).to_pylist() == [None]
 
 
 def test_a_windowed_record_is_placed_by_its_key_without_the_window() -> None:

@@ -22,7 +22,15 @@ def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def record(place: list[int], key: bytes | None, topic: str = "a") -> dict[str, Any]:
-    return {"q": 0, "place": place, "topic": topic, "key": key, "value": str(place).encode(), "timestamp": 1, "headers": []}
+    return {
+        "q": 0,
+        "place": place,
+        "topic": topic,
+        "key": key,
+        "value": str(place).encode(),
+        "timestamp": 1,
+        "headers": [],
+    }
 
 
 def through(tasks: list[list[pa.RecordBatch]], layout: Layout = LAYOUT) -> dict[int, list[dict[str, Any]]]:
@@ -79,8 +87,14 @@ def test_layouts_are_compared_by_the_topics_that_are_written() -> None:
 
 def test_an_entry_of_the_log_stands_before_the_record_of_its_row() -> None:
     entry = {"q": 0, "place": [1, 0], "kind": 1, "message": "m"}
-    (own,) = through([[batch([entry, record([1, 0], b"k")]), batch([record([0, 0], b"k")])]], Layout(1, {"a": 1})).values()
-    assert [(row["place"], row["kind"], row["partition"]) for row in own] == [([0, 0], None, 0), ([1, 0], 1, None), ([1, 0], None, 0)]
+    (own,) = through(
+        [[batch([entry, record([1, 0], b"k")]), batch([record([0, 0], b"k")])]], Layout(1, {"a": 1})
+    ).values()
+    assert [(row["place"], row["kind"], row["partition"]) for row in own] == [
+        ([0, 0], None, 0),
+        ([1, 0], 1, None),
+        ([1, 0], None, 0),
+    ]
 
 
 def test_nothing_becomes_nothing() -> None:

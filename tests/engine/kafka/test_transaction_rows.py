@@ -41,7 +41,12 @@ class Message:
 
 @pytest.mark.parametrize(
     ("row", "offsets"),
-    [(("t", 0, b"k", b"v"), [10]), (("t", 1, b"k", b"v"), [11]), (("t", 0, None, b"v"), [12]), (("t", 0, b"other", b"v"), [])],
+    [
+        (("t", 0, b"k", b"v"), [10]),
+        (("t", 1, b"k", b"v"), [11]),
+        (("t", 0, None, b"v"), [12]),
+        (("t", 0, b"other", b"v"), []),
+    ],
 )
 def test_the_rows_that_a_refused_message_came_from(row: tuple[Any, ...], offsets: list[int]) -> None:
     message: Any = Message(*row)
@@ -57,8 +62,12 @@ def test_a_refusal_names_topic_partition_cause_and_size() -> None:
 
 def test_a_refusal_of_unknown_cause() -> None:
     message: Any = Message("t", 9, b"k", b"v")
-    assert "a record for t-9, of unknown cause, was refused" in _text(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None, message)
-    assert "a record for u-0, of unknown cause" in _text(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), BATCH.slice(3, 1), None)
+    assert "a record for t-9, of unknown cause, was refused" in _text(
+        KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None, message
+    )
+    assert "a record for u-0, of unknown cause" in _text(
+        KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), BATCH.slice(3, 1), None
+    )
 
 
 def test_headers_are_pairs_where_a_record_has_any() -> None:
@@ -66,4 +75,7 @@ def test_headers_are_pairs_where_a_record_has_any() -> None:
         return pa.RecordBatch.from_pydict({"headers": pa.array(headers, HEADERS)})
 
     assert list(_pairs(batch([[], None]))) == [None, None]
-    assert list(_pairs(batch([[], [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]]))) == [[], [("a", b"1"), ("a", None)]]
+    assert list(_pairs(batch([[], [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]]))) == [
+        [],
+        [("a", b"1"), ("a", None)],
+    ]

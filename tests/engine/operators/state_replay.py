@@ -49,6 +49,8 @@ def _brief(output: Output) -> tuple[Any, ...]:
     return short if output.window is None else (*short, output.window)
 
 
-def call_of(function: Aggregate, *arguments: Any, literals: tuple[Any, ...] = (), settings: dict[str, str] | None = None) -> Any:
+def call_of(
+    function: Aggregate, *arguments: Any, literals: tuple[Any, ...] = (), settings: dict[str, str] | None = None
+) -> Any:
     """The aggregator of one call."""
     return function.factory(AggregateCall(arguments, arguments[0] if arguments else None, literals, settings or {}))  # type: ignore[arg-type]

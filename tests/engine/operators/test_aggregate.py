@@ -57,7 +57,11 @@ def test_old_of_the_first_update_is_the_initial_aggregate() -> None:
 def test_aggregates_that_change_in_place_show_their_new_result_in_old() -> None:
     latest = (call_of(latest_n_by_offset, INTEGER, literals=(2,)), (1,))
     outputs = replay(stream(COUNT, LIST, latest), [row("a", ("x", 1)), row("a", ("y", 2)), row("a", ("z", 3))])
-    assert [update[0].old for update in outputs] == [(None, 0, [1], [1]), ("x", 1, [1, 2], [1, 2]), ("y", 2, [1, 2, 3], [2, 3])]
+    assert [update[0].old for update in outputs] == [
+        (None, 0, [1], [1]),
+        ("x", 1, [1, 2], [1, 2]),
+        ("y", 2, [1, 2, 3], [2, 3]),
+    ]
 
 
 def test_a_table_row_that_stays_in_its_group_gives_one_output() -> None:
@@ -81,7 +85,12 @@ def test_a_table_row_that_moves_updates_its_old_group_first() -> None:
 
 
 def test_a_side_without_a_group_is_skipped() -> None:
-    rows = [row("a", ("x", 3), 1), row(None, ("y", 4), 2, "a", ("x", 3)), row("a", ("z", 5), 3, None, ("y", 4)), row(None, None, 4)]
+    rows = [
+        row("a", ("x", 3), 1),
+        row(None, ("y", 4), 2, "a", ("x", 3)),
+        row("a", ("z", 5), 3, None, ("y", 4)),
+        row(None, None, 4),
+    ]
     assert brief(replay(table(COUNT, SUM), rows)) == [
         [("a", ("x", 1, 3), 1)],
         [("a", ("x", 0, 0), 2)],
@@ -112,7 +121,12 @@ def test_a_failure_names_the_function() -> None:
         return state // value
 
     failing = Aggregator(
-        initialize=lambda: 1, aggregate=divide, undo=divide, merge=lambda one, _: one, result=lambda state: state, name="SHARE"
+        initialize=lambda: 1,
+        aggregate=divide,
+        undo=divide,
+        merge=lambda one, _: one,
+        result=lambda state: state,
+        name="SHARE",
     )
     operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=((failing, (0,)),))
     with pytest.raises(QueryError, match="SHARE failed: integer division"):
@@ -129,7 +143,12 @@ def test_a_result_and_a_merge_that_fail_name_the_function() -> None:
         raise ArithmeticError("too much")
 
     sound = Aggregator(
-        initialize=lambda: 0, aggregate=lambda s, _: s, undo=None, merge=lambda one, _: one, result=lambda s: s, name="SOUND"
+        initialize=lambda: 0,
+        aggregate=lambda s, _: s,
+        undo=None,
+        merge=lambda one, _: one,
+        result=lambda s: s,
+        name="SOUND",
     )
     calls = ((sound, (0,)), (replace(sound, name="SPLIT", result=fail, merge=fail), (0,)))
     operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=calls)

@@ -43,7 +43,11 @@ def rows(kind: str, seed: int) -> list[Row]:
     for at in range(60):
         side = chosen.randrange(2) if kind == "join" else 0
         key = chosen.randrange(5)
-        value = None if chosen.random() < 0.2 and kind in ("join", "store", "store of windows", "table") else (chosen.randrange(100),)
+        value = (
+            None
+            if chosen.random() < 0.2 and kind in ("join", "store", "store of windows", "table")
+            else (chosen.randrange(100),)
+        )
         timestamp = at * 2 + chosen.randrange(10)
         row = Row(side, (key,), value, timestamp)
         if kind == "table":
@@ -71,7 +75,10 @@ def test_a_state_shows_what_was_written(kind: str, seed: int) -> None:
             else:
                 written[place] = (output.value, output.timestamp)
     state = load_state(dump_state(state))
-    shown = {(entry.name, entry.window): (entry.value, entry.timestamp) for entry in contents(operator, state, None, windowed)}
+    shown = {
+        (entry.name, entry.window): (entry.value, entry.timestamp)
+        for entry in contents(operator, state, None, windowed)
+    }
     assert shown == written
     assert shows_table(operator)
     wanted = {key_bytes((1,)), key_bytes((99,))}
@@ -82,7 +89,9 @@ def test_a_state_shows_what_was_written(kind: str, seed: int) -> None:
 def test_some_states_hold_something_else() -> None:
     final = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=5, grace_ms=0, retention_ms=10, final=True)
     left = TableJoin(join_type=JoinType.LEFT, key_bytes=key_bytes, left_width=1, right_width=1)
-    foreign = ForeignKeyJoin(join_type=JoinType.INNER, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1)
+    foreign = ForeignKeyJoin(
+        join_type=JoinType.INNER, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1
+    )
     assert not any(shows_table(operator) for operator in (final, left, foreign))
     with pytest.raises(TypeError, match="ForeignKeyJoin is no table"):
         next(contents(foreign, {}, None, False))

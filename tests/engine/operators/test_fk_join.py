@@ -9,7 +9,9 @@ from tests.engine.operators.state_replay import brief, final_state, key_bytes, r
 
 
 def join(join_type: JoinType) -> ForeignKeyJoin:
-    return ForeignKeyJoin(join_type=join_type, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1)
+    return ForeignKeyJoin(
+        join_type=join_type, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1
+    )
 
 
 def left(key: Any, value: Any, foreign: Any, timestamp: int) -> Row:
@@ -33,29 +35,68 @@ def test_inserts() -> None:
 def test_updates_with_the_same_foreign_key() -> None:
     rows = (left(1, "a", "x", 1), left(1, "b", "x", 2), right("x", "r", 5), left(1, "b", "x", 6))
     assert run(JoinType.INNER, *rows) == [[], [], [(1, ("b", "r"), 5)], [(1, ("b", "r"), 6)]]
-    assert run(JoinType.LEFT, *rows) == [[(1, ("a", None), 1)], [(1, ("b", None), 2)], [(1, ("b", "r"), 5)], [(1, ("b", "r"), 6)]]
+    assert run(JoinType.LEFT, *rows) == [
+        [(1, ("a", None), 1)],
+        [(1, ("b", None), 2)],
+        [(1, ("b", "r"), 5)],
+        [(1, ("b", "r"), 6)],
+    ]
 
 
 def test_updates_that_change_the_foreign_key() -> None:
-    rows = (right("x", "r", 1), right("y", "s", 2), left(1, "a", "x", 3), left(1, "b", "y", 4), left(1, "c", "z", 5), right("x", "t", 6))
+    rows = (
+        right("x", "r", 1),
+        right("y", "s", 2),
+        left(1, "a", "x", 3),
+        left(1, "b", "y", 4),
+        left(1, "c", "z", 5),
+        right("x", "t", 6),
+    )
     assert run(JoinType.INNER, *rows)[2:] == [[(1, ("a", "r"), 3)], [(1, ("b", "s"), 4)], [(1, None, 5)], []]
     assert run(JoinType.LEFT, *rows)[2:] == [[(1, ("a", "r"), 3)], [(1, ("b", "s"), 4)], [(1, ("c", None), 5)], []]
 
 
 def test_updates_from_and_to_no_foreign_key() -> None:
-    rows = (left(1, "a", None, 1), left(1, "b", None, 2), left(1, "c", "x", 3), left(1, "d", None, 4), left(1, "e", None, 5))
+    rows = (
+        left(1, "a", None, 1),
+        left(1, "b", None, 2),
+        left(1, "c", "x", 3),
+        left(1, "d", None, 4),
+        left(1, "e", None, 5),
+    )
     assert run(JoinType.INNER, *rows) == [[], [], [], [(1, None, 4)], []]
-    assert run(JoinType.LEFT, *rows) == [[(1, (value, None), ts)] for value, ts in zip("abcde", range(1, 6), strict=True)]
+    assert run(JoinType.LEFT, *rows) == [
+        [(1, (value, None), ts)] for value, ts in zip("abcde", range(1, 6), strict=True)
+    ]
 
 
 def test_deletes() -> None:
-    rows = (left(1, None, None, 1), left(1, "a", "x", 2), left(1, None, None, 3), left(2, "b", None, 4), left(2, None, None, 5))
+    rows = (
+        left(1, None, None, 1),
+        left(1, "a", "x", 2),
+        left(1, None, None, 3),
+        left(2, "b", None, 4),
+        left(2, None, None, 5),
+    )
     assert run(JoinType.INNER, *rows) == [[], [], [(1, None, 3)], [], []]
-    assert run(JoinType.LEFT, *rows) == [[], [(1, ("a", None), 2)], [(1, None, 3)], [(2, ("b", None), 4)], [(2, None, 5)]]
+    assert run(JoinType.LEFT, *rows) == [
+        [],
+        [(1, ("a", None), 2)],
+        [(1, None, 3)],
+        [(2, ("b", None), 4)],
+        [(2, None, 5)],
+    ]
 
 
 def test_a_right_change_reaches_its_left_rows_in_key_order() -> None:
-    rows = (left("c", 1, "x", 9), left("a", 2, "x", 9), left("b", 3, "y", 9), right("x", "r", 5), right("x", "r", 6), right("x", None, 7))
+    rows = (
+        left("c", 1, "x", 9),
+        left("a", 2, "x", 9),
+        left("b", 3, "y", 9),
+        right("x", "r", 5),
+        right("x", "r", 6),
+        right("x", None, 7),
+    )
     assert run(JoinType.INNER, *rows)[3:] == [
         [("a", (2, "r"), 5), ("c", (1, "r"), 5)],
         [("a", (2, "r"), 6), ("c", (1, "r"), 6)],
@@ -73,7 +114,14 @@ def test_a_null_inside_the_foreign_key_is_no_foreign_key() -> None:
 
 
 def test_old_is_the_result_that_was_emitted_last() -> None:
-    rows = (left(1, "a", "x", 1), right("x", "r", 2), right("x", "s", 3), left(1, "b", "x", 4), right("x", None, 5), left(1, None, None, 6))
+    rows = (
+        left(1, "a", "x", 1),
+        right("x", "r", 2),
+        right("x", "s", 3),
+        left(1, "b", "x", 4),
+        right("x", None, 5),
+        left(1, None, None, 6),
+    )
     inner = replay(join(JoinType.INNER), rows)
     assert [row[0].old for row in inner[1:]] == [None, ("a", "r"), ("a", "s"), ("b", "s"), None]
     outer = replay(join(JoinType.LEFT), rows)

@@ -6,7 +6,13 @@ from tests.engine.operators.state_replay import brief, final_state, key_bytes, r
 
 
 def test_every_record_is_a_change_and_knows_the_row_it_replaces() -> None:
-    rows = [Row(0, (1,), ("a",), 5), Row(0, (1,), ("a",), 3), Row(0, (1,), ("b",), 4), Row(0, (1,), None, 9), Row(0, (1,), None, 10)]
+    rows = [
+        Row(0, (1,), ("a",), 5),
+        Row(0, (1,), ("a",), 3),
+        Row(0, (1,), ("b",), 4),
+        Row(0, (1,), None, 9),
+        Row(0, (1,), None, 10),
+    ]
     outputs = replay(Materialise(key_bytes=key_bytes), rows)
     assert brief(outputs) == [[(1, ("a",), 5)], [(1, ("a",), 3)], [(1, ("b",), 4)], [(1, None, 9)], [(1, None, 10)]]
     assert [row[0].old for row in outputs] == [None, ("a",), ("a",), ("b",), None]
@@ -20,14 +26,20 @@ def test_a_null_key_is_dropped_and_a_deleted_row_leaves_no_state() -> None:
 
 
 def test_old_is_the_row_as_the_store_gives_it_back() -> None:
-    operator = Materialise(key_bytes=key_bytes, round_trip=lambda row: row and tuple(0 if v is None else v for v in row))
+    operator = Materialise(
+        key_bytes=key_bytes, round_trip=lambda row: row and tuple(0 if v is None else v for v in row)
+    )
     first, second = replay(operator, [Row(0, (1,), (None,), 1), Row(0, (1,), (7,), 2)])
     assert first[0].value == (None,)
     assert second[0].old == (0,)
 
 
 def test_windows_of_one_key_are_rows_of_their_own() -> None:
-    rows = [Row(0, (1,), ("a",), 1, window=(0, 10)), Row(0, (1,), ("b",), 2, window=(10, 20)), Row(0, (1,), ("c",), 3, window=(0, 10))]
+    rows = [
+        Row(0, (1,), ("a",), 1, window=(0, 10)),
+        Row(0, (1,), ("b",), 2, window=(10, 20)),
+        Row(0, (1,), ("c",), 3, window=(0, 10)),
+    ]
     outputs = replay(Materialise(key_bytes=key_bytes), rows)
     assert [row[0].old for row in outputs] == [None, None, ("a",)]
     assert outputs[2][0].window == (0, 10)
@@ -35,5 +47,7 @@ def test_windows_of_one_key_are_rows_of_their_own() -> None:
 
 def test_an_old_row_is_read_with_the_time_of_the_record_that_replaces_it() -> None:
     operator = Materialise(key_bytes=key_bytes, rowtime=1)
-    first, second, third = replay(operator, [Row(0, (1,), ("a", 5), 5), Row(0, (1,), ("b", 9), 9), Row(0, (1,), None, 12)])
+    first, second, third = replay(
+        operator, [Row(0, (1,), ("a", 5), 5), Row(0, (1,), ("b", 9), 9), Row(0, (1,), None, 12)]
+    )
     assert (first[0].old, second[0].old, third[0].old) == (None, ("a", 9), ("b", 12))

@@ -11,7 +11,9 @@ from kestrel_sql.types.sql_types import INTEGER
 from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, replay
 
 
-def sessions(gap: int, grace: int, final: bool = False, retention: int | None = None, calls: Any = None) -> SessionWindowAggregate:
+def sessions(
+    gap: int, grace: int, final: bool = False, retention: int | None = None, calls: Any = None
+) -> SessionWindowAggregate:
     return SessionWindowAggregate(
         key_bytes=key_bytes,
         columns=(0,),

@@ -52,7 +52,10 @@ def test_a_right_row_looks_the_other_way() -> None:
 
 def test_right_join_keeps_the_bounds_as_written_and_puts_right_columns_first() -> None:
     rows = [left("l9", 9), left("l20", 20), left("l21", 21), right("r", 10), right("alone", 100)]
-    assert values(replay(join(JoinType.RIGHT, 1, 10), rows))[3:] == [[(("r", "l9"), 10), (("r", "l20"), 20)], [(("alone", None), 100)]]
+    assert values(replay(join(JoinType.RIGHT, 1, 10), rows))[3:] == [
+        [(("r", "l9"), 10), (("r", "l20"), 20)],
+        [(("alone", None), 100)],
+    ]
 
 
 def test_without_grace_an_unmatched_row_is_emitted_at_once_and_matched_again_later() -> None:
@@ -96,7 +99,12 @@ def test_grace_waits_for_stream_time_to_pass_the_bound_and_the_grace() -> None:
 
 def test_a_match_ends_the_waiting_of_all_rows_of_that_time() -> None:
     rows = [left("l", 0), left("m", 0), right("r", 1), right("b", 100, key="j")]
-    assert values(replay(join(JoinType.LEFT, 10, 10, grace=5), rows)) == [[], [], [(("l", "r"), 1), (("m", "r"), 1)], []]
+    assert values(replay(join(JoinType.LEFT, 10, 10, grace=5), rows)) == [
+        [],
+        [],
+        [(("l", "r"), 1), (("m", "r"), 1)],
+        [],
+    ]
 
 
 def test_a_row_whose_time_is_over_on_arrival_is_emitted_at_once() -> None:
@@ -127,7 +135,12 @@ def test_only_a_row_at_stream_time_flushes() -> None:
 def test_sides_of_an_outer_join_wait_for_their_own_bounds() -> None:
     # left rows wait for after = 20, right rows for before = 5
     rows = [left("l", 0), right("r", 0, key="j"), left("t", 10, key="z"), left("u", 21, key="z")]
-    assert values(replay(join(JoinType.OUTER, 5, 20, grace=0), rows)) == [[], [], [], [((None, "r"), 0), (("l", None), 0)]]
+    assert values(replay(join(JoinType.OUTER, 5, 20, grace=0), rows)) == [
+        [],
+        [],
+        [],
+        [((None, "r"), 0), (("l", None), 0)],
+    ]
 
 
 def test_the_current_sides_forward_bound_decides_whether_a_flush_is_tried() -> None:
@@ -140,7 +153,12 @@ def test_right_join_waits_too() -> None:
     assert values(replay(join(JoinType.RIGHT, 10, 10, grace=5), rows)) == [[], [], [(("r", None), 0)]]
 
 
-WINDOWED = [left("a", 0, window=(0, 5)), left("b", 0, window=(0, 9)), left("c", 0, window=(5, 9)), right("r", 0, window=(0, 9))]
+WINDOWED = [
+    left("a", 0, window=(0, 5)),
+    left("b", 0, window=(0, 9)),
+    left("c", 0, window=(5, 9)),
+    right("r", 0, window=(0, 9)),
+]
 
 
 def test_session_windows_match_on_both_bounds() -> None:
@@ -159,7 +177,10 @@ def test_an_unmatched_windowed_row_keeps_its_window_while_it_waits() -> None:
 
 def test_the_placeholder_is_a_trailing_null() -> None:
     operator = join(JoinType.LEFT, 1, 1, placeholder=True)
-    assert values(replay(operator, [left("l", 0), right("r", 0)])) == [[(("l", None, None), 0)], [(("l", "r", None), 0)]]
+    assert values(replay(operator, [left("l", 0), right("r", 0)])) == [
+        [(("l", None, None), 0)],
+        [(("l", "r", None), 0)],
+    ]
 
 
 def test_state_holds_no_more_than_the_retention() -> None:

@@ -7,7 +7,9 @@ from tests.engine.operators.state_replay import brief, final_state, key_bytes, r
 
 
 def join(join_type: JoinType, placeholder: bool = False) -> StreamTableJoin:
-    return StreamTableJoin(join_type=join_type, key_bytes=key_bytes, left_width=1, right_width=2, placeholder=placeholder)
+    return StreamTableJoin(
+        join_type=join_type, key_bytes=key_bytes, left_width=1, right_width=2, placeholder=placeholder
+    )
 
 
 ROWS = [
@@ -44,7 +46,11 @@ def test_the_placeholder_is_a_trailing_null() -> None:
 
 
 def test_windowed_rows_match_on_their_window() -> None:
-    rows = [Row(1, ("k",), ("t", 1), 0, window=(0, 5)), Row(0, ("k",), ("a",), 1, window=(5, 10)), Row(0, ("k",), ("b",), 2, window=(0, 5))]
+    rows = [
+        Row(1, ("k",), ("t", 1), 0, window=(0, 5)),
+        Row(0, ("k",), ("a",), 1, window=(5, 10)),
+        Row(0, ("k",), ("b",), 2, window=(0, 5)),
+    ]
     assert brief(replay(join(JoinType.INNER), rows)) == [[], [], [("k", ("b", "t", 1), 2, (0, 5))]]
 
 

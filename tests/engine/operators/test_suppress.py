@@ -12,7 +12,13 @@ def row(key: str, value: Any, timestamp: int, window: tuple[int, int]) -> Row:
 
 
 def test_the_last_result_of_a_window_comes_when_the_window_has_closed() -> None:
-    rows = [row("b", 1, 2, (0, 10)), row("b", 2, 9, (0, 10)), row("a", 1, 3, (0, 10)), row("b", 1, 14, (10, 20)), row("b", 2, 15, (10, 20))]
+    rows = [
+        row("b", 1, 2, (0, 10)),
+        row("b", 2, 9, (0, 10)),
+        row("a", 1, 3, (0, 10)),
+        row("b", 1, 14, (10, 20)),
+        row("b", 2, 15, (10, 20)),
+    ]
     outputs = brief(replay(TableSuppress(key_bytes=key_bytes, grace_ms=5), rows))
     assert outputs == [[], [], [], [], [("a", (1,), 3, (0, 10)), ("b", (2,), 9, (0, 10))]]
 

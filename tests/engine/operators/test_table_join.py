@@ -42,7 +42,16 @@ def test_inner_deletes_even_what_never_was() -> None:
 
 
 def test_left_pads_and_follows_the_left_row() -> None:
-    rows = (left(None, 0), right("r", 1), left("l", 2), right(None, 3), right(None, 4), left(None, 5), left(None, 6), right("r", 7))
+    rows = (
+        left(None, 0),
+        right("r", 1),
+        left("l", 2),
+        right(None, 3),
+        right(None, 4),
+        left(None, 5),
+        left(None, 6),
+        right("r", 7),
+    )
     assert values(JoinType.LEFT, *rows) == [
         [],
         [],

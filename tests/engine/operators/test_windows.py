@@ -9,7 +9,9 @@ from kestrel_sql.operators.state_codec import dump_state, load_state
 from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, replay
 
 
-def windows(size: int, advance: int, grace: int, final: bool = False, retention: int | None = None) -> TimeWindowAggregate:
+def windows(
+    size: int, advance: int, grace: int, final: bool = False, retention: int | None = None
+) -> TimeWindowAggregate:
     return TimeWindowAggregate(
         key_bytes=key_bytes,
         columns=(0,),

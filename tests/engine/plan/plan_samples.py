@@ -43,12 +43,25 @@ def table(topic: str = "barn") -> Document:
 
 def select(source: Document, *items: str, **more: Any) -> Document:
     return step(
-        "streamSelectV1", "Project", source=source, keyColumnNames=["TAG"], selectedKeys=None, selectExpressions=list(items), **more
+        "streamSelectV1",
+        "Project",
+        source=source,
+        keyColumnNames=["TAG"],
+        selectedKeys=None,
+        selectExpressions=list(items),
+        **more,
     )
 
 
 def table_select(source: Document, *items: str) -> Document:
-    return step("tableSelectV1", "Project", source=source, keyColumnNames=["TAG"], selectExpressions=list(items), internalFormats=formats())
+    return step(
+        "tableSelectV1",
+        "Project",
+        source=source,
+        keyColumnNames=["TAG"],
+        selectExpressions=list(items),
+        internalFormats=formats(),
+    )
 
 
 def sink(source: Document, kind: str = "stream") -> Document:
@@ -60,7 +73,13 @@ def query(root: Document) -> Document:
         "@type": "ksqlPlanV1",
         "statementText": "INSERT INTO OUT SELECT ...",
         "ddlCommand": None,
-        "queryPlan": {"sources": ["HERD"], "sink": "OUT", "physicalPlan": root, "queryId": "INSERTQUERY_1", "runtimeId": None},
+        "queryPlan": {
+            "sources": ["HERD"],
+            "sink": "OUT",
+            "physicalPlan": root,
+            "queryId": "INSERTQUERY_1",
+            "runtimeId": None,
+        },
     }
 
 
@@ -92,7 +111,9 @@ def span(value: int, unit: str = "SECONDS") -> Document:
 
 
 def windowed(expression: Any) -> Document:
-    grouped = step("streamGroupByKeyV1", "Aggregate/GroupBy", source=select(stream(), "TAG AS TAG"), internalFormats=formats())
+    grouped = step(
+        "streamGroupByKeyV1", "Aggregate/GroupBy", source=select(stream(), "TAG AS TAG"), internalFormats=formats()
+    )
     return step(
         "streamWindowedAggregateV1",
         "Aggregate/Aggregate",
@@ -116,7 +137,9 @@ def aggregate(tag: str, source: Document) -> Document:
 
 
 def grouped(tag: str, source: Document) -> Document:
-    return step(tag, "Aggregate/GroupBy", source=source, internalFormats=formats(), groupByExpressions=["TAG", "(FED + 1)"])
+    return step(
+        tag, "Aggregate/GroupBy", source=source, internalFormats=formats(), groupByExpressions=["TAG", "(FED + 1)"]
+    )
 
 
 def joined(tag: str, left: Document, right: Document, **more: Any) -> Document:
@@ -125,7 +148,14 @@ def joined(tag: str, left: Document, right: Document, **more: Any) -> Document:
 
 def stream_join(**more: Any) -> Document:
     lengths = {"beforeMillis": 11, "afterMillis": 0, "graceMillis": None, **more}
-    return joined("streamStreamJoinV1", stream("a"), stream("b"), leftInternalFormats=formats(), rightInternalFormats=formats(), **lengths)
+    return joined(
+        "streamStreamJoinV1",
+        stream("a"),
+        stream("b"),
+        leftInternalFormats=formats(),
+        rightInternalFormats=formats(),
+        **lengths,
+    )
 
 
 def intake(**more: Any) -> Document:
@@ -186,7 +216,9 @@ def roots() -> list[Document]:
         step("streamSelectKeyV1", "PartitionBy", source=stream(), keyExpression="KILO"),
         step("streamSelectKeyV2", "PartitionBy", source=stream(), keyExpression=["KILO", "(FED + 1)"]),
     ]
-    table_key = step("tableSelectKeyV1", "PartitionBy", source=table(), internalFormats=formats(), keyExpression=["SEEN"])
+    table_key = step(
+        "tableSelectKeyV1", "PartitionBy", source=table(), internalFormats=formats(), keyExpression=["SEEN"]
+    )
     table_filter = step("tableFilterV1", "WhereFilter", source=table(), filterExpression="(TAG = 'x')")
     tables = [kafka("Table"), old_table, windowed_sources[1], table_key, table_filter]
     aggregates = [
@@ -213,13 +245,20 @@ def roots() -> list[Document]:
         refinementInfo={"outputRefinement": "FINAL"},
         internalFormats=formats(),
     )
-    filtered = step("streamFilterV1", "WhereFilter", source=windowed_sources[0], filterExpression="((N > 1) AND (TAG IS NOT NULL))")
+    filtered = step(
+        "streamFilterV1", "WhereFilter", source=windowed_sources[0], filterExpression="((N > 1) AND (TAG IS NOT NULL))"
+    )
     exploded = step("streamFlatMapV1", "FlatMap", source=filtered, tableFunctions=["EXPLODE(ARRAY[1, 2])"])
-    streams = [select(source, "TAG AS TAG", "(KILO + 1) AS `heavy er`") for source in (*rekeyed, exploded, kafka("Stream"), stream())]
+    streams = [
+        select(source, "TAG AS TAG", "(KILO + 1) AS `heavy er`")
+        for source in (*rekeyed, exploded, kafka("Stream"), stream())
+    ]
     results = [sink(table_select(t, "TAG AS TAG"), "table") for t in (*tables, *aggregates, *joins)]
     headed = [
         sink(step("streamHeadersV1", "Headers", source=streams[-1], headersColumn="TAG")),
-        sink(step("tableHeadersV1", "Headers", source=table_select(table(), "TAG AS TAG"), headersColumn="TAG"), "table"),
+        sink(
+            step("tableHeadersV1", "Headers", source=table_select(table(), "TAG AS TAG"), headersColumn="TAG"), "table"
+        ),
     ]
     return [*map(sink, streams), *results, suppressed, *headed]
 
@@ -243,7 +282,12 @@ def commands() -> list[Document]:
         {"@type": "registerTypeV1", "type": "STRUCT<`A` INTEGER>", "typeName": "COW"},
         {"@type": "dropTypeV1", "typeName": "COW"},
         {"@type": "dropSourceV1", "sourceName": "HERD"},
-        {"@type": "alterSourceV1", "sourceName": "HERD", "ksqlType": "STREAM", "newColumns": ["`AGE` INTEGER", "`SIRE` STRING"]},
+        {
+            "@type": "alterSourceV1",
+            "sourceName": "HERD",
+            "ksqlType": "STREAM",
+            "newColumns": ["`AGE` INTEGER", "`SIRE` STRING"],
+        },
     ]
 
 

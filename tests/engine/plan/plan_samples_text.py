@@ -22,7 +22,9 @@ def aggregate_plan() -> dict[str, Any]:
         sourceSchema=schema,
         pseudoColumnVersion=1,
     )
-    prepared = step("streamSelectV1", "Aggregate/Prepare", source, keyColumnNames=["K"], selectExpressions=["K AS K", "V AS V"])
+    prepared = step(
+        "streamSelectV1", "Aggregate/Prepare", source, keyColumnNames=["K"], selectExpressions=["K AS K", "V AS V"]
+    )
     grouped = step("streamGroupByKeyV1", "Aggregate/GroupBy", prepared, internalFormats=formats)
     summed = step(
         "streamAggregateV1",
@@ -32,10 +34,22 @@ def aggregate_plan() -> dict[str, Any]:
         nonAggregateColumns=["K", "V"],
         aggregationFunctions=["SUM(V)"],
     )
-    projected = step("tableSelectV1", "Aggregate/Project", summed, keyColumnNames=["K"], selectExpressions=["KSQL_AGG_VARIABLE_0 AS S"])
+    projected = step(
+        "tableSelectV1",
+        "Aggregate/Project",
+        summed,
+        keyColumnNames=["K"],
+        selectExpressions=["KSQL_AGG_VARIABLE_0 AS S"],
+    )
     sink = step("tableSinkV1", "OUT", projected, formats=formats, topicName="OUT")
     stream = {"@type": "createStreamV1", "sourceName": "IN", "schema": schema, "topicName": "in", "formats": formats}
-    table = {"@type": "createTableV1", "sourceName": "OUT", "schema": "`K` INTEGER KEY, `S` BIGINT", "topicName": "OUT", "formats": formats}
+    table = {
+        "@type": "createTableV1",
+        "sourceName": "OUT",
+        "schema": "`K` INTEGER KEY, `S` BIGINT",
+        "topicName": "OUT",
+        "formats": formats,
+    }
     query = {"sources": ["IN"], "sink": "OUT", "queryId": "CTAS_OUT_0", "physicalPlan": sink}
     return {
         "plan": [

@@ -6,7 +6,12 @@ import pytest
 
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
 
-COMMAND = {"statement": "CREATE STREAM A …", "plan": None, "originalProperties": {"x": "1", "y": None}, "streamsProperties": {"z": 2}}
+COMMAND = {
+    "statement": "CREATE STREAM A …",
+    "plan": None,
+    "originalProperties": {"x": "1", "y": None},
+    "streamsProperties": {"z": 2},
+}
 READ = CommandRecord("stream/A/create", "CREATE STREAM A …", configured={"x": "1"}, properties={"z": 2})
 
 
@@ -39,7 +44,9 @@ def test_a_deleted_command_is_passed_over() -> None:
     assert list(read_backup('"stream/A/create":null')) == []
 
 
-@pytest.mark.parametrize("line", ["rubbish", '"k"', '"k":{', "{}", '"k":[]', '"k":{"plan":1}', '"k":{"statement":1}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "line", ["rubbish", '"k"', '"k":{', "{}", '"k":[]', '"k":{"plan":1}', '"k":{"statement":1}', "[" * 100_000]
+)
 def test_what_is_no_command_is_told_apart(line: str) -> None:
     first, second = read_backup(f"{line}\n" + '"k":{"statement":"X"}')
     assert first.problem

@@ -8,7 +8,15 @@ import pytest
 
 from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.json_text import MAX_DEPTH, read_json
-from kestrel_sql.plan.codec.plan_file import PlanFile, decode_plan, decode_statement, dump_plan, encode_plan, encode_statement, load_plan
+from kestrel_sql.plan.codec.plan_file import (
+    PlanFile,
+    decode_plan,
+    decode_statement,
+    dump_plan,
+    encode_plan,
+    encode_statement,
+    load_plan,
+)
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.plan.step import SerdeFeature, Step
 from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
@@ -95,7 +103,9 @@ def test_null_is_as_good_as_absent_for_optional_fields() -> None:
 def test_the_legacy_key_field_is_read_and_forgotten() -> None:
     command = decode_statement(sample.ddl(sample.create("Table", keyField="KILO"))).ddl_command
     assert isinstance(command, CreateTableV1)
-    assert "keyField" not in encode_statement(decode_statement(sample.ddl(sample.create(keyField="KILO"))))["ddlCommand"]
+    assert (
+        "keyField" not in encode_statement(decode_statement(sample.ddl(sample.create(keyField="KILO"))))["ddlCommand"]
+    )
     refused(sample.ddl(sample.create(keyField=1)), "$.ddlCommand.keyField")
 
 
@@ -139,7 +149,10 @@ def test_a_key_expression_is_a_text_or_a_list() -> None:
             " HOPPING ( SIZE 30 SECONDS , ADVANCE BY 10 SECONDS , GRACE PERIOD 1 MINUTES ) ",
             HoppingWindow(TimeSpan(30, "SECONDS"), TimeSpan(10, "SECONDS"), grace=TimeSpan(1, "MINUTES")),
         ),
-        (" SESSION ( 5 SECONDS , RETENTION 1 DAYS ) ", SessionWindow(TimeSpan(5, "SECONDS"), retention=TimeSpan(1, "DAYS"))),
+        (
+            " SESSION ( 5 SECONDS , RETENTION 1 DAYS ) ",
+            SessionWindow(TimeSpan(5, "SECONDS"), retention=TimeSpan(1, "DAYS")),
+        ),
     ],
 )
 def test_a_window_may_be_text(text: str, window: Any) -> None:
@@ -193,9 +206,21 @@ SOURCE = "$.queryPlan.physicalPlan.source"
         ({"source": sample.stream_join(beforeMillis=None)}, f"{SOURCE}.beforeMillis", "null"),
         ({"source": sample.stream_join(beforeMillis=-1)}, f"{SOURCE}.beforeMillis", "range"),
         ({"source": sample.windowed({"windowType": "TUMBLING"})}, f"{SOURCE}.windowExpression.size", "missing"),
-        ({"source": sample.windowed(sample.window("TUMBLING", size=sample.span(0)))}, f"{SOURCE}.windowExpression.size", "zero"),
-        ({"source": sample.windowed(sample.window("TUMBLING", gap=sample.span(1)))}, f"{SOURCE}.windowExpression.gap", "unknown field"),
-        ({"source": {**sample.windowed(" TUMBLING "), "aggregationFunctions": ["A"]}}, f"{SOURCE}.aggregationFunctions[0]", "call"),
+        (
+            {"source": sample.windowed(sample.window("TUMBLING", size=sample.span(0)))},
+            f"{SOURCE}.windowExpression.size",
+            "zero",
+        ),
+        (
+            {"source": sample.windowed(sample.window("TUMBLING", gap=sample.span(1)))},
+            f"{SOURCE}.windowExpression.gap",
+            "unknown field",
+        ),
+        (
+            {"source": {**sample.windowed(" TUMBLING "), "aggregationFunctions": ["A"]}},
+            f"{SOURCE}.aggregationFunctions[0]",
+            "call",
+        ),
     ],
 )
 def test_errors_name_the_path(change: sample.Document, path: str, message: str) -> None:
@@ -228,10 +253,17 @@ def test_the_size_of_a_window_fits_its_type(info: sample.Document, ok: bool) -> 
 
 
 def test_a_foreign_key_is_a_column_or_an_expression() -> None:
-    fk = {"joinType": "INNER", "formats": sample.formats(), "leftSource": sample.table("l"), "rightSource": sample.table("r")}
+    fk = {
+        "joinType": "INNER",
+        "formats": sample.formats(),
+        "leftSource": sample.table("l"),
+        "rightSource": sample.table("r"),
+    }
     refused(sample.query(sample.step("fkTableTableJoinV1", "Join", **fk)), "$.queryPlan.physicalPlan", "exactly one")
     both = {"leftJoinColumnName": "A", "leftJoinExpression": "A"}
-    refused(sample.query(sample.step("fkTableTableJoinV1", "Join", **fk, **both)), "$.queryPlan.physicalPlan", "exactly one")
+    refused(
+        sample.query(sample.step("fkTableTableJoinV1", "Join", **fk, **both)), "$.queryPlan.physicalPlan", "exactly one"
+    )
 
 
 def test_a_statement_does_something_and_a_table_has_a_key() -> None:
@@ -280,7 +312,9 @@ def test_bombs_are_refused(text: str) -> None:
         load_plan(text)
 
 
-@pytest.mark.parametrize("number", ["1e999999", "1e-999999", "0e999999", "9" * 4000, "1." + "1" * 4000, "-0.0", "1e400", "12e2"])
+@pytest.mark.parametrize(
+    "number", ["1e999999", "1e-999999", "0e999999", "9" * 4000, "1." + "1" * 4000, "-0.0", "1e400", "12e2"]
+)
 def test_odd_numbers_are_read_or_refused(number: str) -> None:
     text = json.dumps(sample.query(sample.stream_join())).replace('"beforeMillis": 11', f'"beforeMillis": {number}')
     document = read_json(text)
@@ -311,10 +345,17 @@ def test_long_chains_of_steps_are_read_and_longer_ones_refused() -> None:
 
 def test_deep_expressions_are_refused() -> None:
     for text in ("NOT " * 20_000 + "true", "ARRAY[" * 5_000 + "1" + "]" * 5_000, "(" * 9_000):
-        refused(sample.query(sample.select(sample.stream(), text + " AS A")), "$.queryPlan.physicalPlan.selectExpressions[0]")
+        refused(
+            sample.query(sample.select(sample.stream(), text + " AS A")),
+            "$.queryPlan.physicalPlan.selectExpressions[0]",
+        )
     deep_type = "ARRAY<" * 900 + "INT" + ">" * 900
     refused(sample.ddl({"@type": "registerTypeV1", "type": deep_type, "typeName": "T"}), "$.ddlCommand.type", "deeply")
-    refused(sample.query({**sample.stream(), "sourceSchema": f"`A` {deep_type}"}), "$.queryPlan.physicalPlan.sourceSchema", "deeply")
+    refused(
+        sample.query({**sample.stream(), "sourceSchema": f"`A` {deep_type}"}),
+        "$.queryPlan.physicalPlan.sourceSchema",
+        "deeply",
+    )
 
 
 def test_floats_of_python_are_exact_enough() -> None:

@@ -29,7 +29,10 @@ def test_a_changed_field_is_named_with_its_steps() -> None:
     document = aggregate_plan()
     document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["selectExpressions"] = ["1 AS S"]
     (found,) = diff_plans(decode_plan(aggregate_plan()), decode_plan(document))
-    assert found.path == "plan[1]<ksqlPlanV1>.queryPlan.physicalPlan<tableSinkV1>.source<tableSelectV1>.selectExpressions[0]"
+    assert (
+        found.path
+        == "plan[1]<ksqlPlanV1>.queryPlan.physicalPlan<tableSinkV1>.source<tableSelectV1>.selectExpressions[0]"
+    )
     assert str(found).splitlines()[1:] == ["  - KSQL_AGG_VARIABLE_0 AS S", "  + 1 AS S"]
 
 

@@ -18,7 +18,9 @@ def test_a_query_is_a_tree_from_sink_to_source() -> None:
         "streamSelectV1 [Aggregate/Prepare]",
         "streamSourceV1 [KsqlTopic/Source]",
     ]
-    assert [line.index(line.strip(" │└─")) for line in steps] == sorted({line.index(line.strip(" │└─")) for line in steps})
+    assert [line.index(line.strip(" │└─")) for line in steps] == sorted(
+        {line.index(line.strip(" │└─")) for line in steps}
+    )
     assert "   query CTAS_OUT_0: from IN into OUT" in lines
     assert any("aggregationFunctions: SUM(V)" in line for line in lines)
 

@@ -30,10 +30,18 @@ PLACE = "$.plan[0].queryPlan.physicalPlan"
         (root(**{"@type": "streamSinkV2"}), f"{PLACE}.@type", "the kind streamSinkV2"),
         ({**root(), "@type": "ksqlPlanV2"}, "$.plan[0].@type", "the kind ksqlPlanV2"),
         (sample.query(sample.stream_join(joinType="ASOF")), f"{PLACE}.joinType", "the word ASOF"),
-        (root(source=sample.stream() | PSEUDO_2), f"{PLACE}.source.pseudoColumnVersion", "the version 2 of pseudo columns"),
+        (
+            root(source=sample.stream() | PSEUDO_2),
+            f"{PLACE}.source.pseudoColumnVersion",
+            "the version 2 of pseudo columns",
+        ),
         (root(formats=formats(valueFeatures=["WRAP_ALL"])), f"{PLACE}.formats.valueFeatures[0]", "the word WRAP_ALL"),
         (root(formats=formats(compression="ZSTD")), f"{PLACE}.formats.compression", "the field compression"),
-        (sample.query(sample.windowed(sample.window("SLIDING"))), f"{PLACE}.windowExpression.windowType", "the word SLIDING"),
+        (
+            sample.query(sample.windowed(sample.window("SLIDING"))),
+            f"{PLACE}.windowExpression.windowType",
+            "the word SLIDING",
+        ),
         (
             sample.query(sample.windowed(sample.window("TUMBLING", size=sample.span(1, "WEEKS")))),
             f"{PLACE}.windowExpression.size.timeUnit",
@@ -46,7 +54,10 @@ def test_the_part_and_both_versions_are_named(statement: sample.Document, path: 
     with pytest.raises(NewerPlanError) as caught:
         decode_plan({"plan": [statement], "configs": {WRITTEN_BY: "97.5.0"}})
     assert caught.value.path == path
-    assert f"written by version 97.5.0, and version {engine_version()}, which reads it, does not know {part}" in caught.value.message
+    assert (
+        f"written by version 97.5.0, and version {engine_version()}, which reads it, does not know {part}"
+        in caught.value.message
+    )
     assert caught.value.message.startswith(f"{path}: ")
 
 

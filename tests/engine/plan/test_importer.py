@@ -45,13 +45,19 @@ def test_commands_build_on_each_other(tmp_path: Path) -> None:
         tmp_path,
         ("stream/IN/create", planned(0)),
         ("table/OUT/create", planned(1)),
-        ("stream/Z/create", {"statement": 'CREATE STREAM Z AS SELECT K, V FROM "IN";'.replace('"IN"', "`IN`"), "plan": None}),
+        (
+            "stream/Z/create",
+            {"statement": 'CREATE STREAM Z AS SELECT K, V FROM "IN";'.replace('"IN"', "`IN`"), "plan": None},
+        ),
         ("terminate/CTAS_OUT_0/execute", {"statement": "TERMINATE CTAS_OUT_0;", "plan": None}),
         ("terminate/CTAS_OUT_0/execute", {"statement": "TERMINATE CTAS_OUT_0;", "plan": None}),
     )
     assert verdicts(report) == [Verdict.RUNS, Verdict.RUNS, Verdict.RUNS, Verdict.NOTHING, Verdict.NOTHING]
     assert [answer.query for answer in report.answers][:3] == [None, "CTAS_OUT_0", "CSAS_Z_0"]
-    assert [answer.reason for answer in report.answers][3:] == ["TERMINATE CTAS_OUT_0", "the query CTAS_OUT_0 is not running here"]
+    assert [answer.reason for answer in report.answers][3:] == [
+        "TERMINATE CTAS_OUT_0",
+        "the query CTAS_OUT_0 is not running here",
+    ]
     assert report.is_complete
 
 

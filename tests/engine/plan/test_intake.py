@@ -18,7 +18,13 @@ FORMATS = Formats(FormatInfo("TEXT"), FormatInfo("TEXT"))
 
 
 def command(schema: str = sample.KAFKA_SCHEMA, **more: Any) -> dict[str, Any]:
-    document = {"@type": "createKafkaSourceV1", "sourceName": "S", "schema": schema, "topicName": "t", "formats": sample.formats()}
+    document = {
+        "@type": "createKafkaSourceV1",
+        "sourceName": "S",
+        "schema": schema,
+        "topicName": "t",
+        "formats": sample.formats(),
+    }
     return sample.ddl({**document, "intake": sample.intake(**more)})
 
 

@@ -33,7 +33,8 @@ def test_durations(value: Any, millis: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "P", "PT", "P1DT", "11", "PT1.S", "PT1S ", "PT-1S", "PT" + "9" * 30 + "S", "PT\u0661S", True, None, [], -1]
+    "value",
+    ["", "P", "PT", "P1DT", "11", "PT1.S", "PT1S ", "PT-1S", "PT" + "9" * 30 + "S", "PT\u0661S", True, None, [], -1],
 )
 def test_what_is_no_duration(value: Any) -> None:
     with pytest.raises(PlanError):
@@ -47,7 +48,8 @@ def test_durations_are_written_exactly(millis: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{}, {"value": 1}, *({"value": n, "timeUnit": unit} for n, unit in [(1, "YEARS"), (2**62, "DAYS"), (1.5, "DAYS")])]
+    "value",
+    [{}, {"value": 1}, *({"value": n, "timeUnit": unit} for n, unit in [(1, "YEARS"), (2**62, "DAYS"), (1.5, "DAYS")])],
 )
 def test_what_is_no_time_span(value: Any) -> None:
     with pytest.raises(PlanError):

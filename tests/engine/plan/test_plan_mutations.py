@@ -134,5 +134,11 @@ def test_damaged_texts() -> None:
 
 def test_damaged_files() -> None:
     for odd in ODD:
-        for document in (odd, {"plan": odd}, {"plan": [odd]}, {"plan": [], "configs": odd}, {"plan": [], "configs": {"a": odd}}):
+        for document in (
+            odd,
+            {"plan": odd},
+            {"plan": [odd]},
+            {"plan": [], "configs": odd},
+            {"plan": [], "configs": {"a": odd}},
+        ):
             attempt(decode_plan, document)

@@ -19,8 +19,16 @@ def test_a_tag_is_the_class_name_with_a_small_first_letter(tag: str, cls: type) 
 
 
 def test_every_step_of_every_module_is_in_the_table() -> None:
-    modules = [importlib.import_module(f"kestrel_sql.plan.steps.{m.name}") for m in pkgutil.iter_modules(kestrel_sql.plan.steps.__path__)]
-    found = {v for module in modules for v in vars(module).values() if isinstance(v, type) and issubclass(v, Step) and v is not Step}
+    modules = [
+        importlib.import_module(f"kestrel_sql.plan.steps.{m.name}")
+        for m in pkgutil.iter_modules(kestrel_sql.plan.steps.__path__)
+    ]
+    found = {
+        v
+        for module in modules
+        for v in vars(module).values()
+        if isinstance(v, type) and issubclass(v, Step) and v is not Step
+    }
     assert set(STEPS.values()) == found
 
 

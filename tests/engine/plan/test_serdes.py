@@ -36,7 +36,9 @@ def test_what_an_aggregation_writes() -> None:
 
 
 def test_a_store_holds_what_the_function_keeps() -> None:
-    assert str(serdes(aggregate_plan(), DOUBLE)["Aggregate.Aggregate.Materialize"].schema).endswith("`KSQL_AGG_VARIABLE_0` DOUBLE")
+    assert str(serdes(aggregate_plan(), DOUBLE)["Aggregate.Aggregate.Materialize"].schema).endswith(
+        "`KSQL_AGG_VARIABLE_0` DOUBLE"
+    )
 
 
 def test_the_store_of_windows_has_no_window_and_its_results_have() -> None:
@@ -59,9 +61,21 @@ def test_a_right_join_is_a_left_join_of_exchanged_sides(join_type: str, first: s
     sides = {}
     for side, alias in (("leftSource", "L"), ("rightSource", "R")):
         sides[side] = {**select, "keyColumnNames": [f"{alias}_K"], "selectExpressions": [f"V AS {alias}_V"]}
-    join = {"@type": "streamStreamJoinV1", "properties": {"queryContext": "Join"}, "joinType": join_type, "keyColName": "K", **sides}
+    join = {
+        "@type": "streamStreamJoinV1",
+        "properties": {"queryContext": "Join"},
+        "joinType": join_type,
+        "keyColName": "K",
+        **sides,
+    }
     join |= {"leftInternalFormats": FORMATS, "rightInternalFormats": FORMATS, "beforeMillis": 1, "afterMillis": 1}
-    sink = {"@type": "streamSinkV1", "properties": {"queryContext": "OUT"}, "formats": FORMATS, "topicName": "OUT", "source": join}
+    sink = {
+        "@type": "streamSinkV1",
+        "properties": {"queryContext": "OUT"},
+        "formats": FORMATS,
+        "topicName": "OUT",
+        "source": join,
+    }
     document["plan"][1]["queryPlan"]["physicalPlan"] = sink
     found = serdes(document)
     assert found["Join"].schema.key[0].name == found["Join.Left"].schema.key[0].name == first

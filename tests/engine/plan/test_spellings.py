@@ -31,13 +31,22 @@ DEFAULTS: Object = {
 }
 OPTIONS = {"WRAP_SINGLES": "WRAP_SINGLE_VALUES", "UNWRAP_SINGLES": "UNWRAP_SINGLE_VALUES"}
 LENGTHS = {"TUMBLING": ("size",), "HOPPING": ("size", "advanceBy"), "SESSION": ("gap",)}
-WORDS = {"size": "SIZE ", "advanceBy": "ADVANCE BY ", "gap": "", "retention": "RETENTION ", "gracePeriod": "GRACE PERIOD "}
+WORDS = {
+    "size": "SIZE ",
+    "advanceBy": "ADVANCE BY ",
+    "gap": "",
+    "retention": "RETENTION ",
+    "gracePeriod": "GRACE PERIOD ",
+}
 
 
 @cache
 def stored() -> tuple[tuple[str, PlanFile], ...]:
     """The text of each plan that is unlike the others but for its names, with what it means."""
-    texts = {frozenset(facts_of(read_json(text))): text for text in (file.read_text(encoding="utf-8") for file in plan_files())}
+    texts = {
+        frozenset(facts_of(read_json(text))): text
+        for text in (file.read_text(encoding="utf-8") for file in plan_files())
+    }
     return tuple((text, load_plan(text)) for text in texts.values())
 
 
@@ -117,7 +126,10 @@ def one_key_as_text(of: Object) -> bool:
 
 def synonyms(of: Object) -> bool:
     found = [name for name in ("schema", "sourceSchema") if isinstance(of.get(name), str)]
-    spelled = {name: of[name].replace("` INTEGER", "`  INT").replace("` STRING", "` VARCHAR").replace(", `", ",`") for name in found}
+    spelled = {
+        name: of[name].replace("` INTEGER", "`  INT").replace("` STRING", "` VARCHAR").replace(", `", ",`")
+        for name in found
+    }
     of.update(spelled)
     return bool(found)
 

@@ -18,7 +18,9 @@ from kestrel_sql.sql.nodes.expressions import Node
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource, InsertInto, Query
 from kestrel_sql.sql.parse.parser import parse_script
 
-HIDDEN = frozenset({"query_context", "topic_name", "source_schema", "pseudo_column_version", "timestamp_column", "window_info"})
+HIDDEN = frozenset(
+    {"query_context", "topic_name", "source_schema", "pseudo_column_version", "timestamp_column", "window_info"}
+)
 
 
 def plan(script: str, config: Config | None = None) -> StatementPlan:
@@ -66,7 +68,9 @@ def _tree(step: Step, depth: int) -> list[str]:
     shown = [
         f"{f.name}={_text(value)}"
         for f in fields(step)
-        if f.name not in HIDDEN and (value := getattr(step, f.name)) is not None and not isinstance(value, Step | Formats)
+        if f.name not in HIDDEN
+        and (value := getattr(step, f.name)) is not None
+        and not isinstance(value, Step | Formats)
     ]
     line = "  " * depth + " ".join([f"{step.tag}[{step.query_context}]", *shown])
     return [line, *(below for source in step.upstream for below in _tree(source, depth + 1))]

@@ -18,7 +18,9 @@ def test_defaults_and_overrides() -> None:
 
 
 def test_setting_and_unsetting() -> None:
-    config = Config().with_property("ksql.functions.collect_list.limit", "3").with_property("auto.offset.reset", "earliest")
+    config = (
+        Config().with_property("ksql.functions.collect_list.limit", "3").with_property("auto.offset.reset", "earliest")
+    )
     assert config["auto.offset.reset"] == "earliest"
     assert config["ksql.functions.collect_list.limit"] == "3"
     assert config.without_property("auto.offset.reset")["auto.offset.reset"] == "latest"

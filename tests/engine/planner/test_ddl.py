@@ -34,7 +34,19 @@ from kestrel_sql.sql.nodes.statements import (
     SourceKind,
 )
 from kestrel_sql.types.schema import Column, Role
-from kestrel_sql.types.sql_types import BIGINT, BYTES, HEADERS_TYPE, INTEGER, STRING, Array, Field, Map, NamedType, SqlType, Struct
+from kestrel_sql.types.sql_types import (
+    BIGINT,
+    BYTES,
+    HEADERS_TYPE,
+    INTEGER,
+    STRING,
+    Array,
+    Field,
+    Map,
+    NamedType,
+    SqlType,
+    Struct,
+)
 
 STREAM, TABLE = SourceKind.STREAM, SourceKind.TABLE
 JSON: Properties = (("KAFKA_TOPIC", "t"), ("VALUE_FORMAT", "JSON"))
@@ -63,12 +75,21 @@ def test_a_stream_takes_defaults() -> None:
     command = plan(source(V, K))
     assert isinstance(command, CreateStreamV1)
     assert str(command.schema) == "`K` STRING KEY, `V` INTEGER"
-    assert (command.topic_name, command.formats.key_format.format, command.formats.value_format.format) == ("t", "KAFKA", "JSON")
+    assert (command.topic_name, command.formats.key_format.format, command.formats.value_format.format) == (
+        "t",
+        "KAFKA",
+        "JSON",
+    )
     assert command.formats.key_features == command.formats.value_features == frozenset()
 
 
 def test_a_windowed_table_with_a_timestamp_column() -> None:
-    more: Properties = (("WINDOW_TYPE", "tumbling"), ("WINDOW_SIZE", "3 Minutes"), ("TIMESTAMP", "ts"), ("TIMESTAMP_FORMAT", "yyyy"))
+    more: Properties = (
+        ("WINDOW_TYPE", "tumbling"),
+        ("WINDOW_SIZE", "3 Minutes"),
+        ("TIMESTAMP", "ts"),
+        ("TIMESTAMP_FORMAT", "yyyy"),
+    )
     command = plan(source(PK, Element("TS", STRING), kind=TABLE, more=more))
     assert isinstance(command, CreateTableV1)
     assert command.window_info == WindowInfo(WindowType.TUMBLING, 180_000)
@@ -104,11 +125,27 @@ def test_custom_types_are_resolved_at_any_depth() -> None:
         ((K, Element("K", INTEGER)), STREAM, "Value columns clash with key columns: `K` INTEGER"),
         ((Element("RowTime", BIGINT),), STREAM, "'RowTime' is a reserved column name"),
         ((Element("WINDOWEND", BIGINT),), STREAM, "is a reserved column name"),
-        ((Element("K", Map(STRING, INTEGER), ElementRole.KEY), V), STREAM, "Map keys, including types that contain maps"),
-        ((Element("V", Struct((Field("A", STRING), Field("A", STRING)))),), STREAM, "Duplicate field names found in STRUCT"),
+        (
+            (Element("K", Map(STRING, INTEGER), ElementRole.KEY), V),
+            STREAM,
+            "Map keys, including types that contain maps",
+        ),
+        (
+            (Element("V", Struct((Field("A", STRING), Field("A", STRING)))),),
+            STREAM,
+            "Duplicate field names found in STRUCT",
+        ),
         ((Element("V", NamedType("X")),), STREAM, "Cannot resolve unknown type: X"),
-        ((V, Element("H", BYTES, ElementRole.HEADERS)), STREAM, "Invalid type for HEADERS column: expected ARRAY<STRUCT<`KEY` STRING"),
-        ((V, Element("H", STRING, ElementRole.HEADER, "a")), STREAM, "Invalid type for HEADER('a') column: expected BYTES, got STRING"),
+        (
+            (V, Element("H", BYTES, ElementRole.HEADERS)),
+            STREAM,
+            "Invalid type for HEADERS column: expected ARRAY<STRUCT<`KEY` STRING",
+        ),
+        (
+            (V, Element("H", STRING, ElementRole.HEADER, "a")),
+            STREAM,
+            "Invalid type for HEADER('a') column: expected BYTES, got STRING",
+        ),
     ],
 )
 def test_bad_columns(elements: tuple[Element, ...], kind: SourceKind, gist: str) -> None:
@@ -142,8 +179,14 @@ def test_header_columns_exclude_each_other(keys: tuple[str | None, str | None], 
         ((("TIMESTAMP", "x"),), "does not exist in the schema: 'X'"),
         ((("TIMESTAMP", "v"),), "Timestamp column, `V`, should be LONG(INT64), TIMESTAMP"),
         ((("TIMESTAMP", "k"),), "should be LONG(INT64)"),
-        ((("TIMESTAMP", "`V`"), ("TIMESTAMP_FORMAT", "yyyy")), "can only be used when the timestamp column is of type STRING"),
-        ((("KEY_FORMAT", "NONE"),), "The 'NONE' format can only be used when no columns are defined. Got: [`K` STRING KEY]"),
+        (
+            (("TIMESTAMP", "`V`"), ("TIMESTAMP_FORMAT", "yyyy")),
+            "can only be used when the timestamp column is of type STRING",
+        ),
+        (
+            (("KEY_FORMAT", "NONE"),),
+            "The 'NONE' format can only be used when no columns are defined. Got: [`K` STRING KEY]",
+        ),
         ((("VALUE_DELIMITER", "|"),), "JSON does not support the following configs: [delimiter]"),
     ],
 )
@@ -230,7 +273,9 @@ def test_alter_of_sources_that_are_not_open() -> None:
 
 def test_types() -> None:
     catalog = Catalog().with_type("ID", BIGINT)
-    assert plan_create_type(CreateType("IDS", Array(NamedType("ID"))), catalog) == RegisterTypeV1(type=Array(BIGINT), type_name="IDS")
+    assert plan_create_type(CreateType("IDS", Array(NamedType("ID"))), catalog) == RegisterTypeV1(
+        type=Array(BIGINT), type_name="IDS"
+    )
     assert plan_create_type(CreateType("ID", STRING, if_not_exists=True), catalog) is None
     with pytest.raises(StatementError, match="already registered with type: BIGINT"):
         plan_create_type(CreateType("ID", STRING), catalog)

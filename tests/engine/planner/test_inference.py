@@ -98,10 +98,26 @@ def test_an_anonymous_value_is_asked_for_by_wrapping() -> None:
 @pytest.mark.parametrize(
     ("elements", "more", "gist"),
     [
-        ((), (("VALUE_FORMAT", "JSON_SR"),), "Value schema is not in the expected format. You may want to set VALUE_FORMAT to 'AVRO'."),
-        ((), (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_ID", 9)), "Schema for message values on topic 't' does not exist"),
-        ((), (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_FULL_NAME", "missing")), "Schema for message values on topic 't' does not exist"),
-        ((Element("V", STRING),), (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_ID", 2)), "Table elements and VALUE_SCHEMA_ID cannot both"),
+        (
+            (),
+            (("VALUE_FORMAT", "JSON_SR"),),
+            "Value schema is not in the expected format. You may want to set VALUE_FORMAT to 'AVRO'.",
+        ),
+        (
+            (),
+            (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_ID", 9)),
+            "Schema for message values on topic 't' does not exist",
+        ),
+        (
+            (),
+            (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_FULL_NAME", "missing")),
+            "Schema for message values on topic 't' does not exist",
+        ),
+        (
+            (Element("V", STRING),),
+            (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_ID", 2)),
+            "Table elements and VALUE_SCHEMA_ID cannot both",
+        ),
         ((), (("KEY_FORMAT", "KAFKA"), ("VALUE_FORMAT", "AVRO"), ("KEY_SCHEMA_ID", 1)), "Current format is KAFKA."),
         ((), (("KEY_FORMAT", "PROTOBUF"), ("VALUE_FORMAT", "AVRO"), ("KEY_SCHEMA_ID", 3)), "contains multiple columns"),
     ],

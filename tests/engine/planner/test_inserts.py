@@ -41,7 +41,12 @@ ONE, A = IntegerLiteral(1), StringLiteral("a")
 
 def source(*columns: Column, kind: SourceKind = SourceKind.STREAM, **more: Any) -> Source:
     return Source(
-        name="S", kind=kind, schema=Schema(columns or (K, V)), topic="s", formats=Formats(FormatInfo("KAFKA"), FormatInfo("JSON")), **more
+        name="S",
+        kind=kind,
+        schema=Schema(columns or (K, V)),
+        topic="s",
+        formats=Formats(FormatInfo("KAFKA"), FormatInfo("JSON")),
+        **more,
     )
 
 
@@ -114,7 +119,12 @@ DEC = Decimal(4, 2)
         ("1970-01-01T00:00:01", STRING, TIMESTAMP, 1000),
         ([1, None], Array(INTEGER), Array(DOUBLE), [1.0, None]),
         ({"a": 1}, Map(STRING, INTEGER), Map(STRING, BIGINT), {"a": 1}),
-        ({"A": 1}, Struct((Field("A", INTEGER),)), Struct((Field("B", STRING), Field("A", DOUBLE))), {"B": None, "A": 1.0}),
+        (
+            {"A": 1},
+            Struct((Field("A", INTEGER),)),
+            Struct((Field("B", STRING), Field("A", DOUBLE))),
+            {"B": None, "A": 1.0},
+        ),
         ({}, Struct(()), Struct((Field("A", DEC),)), {"A": None}),
     ],
 )

@@ -27,7 +27,12 @@ def command(text: str) -> CreateKafkaSourceV1:
 def test_every_example_of_the_manual_is_planned() -> None:
     blocks = re.findall(r"```sql\n(.*?)```", MANUAL.read_text(encoding="utf-8"), re.DOTALL)
     session = Session()
-    planned = [session.execute(parsed) for block in blocks for parsed in session.parse(block) if not isinstance(parsed.statement, Query)]
+    planned = [
+        session.execute(parsed)
+        for block in blocks
+        for parsed in session.parse(block)
+        if not isinstance(parsed.statement, Query)
+    ]
     assert len(planned) == 4
 
 
@@ -40,7 +45,11 @@ def test_every_example_of_the_manual_is_planned() -> None:
         ("KEY FORMAT CSV WITH 2 COLUMNS VALUE FORMAT TEXT INCLUDE KEY", "JSON", "JSON"),
         ("KEY FORMAT CSV WITH 2 COLUMNS VALUE FORMAT TEXT INCLUDE KEY AS k", "JSON", "JSON"),
         ("KEY FORMAT JSON VALUE FORMAT REGEX '(a)' ENVELOPE UPSERT", "KAFKA", "JSON"),
-        ("""FORMAT AVRO USING SCHEMA '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'""", "NONE", "AVRO"),
+        (
+            """FORMAT AVRO USING SCHEMA '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'""",
+            "NONE",
+            "AVRO",
+        ),
         ("FORMAT PROTOBUF USING SCHEMA 'syntax = \"proto3\"; message M { int32 a = 1; }'", "NONE", "PROTOBUF"),
     ],
 )

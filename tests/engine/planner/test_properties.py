@@ -8,7 +8,12 @@ import pytest
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType
-from kestrel_sql.planner.properties.with_clause import TimestampProperty, insert_properties, sink_properties, source_properties
+from kestrel_sql.planner.properties.with_clause import (
+    TimestampProperty,
+    insert_properties,
+    sink_properties,
+    source_properties,
+)
 from kestrel_sql.sql.nodes.statements import Properties
 
 TOPIC: Properties = (("KAFKA_TOPIC", "t"),)
@@ -37,7 +42,11 @@ def test_everything_at_once() -> None:
     assert (given.topic.partitions, given.topic.replicas, given.topic.retention_ms) == (4, 2, 2**40)
     assert (given.key.format, given.key.properties) == ("DELIMITED", (("delimiter", "TAB"),))
     assert given.value.format == "PROTOBUF"
-    assert given.value.properties == (("fullSchemaName", "a.B"), ("nullableRepresentation", "wrapper"), ("schemaId", "7"))
+    assert given.value.properties == (
+        ("fullSchemaName", "a.B"),
+        ("nullableRepresentation", "wrapper"),
+        ("schemaId", "7"),
+    )
     assert given.value.schema_id == 7
     assert given.wrap_single_value is True
     assert given.timestamp == TimestampProperty(column="ts", format="yyyy-MM-dd'T'HH")
@@ -56,8 +65,14 @@ def test_everything_at_once() -> None:
         ((("FORMAT", "JSON"), ("VALUE_FORMAT", "JSON")), "Cannot supply both 'VALUE_FORMAT' and 'FORMAT' properties"),
         ((("KEY_FORMAT", "FOO"),), "Unknown format: FOO"),
         ((("VALUE_DELIMITER", ""),), "Configuration VALUE_DELIMITER is invalid: Delimiter cannot be empty"),
-        ((("KEY_DELIMITER", "<~>"),), "Invalid delimiter value: '<~>'. Delimiter must be a single character or TAB,SPACE"),
-        ((("VALUE_AVRO_SCHEMA_FULL_NAME", "a"), ("VALUE_SCHEMA_FULL_NAME", "b")), "Cannot supply both 'VALUE_AVRO_SCHEMA_FULL_NAME'"),
+        (
+            (("KEY_DELIMITER", "<~>"),),
+            "Invalid delimiter value: '<~>'. Delimiter must be a single character or TAB,SPACE",
+        ),
+        (
+            (("VALUE_AVRO_SCHEMA_FULL_NAME", "a"), ("VALUE_SCHEMA_FULL_NAME", "b")),
+            "Cannot supply both 'VALUE_AVRO_SCHEMA_FULL_NAME'",
+        ),
         ((("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "MAYBE"),), "Invalid value MAYBE"),
         ((("TIMESTAMP_FORMAT", "yyyy-QQQ bad"),), "Unknown pattern letter: b"),
         ((("TIMESTAMP_FORMAT", "'open"),), "Configuration TIMESTAMP_FORMAT is invalid: Invalid datetime format"),
@@ -73,10 +88,16 @@ def test_refused_everywhere(properties: Properties, gist: str) -> None:
 @pytest.mark.parametrize(
     ("properties", "gist"),
     [
-        ((("WINDOW_TYPE", "SESSION"), ("WINDOW_SIZE", "1 SECOND")), "'WINDOW_SIZE' should not be set for SESSION windows."),
+        (
+            (("WINDOW_TYPE", "SESSION"), ("WINDOW_SIZE", "1 SECOND")),
+            "'WINDOW_SIZE' should not be set for SESSION windows.",
+        ),
         ((("WINDOW_TYPE", "TUMBLING"),), "TUMBLING windows require 'WINDOW_SIZE'"),
         ((("WINDOW_SIZE", "1 SECOND"),), "'WINDOW_SIZE' requires 'WINDOW_TYPE'"),
-        ((("WINDOW_TYPE", "HOPPING"), ("WINDOW_SIZE", "30 bobs")), "is invalid: Invalid duration: '30 bobs'. Unknown time unit: 'BOBS'"),
+        (
+            (("WINDOW_TYPE", "HOPPING"), ("WINDOW_SIZE", "30 bobs")),
+            "is invalid: Invalid duration: '30 bobs'. Unknown time unit: 'BOBS'",
+        ),
         ((("WINDOW_TYPE", "HOPPING"), ("WINDOW_SIZE", "x SECONDS")), "Not a number: 'x'"),
         ((("WINDOW_TYPE", "TILTING"),), "Invalid value TILTING for configuration WINDOW_TYPE"),
     ],

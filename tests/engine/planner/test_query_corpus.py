@@ -105,7 +105,11 @@ def test_schemas_of_all_stored_plans_are_those_of_their_sinks() -> None:
     for path in sorted(CORPUS.glob("*/*/plan.json")):
         for plan in load_plan(path.read_text()).statements:
             command = plan.ddl_command
-            if plan.query_plan is None or plan.query_plan.sink is None or not isinstance(command, CreateStreamV1 | CreateTableV1):
+            if (
+                plan.query_plan is None
+                or plan.query_plan.sink is None
+                or not isinstance(command, CreateStreamV1 | CreateTableV1)
+            ):
                 continue
             try:
                 found = result_schema(plan.query_plan.physical_plan, types.of)

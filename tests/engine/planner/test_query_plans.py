@@ -51,7 +51,8 @@ def test_partition_by_null_drops_the_key() -> None:
 
 def test_aggregates_number_arguments_and_results() -> None:
     planned = plan(
-        ORDERS + "CREATE TABLE t AS SELECT customer, COUNT(*) AS n, SUM(amount + 1) FROM orders GROUP BY customer HAVING COUNT(*) > 1;"
+        ORDERS
+        + "CREATE TABLE t AS SELECT customer, COUNT(*) AS n, SUM(amount + 1) FROM orders GROUP BY customer HAVING COUNT(*) > 1;"
     )
     assert tree(planned) == [
         "tableSinkV1[T]",
@@ -97,7 +98,9 @@ def test_window_bounds_without_alias_stay_in_the_key() -> None:
 
 def test_bounds_of_a_windowed_source_are_columns_of_an_aggregate_without_window() -> None:
     windowed = "CREATE STREAM w (k INT KEY, a INT) WITH (kafka_topic='w', format='JSON', window_type='SESSION');"
-    planned = plan(windowed + "CREATE TABLE t AS SELECT a, WINDOWSTART AS s, COUNT(*) AS n FROM w GROUP BY a, WINDOWSTART;")
+    planned = plan(
+        windowed + "CREATE TABLE t AS SELECT a, WINDOWSTART AS s, COUNT(*) AS n FROM w GROUP BY a, WINDOWSTART;"
+    )
     assert schema(planned) == "`A` INTEGER KEY, `S` BIGINT KEY, `N` BIGINT"
     assert "non_aggregate_columns=(A, WINDOWSTART, ROWTIME)" in tree(planned)[2]
 
@@ -112,7 +115,9 @@ def test_table_functions_are_taken_out_of_expressions() -> None:
 
 def test_stream_table_join_rekeys_the_stream() -> None:
     planned = plan(
-        ORDERS + CUSTOMERS + "CREATE STREAM s AS SELECT c.id, name, amount, o.ROWTIME FROM orders o JOIN customers c ON customer = c.id;"
+        ORDERS
+        + CUSTOMERS
+        + "CREATE STREAM s AS SELECT c.id, name, amount, o.ROWTIME FROM orders o JOIN customers c ON customer = c.id;"
     )
     lines = tree(planned)
     assert lines[1] == (
@@ -135,15 +140,21 @@ def test_full_join_has_a_synthetic_key() -> None:
 
 def test_foreign_key_join_keeps_the_left_key_and_may_be_joined_again() -> None:
     script = ORDERS + CUSTOMERS + CITIES
-    planned = plan(script + "CREATE TABLE t AS SELECT c.id, t.name AS town FROM customers c JOIN cities t ON city = t.id;")
+    planned = plan(
+        script + "CREATE TABLE t AS SELECT c.id, t.name AS town FROM customers c JOIN cities t ON city = t.id;"
+    )
     assert tree(planned)[2] == "    fkTableTableJoinV1[Join] join_type=INNER left_join_expression=C_CITY"
     assert schema(planned) == "`C_ID` INTEGER KEY, `TOWN` STRING"
 
 
 def test_both_sides_of_a_join_use_the_key_format_of_the_side_that_stays() -> None:
-    binary = "CREATE STREAM views (id INT KEY, page STRING) WITH (kafka_topic='v', key_format='KAFKA', value_format='JSON');"
+    binary = (
+        "CREATE STREAM views (id INT KEY, page STRING) WITH (kafka_topic='v', key_format='KAFKA', value_format='JSON');"
+    )
     planned = plan(
-        ORDERS + binary + "CREATE STREAM s AS SELECT v.id, amount, v.page FROM orders o JOIN views v WITHIN 1 HOUR ON customer = v.id;"
+        ORDERS
+        + binary
+        + "CREATE STREAM s AS SELECT v.id, amount, v.page FROM orders o JOIN views v WITHIN 1 HOUR ON customer = v.id;"
     )
     assert planned.query_plan is not None
     join = planned.query_plan.physical_plan.upstream[0].upstream[0]
@@ -179,7 +190,12 @@ def test_struct_fields_without_alias_do_not_clash() -> None:
 
 
 def test_timestamp_text_in_where_becomes_millis() -> None:
-    lines = tree(plan(ORDERS + "CREATE STREAM s AS SELECT * FROM orders WHERE ROWTIME BETWEEN '2024-01' AND '2024-01-02T00:00:01+0100';"))
+    lines = tree(
+        plan(
+            ORDERS
+            + "CREATE STREAM s AS SELECT * FROM orders WHERE ROWTIME BETWEEN '2024-01' AND '2024-01-02T00:00:01+0100';"
+        )
+    )
     assert "(ROWTIME BETWEEN 1704067200000 AND 1704150001000)" in lines[2]
 
 
@@ -196,7 +212,9 @@ def test_push_queries_have_no_sink_and_show_the_key() -> None:
     assert tree(plan(ORDERS + "SELECT id, amount FROM orders EMIT CHANGES;"))[0] == (
         "streamSelectV1[Project] key_column_names=(ID) select_expressions=(ID AS ID, AMOUNT AS AMOUNT)"
     )
-    assert tree(plan(ORDERS + "SELECT amount FROM orders EMIT CHANGES;"))[0].endswith("select_expressions=(AMOUNT AS AMOUNT)")
+    assert tree(plan(ORDERS + "SELECT amount FROM orders EMIT CHANGES;"))[0].endswith(
+        "select_expressions=(AMOUNT AS AMOUNT)"
+    )
 
 
 @pytest.mark.parametrize(("items", "wanted"), [("*", "`ID` INTEGER KEY, `PAGE` STRING"), ("page", "`PAGE` STRING")])

@@ -25,14 +25,18 @@ def source(key: FormatInfo, value: FormatInfo) -> Source:
 
 def sink(given: Properties, leftmost: Source, *columns: Column, null: bool = False) -> Formats:
     properties: SinkProperties = sink_properties(given)
-    return sink_formats(properties, leftmost, Schema(columns or (K, V)), Config(), sink="OUT_1", partitioned_by_null=null)
+    return sink_formats(
+        properties, leftmost, Schema(columns or (K, V)), Config(), sink="OUT_1", partitioned_by_null=null
+    )
 
 
 JSON_SOURCE = source(FormatInfo("KAFKA"), FormatInfo("JSON"))
 
 
 def test_formats_come_from_the_leftmost_source() -> None:
-    delimited = source(FormatInfo("DELIMITED", (("delimiter", "|"),)), FormatInfo("AVRO", (("fullSchemaName", "a"), ("schemaId", "3"))))
+    delimited = source(
+        FormatInfo("DELIMITED", (("delimiter", "|"),)), FormatInfo("AVRO", (("fullSchemaName", "a"), ("schemaId", "3")))
+    )
     formats = sink((), delimited)
     assert formats.key_format == FormatInfo("DELIMITED", (("delimiter", "|"),))
     assert formats.value_format == FormatInfo("AVRO")
@@ -47,7 +51,11 @@ def test_only_an_equal_format_inherits_properties() -> None:
 
 def test_avro_keys_are_named_after_the_sink() -> None:
     formats = sink((("KEY_FORMAT", "AVRO"),), JSON_SOURCE)
-    assert formats.key_format.property("fullSchemaName") == key_schema_name("OUT_1") == "io.confluent.ksql.avro_schemas.Out1Key"
+    assert (
+        formats.key_format.property("fullSchemaName")
+        == key_schema_name("OUT_1")
+        == "io.confluent.ksql.avro_schemas.Out1Key"
+    )
     assert formats.key_features == UNWRAP
 
 
@@ -72,12 +80,24 @@ def test_partition_by_null_leaves_no_key() -> None:
 @pytest.mark.parametrize(
     ("given", "columns", "gist"),
     [
-        ((("WRAP_SINGLE_VALUE", True),), (K, V, Column("W", STRING)), "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas"),
-        ((("WRAP_SINGLE_VALUE", True), ("VALUE_FORMAT", "DELIMITED")), (K, V), "Format 'DELIMITED' does not support 'WRAP_SINGLE_VALUE'"),
+        (
+            (("WRAP_SINGLE_VALUE", True),),
+            (K, V, Column("W", STRING)),
+            "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas",
+        ),
+        (
+            (("WRAP_SINGLE_VALUE", True), ("VALUE_FORMAT", "DELIMITED")),
+            (K, V),
+            "Format 'DELIMITED' does not support 'WRAP_SINGLE_VALUE'",
+        ),
         ((("WRAP_SINGLE_VALUE", False), ("VALUE_FORMAT", "PROTOBUF")), (K, V), "set to 'false'."),
         ((("VALUE_SCHEMA_FULL_NAME", "x"),), (K, V), "JSON does not support the following configs: [fullSchemaName]"),
         ((("VALUE_SCHEMA_FULL_NAME", " "), ("VALUE_FORMAT", "AVRO")), (K, V), "fullSchemaName cannot be empty"),
-        ((("VALUE_SCHEMA_ID", 1),), (K, V), "VALUE_FORMAT should support schema inference when VALUE_SCHEMA_ID is provided"),
+        (
+            (("VALUE_SCHEMA_ID", 1),),
+            (K, V),
+            "VALUE_FORMAT should support schema inference when VALUE_SCHEMA_ID is provided",
+        ),
     ],
 )
 def test_refused_properties(given: Properties, columns: tuple[Column, ...], gist: str) -> None:
@@ -104,7 +124,11 @@ def test_the_message_of_a_schema_that_does_not_fit() -> None:
         ("JSON", Column("V", Array(Map(INTEGER, STRING))), "JSON only supports MAP types with STRING keys"),
         ("AVRO", Column("V", Map(INTEGER, STRING)), "Avro only supports MAPs with STRING keys"),
         ("AVRO", Column("1V", STRING), "Schema is not compatible with Avro: Illegal initial character: 1V"),
-        ("PROTOBUF_NOSR", Column("V", Map(INTEGER, STRING)), "PROTOBUF format only supports MAP types with STRING keys"),
+        (
+            "PROTOBUF_NOSR",
+            Column("V", Map(INTEGER, STRING)),
+            "PROTOBUF format only supports MAP types with STRING keys",
+        ),
         ("NONE", Column("V", STRING), "Got: [`V` STRING]"),
     ],
 )
@@ -133,9 +157,14 @@ def test_inherited_properties_are_properties_of_the_format() -> None:
         ("PROTOBUF", (K,), "PROTOBUF", frozenset()),
     ],
 )
-def test_internal_key_formats(name: str, key: tuple[Column, ...], expected: str, features: frozenset[SerdeFeature]) -> None:
+def test_internal_key_formats(
+    name: str, key: tuple[Column, ...], expected: str, features: frozenset[SerdeFeature]
+) -> None:
     given = Formats(FormatInfo(name), FormatInfo("AVRO", (("fullSchemaName", "a"), ("schemaId", "1"))), UNWRAP, UNWRAP)
     formats = internal_formats(given, key)
     assert (formats.key_format.format, formats.key_features) == (expected, features)
-    assert (formats.value_format, formats.value_features) == (FormatInfo("AVRO", (("fullSchemaName", "a"),)), frozenset())
+    assert (formats.value_format, formats.value_features) == (
+        FormatInfo("AVRO", (("fullSchemaName", "a"),)),
+        frozenset(),
+    )
     assert internal_formats(given, key, rekeyed=False).key_format.format == name

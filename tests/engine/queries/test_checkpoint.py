@@ -40,7 +40,10 @@ def pipeline() -> Pipeline:
 
 
 def records(first: int, last: int) -> list[Record]:
-    return [Record(topic="t", key=b"%d" % k, value=b'{"G": %d}' % (k % 20), timestamp=k, offset=k) for k in range(first, last)]
+    return [
+        Record(topic="t", key=b"%d" % k, value=b'{"G": %d}' % (k % 20), timestamp=k, offset=k)
+        for k in range(first, last)
+    ]
 
 
 def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:

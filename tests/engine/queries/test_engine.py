@@ -33,7 +33,10 @@ def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -
     assert tell(engine, "SELECT * FROM t;").rows == ((1, 2), (2, 3))
     assert engine.progress() == {"CTAS_T_0": (3, 2, 0, "")}
     # The state stays when the query is replaced, and what came before is not read again.
-    tell(engine, "CREATE OR REPLACE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 10 GROUP BY k; INSERT INTO s VALUES (1, 20);")
+    tell(
+        engine,
+        "CREATE OR REPLACE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 10 GROUP BY k; INSERT INTO s VALUES (1, 20);",
+    )
     assert tell(engine, "SELECT total FROM t WHERE k = 1;").rows == ((22,),)
     tell(engine, "PAUSE CTAS_T_0; INSERT INTO s VALUES (1, 100);")
     assert tell(engine, "SELECT total FROM t WHERE k = 1;").rows == ((22,),)
@@ -90,7 +93,10 @@ def test_a_table_keeps_its_rows_when_a_filter_comes_and_goes(engine: MemoryEngin
     tell(engine, "CREATE TABLE p (k INT PRIMARY KEY, v INT) WITH (kafka_topic='p', value_format='JSON');")
     tell(engine, "CREATE TABLE c AS SELECT k, v FROM p; INSERT INTO p VALUES (1, 1); INSERT INTO p VALUES (2, 20);")
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1), (2, 20))
-    tell(engine, "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p WHERE v > 10; INSERT INTO p VALUES (3, 3); INSERT INTO p VALUES (2, 2);")
+    tell(
+        engine,
+        "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p WHERE v > 10; INSERT INTO p VALUES (3, 3); INSERT INTO p VALUES (2, 2);",
+    )
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1),)
     tell(engine, "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p; INSERT INTO p VALUES (3, 4);")
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1), (3, 4))
@@ -103,7 +109,9 @@ def test_a_table_keeps_its_rows_when_a_filter_comes_and_goes(engine: MemoryEngin
 def test_a_replaced_query_whose_state_does_not_fit_stops_and_never_begins_anew(engine: MemoryEngine) -> None:
     tell(engine, "CREATE TABLE n AS SELECT k, COUNT(v + 1) AS c FROM s GROUP BY k; INSERT INTO s VALUES (1, 2);")
     assert tell(engine, "SELECT c FROM n;").rows == ((1,),)
-    with pytest.raises(CheckpointError, match=r"CTAS_N_1 cannot go on .*KSQL_INTERNAL_COL_2`:INT.*KSQL_INTERNAL_COL_2`:STRING"):
+    with pytest.raises(
+        CheckpointError, match=r"CTAS_N_1 cannot go on .*KSQL_INTERNAL_COL_2`:INT.*KSQL_INTERNAL_COL_2`:STRING"
+    ):
         tell(engine, "CREATE OR REPLACE TABLE n AS SELECT k, COUNT(CAST(v + 1 AS STRING)) AS c FROM s GROUP BY k;")
     tell(engine, "INSERT INTO s VALUES (1, 3);")
     assert tell(engine, "SELECT total FROM t;").rows == ((5,),)

@@ -62,7 +62,10 @@ def test_an_error_of_a_value_stands_until_its_key_has_another(engine: MemoryEngi
         ("ALTER TABLE u ADD COLUMN x INT;", "not supported on source tables"),
         ("DROP TABLE u DELETE TOPIC;", "read-only"),
         ("CREATE SOURCE u FROM KAFKA (TOPIC 'x') FORMAT TEXT;", "A table with the same name already exists"),
-        ("CREATE OR REPLACE STREAM n (v INT) WITH (kafka_topic='x', value_format='JSON');", "not supported on source streams"),
+        (
+            "CREATE OR REPLACE STREAM n (v INT) WITH (kafka_topic='x', value_format='JSON');",
+            "not supported on source streams",
+        ),
         ("CREATE STREAM o WITH (headers='nope') AS SELECT * FROM n;", r"HEADERS column \(NOPE\) is unknown"),
     ],
 )
@@ -74,4 +77,6 @@ def test_what_such_a_source_does_not_allow(engine: MemoryEngine, statement: str,
 def test_it_is_described_like_any_other(engine: MemoryEngine) -> None:
     names = [row[0] for row in tell(engine, "DESCRIBE u;").rows]
     assert names == ["KEY", "TEXT", "OFFSET", "HEADERS"]
-    assert tell(engine, "CREATE SOURCE IF NOT EXISTS u FROM KAFKA (TOPIC 'x') FORMAT TEXT;").message == "U already exists"
+    assert (
+        tell(engine, "CREATE SOURCE IF NOT EXISTS u FROM KAFKA (TOPIC 'x') FORMAT TEXT;").message == "U already exists"
+    )

@@ -77,7 +77,13 @@ def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> tuple[T
         list(found.stateful.operator.process(Row(0, (key,), value, at), own))
     source = session.catalog.sources[table]
     made = TableReader(
-        source=source, kept=found, states=pages, functions=session.functions, settings={}, serde=session.serde(), query_id="q"
+        source=source,
+        kept=found,
+        states=pages,
+        functions=session.functions,
+        settings={},
+        serde=session.serde(),
+        query_id="q",
     )
     return made, pages
 
@@ -94,7 +100,10 @@ def test_a_look_up_reads_the_page_of_its_key(session: Session) -> None:
     assert ask(session, table, "SELECT * FROM sums WHERE id = 42;") == [(42, 42, 1)]
     assert len(pages.read) == 1
     pages.read.clear()
-    assert ask(session, table, "SELECT total + 1 AS t, ROWTIME FROM sums WHERE id IN (12, 9, 50);") == [(13, 12), (51, 50)]
+    assert ask(session, table, "SELECT total + 1 AS t, ROWTIME FROM sums WHERE id IN (12, 9, 50);") == [
+        (13, 12),
+        (51, 50),
+    ]
     assert len(set(pages.read)) == len(pages.read) <= 3
     pages.read.clear()
     assert ask(session, table, "SELECT id FROM sums WHERE total > 95 LIMIT 2;") == [(96,), (97,)]
@@ -141,7 +150,9 @@ def test_what_may_be_replaced_has_the_same_operators_with_and_without_a_filter(s
         source = session.catalog.sources[table]
         query = next(each for each in session.queries.values() if keeps(each.plan, source))
         run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=True, replaceable=True)
-        return [[type(stateful.operator).__name__ for stateful in level] for level in build_pipeline([run]).group.levels]
+        return [
+            [type(stateful.operator).__name__ for stateful in level] for level in build_pipeline([run]).group.levels
+        ]
 
     assert operators("COPIES") == operators("SPARSE") == [["Materialise"], ["TableStore"]]
     assert operators("SUMS") == [["StreamAggregate"]]

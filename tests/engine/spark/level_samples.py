@@ -45,14 +45,25 @@ class Summing:
 
 def level(operator: Operator | None = None, **given: Any) -> Level:
     source, result = handle(1, 0, **given), handle(2, 1)
-    stateful = Stateful(query=0, operator=operator or Summing(), inputs=(source,), output=result, logger="processing.Q.Sum")
+    stateful = Stateful(
+        query=0, operator=operator or Summing(), inputs=(source,), output=result, logger="processing.Q.Sum"
+    )
     return Level((stateful,), (result, handle(9, 0)))
 
 
 def row(place: int, relation: int = 1, **more: Any) -> dict[str, Any]:
     """A row in front of the level; its value is its place unless `more` says otherwise."""
     struct = {"k": {"K": "x"}, "v": {"A": place}}
-    given = {"rel": relation, "q": 0, "place": [place], "ts": place, "headers": [], "log": [], "task": 0, f"r{relation}": struct}
+    given = {
+        "rel": relation,
+        "q": 0,
+        "place": [place],
+        "ts": place,
+        "headers": [],
+        "log": [],
+        "task": 0,
+        f"r{relation}": struct,
+    }
     return {**given, **more}
 
 
@@ -61,6 +72,8 @@ def batch(rows: list[dict[str, Any]], *handles: Handle, pages: tuple[str, ...] =
     fields = list(ENVELOPE_FIELDS)
     for each in handles or (handle(1, 0), handle(9, 0)):
         parts = {"k": SCHEMA.key, "ok": SCHEMA.key, "v": SCHEMA.value, "o": SCHEMA.value}
-        fields.append(pa.field(f"r{each.relation}", pa.struct([pa.field(f, arrow_struct(parts[f])) for f, _ in each.fields()])))
+        fields.append(
+            pa.field(f"r{each.relation}", pa.struct([pa.field(f, arrow_struct(parts[f])) for f, _ in each.fields()]))
+        )
     fields += [pa.field(name, pa.int32()) for name in pages]
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))

@@ -70,7 +70,9 @@ def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(found, schema=schema)
 
 
-def selected(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
+def selected(
+    spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int
+) -> list[dict[str, Any]]:
     """What the SQL of a stage gives."""
     frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given]))
     frame.createOrReplaceTempView("kestrel_input")

@@ -21,10 +21,10 @@ from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
 
 _KEYS = {"one": "K BIGINT KEY", "text": "K STRING KEY", "two": "K BIGINT KEY, L STRING KEY"}
-_SOURCE = (
-    "CREATE STREAM S ({}, I INT, B BIGINT, D DOUBLE, N STRING, W DATE) WITH (KAFKA_TOPIC='s', KEY_FORMAT='JSON', VALUE_FORMAT='JSON');"
+_SOURCE = "CREATE STREAM S ({}, I INT, B BIGINT, D DOUBLE, N STRING, W DATE) WITH (KAFKA_TOPIC='s', KEY_FORMAT='JSON', VALUE_FORMAT='JSON');"
+_FOLDS = (
+    "COUNT(*) AS C, COUNT(N) AS CN, SUM(I) AS SI, SUM(B) AS SB, SUM(D) AS SD, AVG(I) AS AI, AVG(B) AS AB, AVG(D) AS AD"
 )
-_FOLDS = "COUNT(*) AS C, COUNT(N) AS CN, SUM(I) AS SI, SUM(B) AS SB, SUM(D) AS SD, AVG(I) AS AI, AVG(B) AS AB, AVG(D) AS AD"
 _EXTREMES = "MIN(I) AS NI, MAX(B) AS XB, MIN(D) AS ND, MAX(D) AS XD, MIN(B) AS NB, MAX(W) AS XW"
 
 _DOUBLES = (0.0, -0.0, 0.1, 0.2, 1e300, -1e300, 5e-324, math.inf, -math.inf, math.nan)
@@ -64,14 +64,20 @@ def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> 
             "D": lambda: random_.choice(_DOUBLES) if random_.random() < 0.2 else random_.uniform(-1, 1),
             "N": lambda: random_.choice("xyz"),
             "W": lambda: random_.randrange(-9, 9),
-            "K": lambda: random_.randrange(spread) if handle.schema.key[0].type.__str__() == "BIGINT" else f"k{random_.randrange(spread)}",
+            "K": lambda: (
+                random_.randrange(spread)
+                if handle.schema.key[0].type.__str__() == "BIGINT"
+                else f"k{random_.randrange(spread)}"
+            ),
             "L": lambda: random_.choice("ab"),
         }
         return choices[name]() if name in choices else random_.randrange(5)
 
     def struct() -> dict[str, Any]:
         key = None if random_.random() < 0.02 else {column.name: value(column.name) for column in handle.schema.key}
-        content = None if random_.random() < 0.05 else {column.name: value(column.name) for column in handle.schema.value}
+        content = (
+            None if random_.random() < 0.05 else {column.name: value(column.name) for column in handle.schema.value}
+        )
         return {"k": key, "v": content}
 
     places = random_.sample(range(count * 3), count)
@@ -119,7 +125,9 @@ def _sorted(name: str, own: Any) -> Any:
 @pytest.mark.parametrize("having", ["", "HAVING COUNT(*) > 0"])
 @pytest.mark.parametrize("window", ["", *_WINDOWS.values()], ids=["none", *_WINDOWS])
 @pytest.mark.parametrize("keys", list(_KEYS))
-def test_columns_at_once_give_what_row_by_row_gives(keys: str, window: str, having: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_at_once_give_what_row_by_row_gives(
+    keys: str, window: str, having: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     level = level_of(keys, having, window)
     assert PageRunner(level)._bulk
     assert any(handle.has_old for handle in [level.operators[0].output]) == bool(having)

@@ -61,7 +61,9 @@ def past(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch
         yield from (batch.select(list(behind)) for batch in batches)
 
     frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given])).coalesce(1)
-    unloaded = pipelines._computed(spark, Passes(frame), before, part, paged).through(ordered).frame(schema_text(behind))
+    unloaded = (
+        pipelines._computed(spark, Passes(frame), before, part, paged).through(ordered).frame(schema_text(behind))
+    )
     found: list[dict[str, Any]] = unloaded.toArrow().to_pylist()
     return found
 
@@ -115,13 +117,19 @@ def batch(places: range) -> pa.RecordBatch:
 def test_rows_find_their_cargo_however_they_are_cut_and_dropped(monkeypatch: pytest.MonkeyPatch, joined: int) -> None:
     monkeypatch.setattr(cargo, "_MOST_ROWS", 9)
     monkeypatch.setattr(blobs, "_LARGER_ROWS", joined)
-    loaded = pa.Table.from_batches(load_cargo(CARRIED)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))])))
+    loaded = pa.Table.from_batches(
+        load_cargo(CARRIED)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))]))
+    )
     rows_ = loaded.to_pylist()
     assert [row["r0"] for row in rows_ if row[CARGO] is not None] == [0, 5, 6, 15]
     # Spark drops rows, but not the first of a blob; those it has to drop stay for it.
     kept = [{**row, "rel": 0 if row["r0"] % 3 else DEAD} for row in rows_ if row["r0"] % 3 or row[CARGO] is not None]
     for size in (1, 2, 3, 7, 50):
-        pieces = [pa.RecordBatch.from_pylist(kept[at : at + size], schema=loaded.schema) for at in range(0, len(kept), size)]
+        pieces = [
+            pa.RecordBatch.from_pylist(kept[at : at + size], schema=loaded.schema) for at in range(0, len(kept), size)
+        ]
         found = [row for done in unload_cargo(CARRIED)(iter(pieces)) for row in done.to_pylist()]
-        assert [(row["r0"], row["place"], row["ts"]) for row in found] == [(at, [at], -at) for at in range(20) if at % 3]
+        assert [(row["r0"], row["place"], row["ts"]) for row in found] == [
+            (at, [at], -at) for at in range(20) if at % 3
+        ]
         assert not {CARGO, AT, LOGGED} & set(found[0])

@@ -23,7 +23,10 @@ PLAIN: list[tuple[t.SqlType, list[Any]]] = [
     (t.Array(t.INTEGER), [[], None, [1, None, 3]]),
     (t.Array(t.Array(t.STRING)), [[["a"], None, []], None, []]),
     (t.Map(t.STRING, t.BIGINT), [{}, None, {"a": 1, "b": None}]),
-    (t.Struct((t.Field("A", t.INTEGER), t.Field("B", t.Map(t.STRING, t.DOUBLE)))), [{"A": 1, "B": {"x": 2.0}}, None, {"A": 2, "B": None}]),
+    (
+        t.Struct((t.Field("A", t.INTEGER), t.Field("B", t.Map(t.STRING, t.DOUBLE)))),
+        [{"A": 1, "B": {"x": 2.0}}, None, {"A": 2, "B": None}],
+    ),
 ]
 
 
@@ -42,9 +45,13 @@ def test_a_slice_gives_its_own_values_only(sql_type: t.SqlType, values: list[Any
     assert to_rows(array.slice(2, 3)) == rows[2:5]
 
 
-@pytest.mark.parametrize("sql_type", [t.Array(t.STRING), t.Map(t.STRING, t.STRING), t.Array(t.Array(t.STRING))], ids=str)
+@pytest.mark.parametrize(
+    "sql_type", [t.Array(t.STRING), t.Map(t.STRING, t.STRING), t.Array(t.Array(t.STRING))], ids=str
+)
 def test_a_slice_does_not_look_at_the_values_of_others(sql_type: t.SqlType, monkeypatch: pytest.MonkeyPatch) -> None:
-    value: Any = {t.Array(t.STRING): ["a"] * 10, t.Map(t.STRING, t.STRING): {str(n): "a" for n in range(10)}}.get(sql_type, [["a"] * 10])
+    value: Any = {t.Array(t.STRING): ["a"] * 10, t.Map(t.STRING, t.STRING): {str(n): "a" for n in range(10)}}.get(
+        sql_type, [["a"] * 10]
+    )
     array = from_rows([(value,)] * 1000, [Column("C", sql_type)]).slice(500, 2)
     seen: list[int] = []
     original = columns.to_list

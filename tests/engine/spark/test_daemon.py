@@ -8,7 +8,9 @@ from kestrel_sql.spark.runtime import worker_daemon as daemon
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
-def test_a_worker_whose_task_was_stopped_ends_without_a_trace(error: type[OSError], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_task_was_stopped_ends_without_a_trace(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(sock: socket.socket, authenticated: bool) -> int:
         raise error
 

@@ -26,7 +26,10 @@ FAILING = {
     "table": ("SUM", "CREATE TABLE A AS SELECT I % 2 AS G, SUM(D) AS D FROM T GROUP BY I % 2;"),
     "window": ("SUM", "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW TUMBLING (SIZE 1 DAY) GROUP BY K;"),
     "session": ("SUM", "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW SESSION (1 DAY) GROUP BY K;"),
-    "final": ("SUM", "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW TUMBLING (SIZE 1 DAY) GROUP BY K EMIT FINAL;"),
+    "final": (
+        "SUM",
+        "CREATE TABLE A AS SELECT K, SUM(D) AS D FROM S WINDOW TUMBLING (SIZE 1 DAY) GROUP BY K EMIT FINAL;",
+    ),
 }
 HEALTHY = {
     "integers wrap": "CREATE TABLE B AS SELECT K, SUM(I) AS I, SUM(L) AS L FROM S GROUP BY K;",
@@ -68,14 +71,22 @@ def runner() -> Iterator[MemoryRunner]:
 
 def outputs(runner: MemoryRunner, statements: Sequence[str], cut: str) -> list[Output]:
     runs = [run_of(statement) for statement in statements]
-    feeds = [[_own_keys(record, at) if "FROM T" in text else record for at, record in enumerate(records())] for text in statements]
+    feeds = [
+        [_own_keys(record, at) if "FROM T" in text else record for at, record in enumerate(records())]
+        for text in statements
+    ]
     return runner.run(build_pipeline(runs), feeds, Cut.parse(cut))
 
 
 def _own_keys(record: Record, at: int) -> Record:
     """A table has one row of each key, so that its sum grows with the keys."""
     return Record(
-        topic=record.topic, key=b"%d" % at, value=record.value, timestamp=record.timestamp, partition=record.partition, offset=record.offset
+        topic=record.topic,
+        key=b"%d" % at,
+        value=record.value,
+        timestamp=record.timestamp,
+        partition=record.partition,
+        offset=record.offset,
     )
 
 
@@ -97,7 +108,9 @@ def test_alone(runner: MemoryRunner, name: str) -> None:
 @pytest.mark.parametrize("cut", ["one", "each"])
 def test_in_a_group_no_other_query_fails(runner: MemoryRunner, cut: str) -> None:
     names = [*FAILING, *HEALTHY]
-    found = dict(zip(names, outputs(runner, [*(text for _, text in FAILING.values()), *HEALTHY.values()], cut), strict=True))
+    found = dict(
+        zip(names, outputs(runner, [*(text for _, text in FAILING.values()), *HEALTHY.values()], cut), strict=True)
+    )
     for name, (function, _) in FAILING.items():
         check_failed(found[name], function)
     assert [found[name].log for name in HEALTHY] == [[], []]

@@ -19,9 +19,13 @@ def test_hashes_are_those_of_spark() -> None:
 
     spark = open_test_session()
     frame = spark.createDataFrame(ROWS, "A INT, B BIGINT, C STRING, D BOOLEAN")
-    assert [row[0] for row in frame.selectExpr("hash(A, B, C, D)").collect()] == [hash_row(row, COLUMNS) for row in ROWS]
+    assert [row[0] for row in frame.selectExpr("hash(A, B, C, D)").collect()] == [
+        hash_row(row, COLUMNS) for row in ROWS
+    ]
     assert spark.sql("SELECT hash(3, -4)").collect()[0][0] == hash_ints(3, -4)
-    assert spark.sql("SELECT hash(named_struct('a', 3, 'b', 'x'))").collect()[0][0] == hash_row((3, "x"), (COLUMNS[0], COLUMNS[2]))
+    assert spark.sql("SELECT hash(named_struct('a', 3, 'b', 'x'))").collect()[0][0] == hash_row(
+        (3, "x"), (COLUMNS[0], COLUMNS[2])
+    )
 
 
 @pytest.mark.spark
@@ -30,9 +34,14 @@ def test_hashes_of_columns_are_those_of_spark() -> None:
 
     random_ = random.Random(5)
     texts = ["".join(random_.choices("aé€😀\x00z", k=random_.randrange(12))) for _ in range(300)]
-    rows = [(random_.choice([None, 7, -(1 << 31)]), random_.getrandbits(64) - (1 << 63), text or None, text > "b") for text in texts]
+    rows = [
+        (random_.choice([None, 7, -(1 << 31)]), random_.getrandbits(64) - (1 << 63), text or None, text > "b")
+        for text in texts
+    ]
     frame = open_test_session().createDataFrame(rows, "A INT, B BIGINT, C STRING, D BOOLEAN")
     kinds = (pa.int32(), pa.int64(), pa.string(), pa.bool_())
     # A slice knows the values before it.
     arrays = [pa.array(values, kind)[100:] for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    assert [row[0] for row in frame.selectExpr("hash(A, B, C, D)").collect()][100:] == hash_rows(arrays, COLUMNS).tolist()
+    assert [row[0] for row in frame.selectExpr("hash(A, B, C, D)").collect()][100:] == hash_rows(
+        arrays, COLUMNS
+    ).tolist()

@@ -19,7 +19,9 @@ print(open_session("local[1]", options).range(3).count())
 
 
 def opened(options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", OPEN, options], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", OPEN, options], capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.mark.spark
@@ -42,7 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_java_is_asked_for_all_but_the_module_that_nobody_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_is_asked_for_all_but_the_module_that_nobody_needs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = folder / "jdk" / "bin" / "java"
     machine.parent.mkdir(parents=True)
     machine.write_text('#!/bin/sh\nprintf "%s|" "$@"\n', encoding="utf-8")

@@ -42,7 +42,9 @@ def run(store: Store, *rows: dict[str, Any], over: Level | None = None, cut: int
     host = Host(chosen)
     host.init(Handles(store))  # type: ignore[arg-type]
     batches = [batch(list(rows[at : at + cut])) for at in range(0, len(rows), cut)]
-    packed = [Row(**each) for one in batches for done in pack_batches(chosen, [1])(iter([one])) for each in done.to_pylist()]
+    packed = [
+        Row(**each) for one in batches for done in pack_batches(chosen, [1])(iter([one])) for each in done.to_pylist()
+    ]
     assert {(each["task"], each["page"]) for each in packed} <= {(0, 0)}
     made = [out.asDict() for out in host.handleInputRows((0, 0), iter(packed), None)]
     columns = {name: [out[name] for out in made] for name in ("passing", "rows")}

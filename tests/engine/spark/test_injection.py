@@ -22,7 +22,28 @@ from kestrel_sql.spark.stages.stage import ENVELOPE, Operation, Stage
 from kestrel_sql.sql.nodes import expressions as e
 
 _ATOMS = (
-    *("'", "''", "'''", '"', '""', "`", "``", "\\", "\\\\", "\\'", "\\`", "\\\\'", "'\\", "`\\", ";", "--", "/*", "*/", "#", "//"),
+    *(
+        "'",
+        "''",
+        "'''",
+        '"',
+        '""',
+        "`",
+        "``",
+        "\\",
+        "\\\\",
+        "\\'",
+        "\\`",
+        "\\\\'",
+        "'\\",
+        "`\\",
+        ";",
+        "--",
+        "/*",
+        "*/",
+        "#",
+        "//",
+    ),
     *(
         "\n",
         "\r",
@@ -42,7 +63,31 @@ _ATOMS = (
         "😀",
         "\U0010ffff",
     ),
-    *("%", "_", "%%", "%s", "{}", "{0}", "$1", "\\1", "${x}", "#{x}", "@x", ":x", "?", "*", ".", "..", ",", "(", ")", "[", "]", "<", ">"),
+    *(
+        "%",
+        "_",
+        "%%",
+        "%s",
+        "{}",
+        "{0}",
+        "$1",
+        "\\1",
+        "${x}",
+        "#{x}",
+        "@x",
+        ":x",
+        "?",
+        "*",
+        ".",
+        "..",
+        ",",
+        "(",
+        ")",
+        "[",
+        "]",
+        "<",
+        ">",
+    ),
     *(
         "\\n",
         "\\t",
@@ -63,7 +108,23 @@ _ATOMS = (
         "r'x'",
         'R"x"',
     ),
-    *("NULL", "TRUE", "SELECT", "*", "CURRENT_USER", "kestrel_input", "r0", "rel", "let_row", "item__", "e0", " ", "  ", " x", "x "),
+    *(
+        "NULL",
+        "TRUE",
+        "SELECT",
+        "*",
+        "CURRENT_USER",
+        "kestrel_input",
+        "r0",
+        "rel",
+        "let_row",
+        "item__",
+        "e0",
+        " ",
+        "  ",
+        " x",
+        "x ",
+    ),
     *(
         "${env:HOME}",
         "${system:user.name}",
@@ -136,11 +197,18 @@ def _same(value: str, node: e.Expression) -> e.Expression:
 def _positions(value: str) -> Iterator[tuple[str, e.Expression]]:
     """Expressions that are true exactly if `value` came through unchanged in their position."""
     one = e.IntegerLiteral(1)
-    yield "map key", _same("1", e.Cast(e.Subscript(e.MapConstructor(((_text(value), one),)), _text(value)), bind(_text(""), {}).type))
+    yield (
+        "map key",
+        _same(
+            "1", e.Cast(e.Subscript(e.MapConstructor(((_text(value), one),)), _text(value)), bind(_text(""), {}).type)
+        ),
+    )
     yield (
         "field",
         e.Comparison(
-            e.ComparisonOp.EQUAL, e.Dereference(e.StructConstructor((("A", one), (value, e.IntegerLiteral(2)))), value), e.IntegerLiteral(2)
+            e.ComparisonOp.EQUAL,
+            e.Dereference(e.StructConstructor((("A", one), (value, e.IntegerLiteral(2)))), value),
+            e.IntegerLiteral(2),
         ),
     )
     yield "like", e.Like(_text(value), _text(_quoted_like(value)), "!")
@@ -181,11 +249,15 @@ def test_every_position_of_an_expression(spark):
 def test_patterns_reach_the_regular_expression_only(spark):
     python = PythonCalls()
     trees = [
-        _compiled(_call("REGEXP_REPLACE", _text(f"a{value}b"), _text("[^\\x{0}-\\x{10ffff}]|" + "\\Q~\\E"), _text("")), python)
+        _compiled(
+            _call("REGEXP_REPLACE", _text(f"a{value}b"), _text("[^\\x{0}-\\x{10ffff}]|" + "\\Q~\\E"), _text("")), python
+        )
         for value in STRINGS
     ]
     register(spark, python)
-    row = spark.sql(f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM range(1)").collect()[0]
+    row = spark.sql(
+        f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM range(1)"
+    ).collect()[0]
     assert tuple(row) == tuple(f"a{value}b" for value in STRINGS)
 
 
@@ -245,7 +317,9 @@ def _shape(text: str) -> list[str]:
     (tree,) = sqlglot.parse(text, dialect="spark")
     assert tree is not None
     calls = {node.name if isinstance(node, exp.Anonymous) else type(node).__name__ for node in tree.find_all(exp.Func)}
-    return sorted(calls) + [type(node).__name__ for node in tree.walk() if not isinstance(node, exp.Literal | exp.Identifier)]
+    return sorted(calls) + [
+        type(node).__name__ for node in tree.walk() if not isinstance(node, exp.Literal | exp.Identifier)
+    ]
 
 
 def test_statements_become_the_same_tree_whatever_they_say():

@@ -27,7 +27,13 @@ def reader(
     start_offsets: tuple[int, ...] = (),
 ) -> MessageReader:
     message_schema = parse_schema(schema)
-    key = FormatInfo("CSV") if len(message_schema.key) > 1 else FormatInfo("TEXT") if message_schema.key else FormatInfo("NONE")
+    key = (
+        FormatInfo("CSV")
+        if len(message_schema.key) > 1
+        else FormatInfo("TEXT")
+        if message_schema.key
+        else FormatInfo("NONE")
+    )
     intake = Intake(
         envelope=envelope,
         formats=Formats(key, value),
@@ -57,12 +63,20 @@ def item(kind: MetadataItem, key: str | None = None) -> MetadataColumn:
 
 
 def test_metadata_follow_the_value_in_the_order_written() -> None:
-    items = (MetadataItem.TOPIC, MetadataItem.TIMESTAMP, MetadataItem.OFFSET, MetadataItem.PARTITION, MetadataItem.HEADERS)
+    items = (
+        MetadataItem.TOPIC,
+        MetadataItem.TIMESTAMP,
+        MetadataItem.OFFSET,
+        MetadataItem.PARTITION,
+        MetadataItem.HEADERS,
+    )
     made = reader(Envelope.NONE, *map(item, items)).read(record(headers=[header("a", None)]))
     assert made == Message(("k",), ("v", "t", 77, 9, 2, [{"KEY": "a", "VALUE": None}]))
 
 
-@pytest.mark.parametrize(("time", "expected"), [(-(10**15), None), (-1, -1), (8_210_266_876_799_999, 8_210_266_876_799_999), (2**62, None)])
+@pytest.mark.parametrize(
+    ("time", "expected"), [(-(10**15), None), (-1, -1), (8_210_266_876_799_999, 8_210_266_876_799_999), (2**62, None)]
+)
 def test_a_time_that_no_timestamp_holds_is_null(time: int, expected: int | None) -> None:
     made = reader(Envelope.NONE, item(MetadataItem.TIMESTAMP)).read(record(ts=time))
     assert made.value == ("v", expected)
@@ -147,7 +161,12 @@ AVRO = json.dumps(
     {
         "type": "record",
         "name": "e",
-        "fields": [{"name": "after", "type": ["null", {"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}]}]}],
+        "fields": [
+            {
+                "name": "after",
+                "type": ["null", {"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}]}],
+            }
+        ],
     }
 )
 
@@ -170,7 +189,10 @@ def decoded(name: str, data: bytes, columns: str, **properties: str) -> Any:
 def test_the_formats_of_messages() -> None:
     assert decoded("BYTES", b"\xff", "A BYTES") == (b"\xff",)
     assert decoded("CSV", b'a;"b;c";', "A STRING, B STRING, C STRING", delimiter=";") == ("a", "b;c", "")
-    assert decoded("REGEX", b"from 10.0.0.1", "IP STRING, X STRING", pattern=r"(?P<ip>[\d.]+)( never)?") == ("10.0.0.1", None)
+    assert decoded("REGEX", b"from 10.0.0.1", "IP STRING, X STRING", pattern=r"(?P<ip>[\d.]+)( never)?") == (
+        "10.0.0.1",
+        None,
+    )
     assert decoded("REGEX", b"nothing", "IP STRING", pattern=r"(\d+)") is None
     assert decoded("AVRO", b"\x00\x00\x00\x00\x07\x02\x04id", "AFTER STRUCT<ID STRING>", schema=AVRO) == ({"ID": "id"},)
 

@@ -61,7 +61,13 @@ def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages
 
 
 @pytest.mark.parametrize(
-    "select", ["SELECT K, A + 1 AS A FROM S", "SELECT * FROM S WHERE A > 0", "SELECT K, EXPLODE(B) AS B FROM S", "SELECT K, 1 AS A FROM S"]
+    "select",
+    [
+        "SELECT K, A + 1 AS A FROM S",
+        "SELECT * FROM S WHERE A > 0",
+        "SELECT K, EXPLODE(B) AS B FROM S",
+        "SELECT K, 1 AS A FROM S",
+    ],
 )
 def test_a_relation_that_is_computed_is_left_to_spark(select: str) -> None:
     assert not moved_relations(built(f"CREATE STREAM Q AS {select};").group.stages[0])
@@ -73,13 +79,17 @@ def test_a_chain_of_conditions_may_be_longer_than_calls_may_be_deep() -> None:
     stage.add(0, Operation(fields=(("v", column),), keep=keep), "STRUCT<v: STRUCT<A: INT>>")
     assert moved_relations(stage) == {0}
     schema = pa.schema([*ENVELOPE_FIELDS, ("r0", pa.struct([("v", pa.struct([("A", pa.int32())]))]))])
-    given = [{"rel": 0, "place": [place], "log": [], "r0": {"v": {"A": value}}} for place, value in enumerate([1, None, 3])]
+    given = [
+        {"rel": 0, "place": [place], "log": [], "r0": {"v": {"A": value}}} for place, value in enumerate([1, None, 3])
+    ]
     (batch,) = move_batches(stage, {0})(iter([pa.RecordBatch.from_pylist(given, schema=schema)]))
     assert batch.column("place").to_pylist() == [[0], [2]]
 
 
 def test_pages_are_told_here_where_the_hash_of_the_key_is_known() -> None:
-    known, unknown = (built(f"CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM {source} GROUP BY K;").level(1) for source in ("R", "D"))
+    known, unknown = (
+        built(f"CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM {source} GROUP BY K;").level(1) for source in ("R", "D")
+    )
     assert can_page(known, 8)
     assert not can_page(unknown, 8)
     assert can_page(unknown, 1)

@@ -21,7 +21,11 @@ def packed(
 ) -> list[tuple[int, int, list[dict[str, Any]]]]:
     """Task, page and rows of what the level reads."""
     given = batch(rows, *chosen.inputs().values(), handle(9, 0), pages=("page", "old_page"))
-    found = [each for done in pack_batches(chosen, [partitions], has_homes=has_homes)(iter([given])) for each in done.to_pylist()]
+    found = [
+        each
+        for done in pack_batches(chosen, [partitions], has_homes=has_homes)(iter([given]))
+        for each in done.to_pylist()
+    ]
     return [(e["task"], e["page"], read_rows(e["rows"], chosen.read()).to_pylist()) for e in found if not e["passing"]]
 
 
@@ -61,7 +65,10 @@ def test_what_must_meet_across_keys_and_tasks_meets_in_task_0() -> None:
         scope: ClassVar[Scope] = Scope.QUERY
 
     chosen = level(Everything(), rekeyed=True)
-    assert [task for task, _, _ in packed(chosen, [keyed(place, str(place), task=place) for place in range(4)], partitions=4)] == [0]
+    assert [
+        task
+        for task, _, _ in packed(chosen, [keyed(place, str(place), task=place) for place in range(4)], partitions=4)
+    ] == [0]
     assert page_columns(chosen, 64) == ["0 AS page", "0 AS old_page"]
 
 
@@ -88,7 +95,10 @@ def table() -> Level:
 
 def test_a_row_that_leaves_a_group_of_another_page_becomes_two_in_order(table: Level) -> None:
     found = packed(table, [moving(1, "a", "b", (3, 5)), moving(2, "a", "b", (3, 3))])
-    by_page = {number: [r for _, page, each in found for r in each if page == number] for number in {page for _, page, _ in found}}
+    by_page = {
+        number: [r for _, page, each in found for r in each if page == number]
+        for number in {page for _, page, _ in found}
+    }
     assert sorted(by_page) == [3, 5]
     (left,) = by_page[5]
     assert (left["place"], left["r1"]) == ([1, 0], {"k": None, "v": None, "o": {"A": -1}, "ok": {"K": "b"}})
@@ -105,7 +115,8 @@ def test_types_are_those_that_the_level_knows() -> None:
     narrow = batch([keyed(1, "x")], pages=("page",))
     at = narrow.schema.get_field_index("r1")
     struct = pa.array(
-        [{"k": {"K": "x"}, "v": {"A": 1}}], pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int16())]))])
+        [{"k": {"K": "x"}, "v": {"A": 1}}],
+        pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int16())]))]),
     )
     (done,) = pack_batches(level(), [1])(iter([narrow.set_column(at, "r1", struct)]))
     assert read_rows(done.column("rows")[0].as_py(), level().read()).to_pylist()[0]["r1"]["v"] == {"A": 1}
@@ -129,7 +140,9 @@ class AcrossKeys(Summing):
 
 @pytest.mark.parametrize(("has_homes", "page"), [(True, home_page), (False, lambda task: 0)], ids=["home", "first"])
 def test_what_must_meet_across_keys_has_a_page_of_its_task(has_homes: bool, page: Callable[[int], int]) -> None:
-    found = packed(level(AcrossKeys()), [keyed(place, str(place), task=place % 3) for place in range(9)], 3, has_homes=has_homes)
+    found = packed(
+        level(AcrossKeys()), [keyed(place, str(place), task=place % 3) for place in range(9)], 3, has_homes=has_homes
+    )
     assert {task: (number, len(rows)) for task, number, rows in found} == {task: (page(task), 3) for task in range(3)}
 
 

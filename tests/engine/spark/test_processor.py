@@ -41,7 +41,9 @@ class Handle:
 
 def test_the_driver_learns_the_states_without_the_engine() -> None:
     pickled = cloudpickle.dumps(LateProcessor(Host(level())))
-    out = subprocess.run([sys.executable, "-c", _DRIVER], input=pickled, capture_output=True, check=True).stdout.decode()
+    out = subprocess.run(
+        [sys.executable, "-c", _DRIVER], input=pickled, capture_output=True, check=True
+    ).stdout.decode()
     assert out.splitlines() == [
         "page",
         "['kestrel_sql.spark', 'kestrel_sql.spark.state', 'kestrel_sql.spark.state.processor']",
@@ -51,6 +53,9 @@ def test_the_driver_learns_the_states_without_the_engine() -> None:
 def test_rows_go_to_the_processor_within_which_knows_the_state() -> None:
     processor = LateProcessor(Within())
     processor.init(Handle())  # type: ignore[arg-type]
-    assert list(processor.handleInputRows((0, 1), iter("ab"), None)) == [("state of page", (0, 1), "a"), ("state of page", (0, 1), "b")]
+    assert list(processor.handleInputRows((0, 1), iter("ab"), None)) == [
+        ("state of page", (0, 1), "a"),
+        ("state of page", (0, 1), "b"),
+    ]
     assert list(processor.handleInputRows((0, 2), iter("c"), None)) == [("state of page", (0, 2), "c")]
     processor.close()

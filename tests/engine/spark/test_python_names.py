@@ -48,5 +48,8 @@ def test_a_body_that_holds_functions_has_one_name_in_every_run() -> None:
 def test_other_uses_have_other_names() -> None:
     calls = PythonCalls()
     uses = [PythonCall(url_encode_param, TYPES), PythonCall(url_encode_param, TYPES, guarded=False)]
-    uses += [PythonCall(url_encode_param, replace(TYPES, settings={"a": "b"})), PythonCall(url_encode_param, TYPES, ((0, "x"),))]
+    uses += [
+        PythonCall(url_encode_param, replace(TYPES, settings={"a": "b"})),
+        PythonCall(url_encode_param, TYPES, ((0, "x"),)),
+    ]
     assert len({calls.name(use) for use in uses}) == len(uses)

@@ -155,10 +155,13 @@ def test_a_function_is_called_once_a_row():
     context = Context({"ID": s.column("id")}, python, nested=True)
     text = "CASE WHEN COUNTED(CAST(ID AS INT)) > 0 THEN 'more' ELSE 'none' END"
     trees = [
-        compile_closed(bind(parse_expression(x), {"ID": BIGINT}, REGISTRY), context, WHOLE) for x in (text, "ABS(COUNTED(CAST(ID AS INT)))")
+        compile_closed(bind(parse_expression(x), {"ID": BIGINT}, REGISTRY), context, WHOLE)
+        for x in (text, "ABS(COUNTED(CAST(ID AS INT)))")
     ]
     spark = open_session(extra=INTERPRETED)
     register(spark, python)
-    rows = spark.sql(f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM range(0, 20, 1, 1)").collect()
+    rows = spark.sql(
+        f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM range(0, 20, 1, 1)"
+    ).collect()
     assert {row.c0 for row in rows} == {"more"}
     assert sorted(row.c1 for row in rows) == list(range(1, 21))

@@ -31,7 +31,9 @@ FORMATS = {
 
 
 def spec(format: str, columns: str, *features: SerdeFeature) -> SerdeSpec:
-    return SerdeSpec(FormatInfo(format), parse_columns(columns) if columns else (), frozenset(features), Side.VALUE, "topic")
+    return SerdeSpec(
+        FormatInfo(format), parse_columns(columns) if columns else (), frozenset(features), Side.VALUE, "topic"
+    )
 
 
 def row(format: str, at: int) -> tuple[Any, ...]:
@@ -122,7 +124,9 @@ def test_a_bulk_codec_that_never_helps_is_rarely_asked(monkeypatch: pytest.Monke
         asked += 1
         raise NotPlainError
 
-    monkeypatch.setattr(bulk_json, "ObjectReader", lambda columns, types: type("R", (), {"decode": staticmethod(refuse)}))
+    monkeypatch.setattr(
+        bulk_json, "ObjectReader", lambda columns, types: type("R", (), {"decode": staticmethod(refuse)})
+    )
     given = spec("JSON", "I INT")
     reader = SideReader(given)
     for _ in range(50):

@@ -35,7 +35,9 @@ def test_a_stateful_query_opens_no_port() -> None:
     runner = ResumableRunner(spark)
     try:
         with opened_ports(spark.sparkContext._gateway.proc.pid) as found:  # type: ignore[union-attr]
-            runner.open(pipeline).advance([Record(topic="s", key=b"k", value=b'{"V": 1}', timestamp=at, offset=at) for at in range(20)])
+            runner.open(pipeline).advance(
+                [Record(topic="s", key=b"k", value=b'{"V": 1}', timestamp=at, offset=at) for at in range(20)]
+            )
         assert found == set()
     finally:
         runner.close()
@@ -47,7 +49,9 @@ def test_sockets_lie_where_nobody_else_looks() -> None:
     assert folder.stat().st_uid == os.getuid()
 
 
-def test_the_path_of_a_socket_is_short_wherever_files_are_to_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_a_socket_is_short_wherever_files_are_to_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = tmp_path / ("x" * sockets._LONGEST)
     long.mkdir()
     monkeypatch.setattr(sockets.tempfile, "gettempdir", lambda: str(long))
@@ -84,5 +88,11 @@ def listening(pid: int) -> set[int]:
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
             own.add(os.readlink(entry))
-    lines = (line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:])
-    return {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == _LISTENS and f"socket:[{line[9]}]" in own}
+    lines = (
+        line.split()
+        for kind in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{kind}").read_text().splitlines()[1:]
+    )
+    return {
+        int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == _LISTENS and f"socket:[{line[9]}]" in own
+    }

@@ -41,7 +41,10 @@ def pipeline(*statements: str) -> Pipeline:
 
 
 def records(first: int, last: int) -> list[Record]:
-    return [Record(topic="s", key=b"k%d" % (at % 4), value=b'{"V": %d}' % at, timestamp=at, offset=at) for at in range(first, last)]
+    return [
+        Record(topic="s", key=b"k%d" % (at % 4), value=b'{"V": %d}' % at, timestamp=at, offset=at)
+        for at in range(first, last)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,9 @@ def checkpoint(original: Path) -> Iterator[Path]:
     kept.rename(original)
 
 
-def refusal(runner: ResumableRunner, checkpoint: Path, *statements: str, pages: int = 1, tasks: Sequence[int] | None = None) -> str:
+def refusal(
+    runner: ResumableRunner, checkpoint: Path, *statements: str, pages: int = 1, tasks: Sequence[int] | None = None
+) -> str:
     """The message, after nothing in the checkpoint was touched."""
     before = contents(checkpoint)
     with pytest.raises(CheckpointError) as caught:
@@ -100,13 +105,18 @@ def test_the_query_that_wrote_it_goes_on(runner: ResumableRunner, original: Path
         ("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;", "streamFilterV1"),
         ("CREATE TABLE T AS SELECT K, SUM(V * 2) AS N FROM S GROUP BY K;", r"V \* 2"),
         ("CREATE TABLE T AS SELECT K, MAX(V) AS N FROM S GROUP BY K;", r"MAX\(V\)"),
-        ("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;", "streamWindowedAggregateV1"),
+        (
+            "CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;",
+            "streamWindowedAggregateV1",
+        ),
         ("CREATE STREAM T AS SELECT K, V AS N FROM S;", "streamSinkV1"),
     ],
 )
 def test_an_edited_query_is_refused(runner: ResumableRunner, original: Path, edited: str, change: str) -> None:
     message = refusal(runner, original, edited)
-    assert re.search(rf"(?s)the query C[ST]AS_T_0 cannot go on from .* was written by another plan; changed:.*{change}", message)
+    assert re.search(
+        rf"(?s)the query C[ST]AS_T_0 cannot go on from .* was written by another plan; changed:.*{change}", message
+    )
 
 
 def test_a_group_is_refused_for_one_of_its_queries(runner: ResumableRunner) -> None:
@@ -122,12 +132,19 @@ def test_other_numbers_of_pages_and_partitions_are_refused(runner: ResumableRunn
     assert "topics of 1 partitions, and the query reads 3" in refusal(runner, original, SUM, tasks=[3])
 
 
-def test_a_replaced_plan_must_have_the_same_operators(runner: ResumableRunner, original: Path, checkpoint: Path) -> None:
+def test_a_replaced_plan_must_have_the_same_operators(
+    runner: ResumableRunner, original: Path, checkpoint: Path
+) -> None:
     check_start(
-        lambda: runner.spark, pipeline("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;"), checkpoint, replaced=True
+        lambda: runner.spark,
+        pipeline("CREATE TABLE T AS SELECT K, SUM(V) AS N FROM S WHERE V > 2 GROUP BY K;"),
+        checkpoint,
+        replaced=True,
     )
     other = pipeline("CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;")
-    with pytest.raises(CheckpointError, match=r"(?s)CTAS_T_0 .* holds the state of level 1: .*VARCHAR|STRING.* needs that of level 1"):
+    with pytest.raises(
+        CheckpointError, match=r"(?s)CTAS_T_0 .* holds the state of level 1: .*VARCHAR|STRING.* needs that of level 1"
+    ):
         check_start(lambda: runner.spark, other, checkpoint, replaced=True)
 
 
@@ -136,11 +153,16 @@ def test_a_replaced_plan_must_have_the_same_operators(runner: ResumableRunner, o
     [
         ("{", "kestrel.json cannot be read"),
         ("[]", "written by Kestrel of an unknown release in layout None"),
-        ('{"layout": 99, "release": "9.0"}', "written by Kestrel 9.0 in layout 99, and Kestrel .* reads layouts 1 and 2"),
+        (
+            '{"layout": 99, "release": "9.0"}',
+            "written by Kestrel 9.0 in layout 99, and Kestrel .* reads layouts 1 and 2",
+        ),
         ('{"layout": 1, "release": "0.1"}', "kestrel.json is damaged"),
     ],
 )
-def test_the_note_of_another_release_is_refused(runner: ResumableRunner, checkpoint: Path, note: str, said: str) -> None:
+def test_the_note_of_another_release_is_refused(
+    runner: ResumableRunner, checkpoint: Path, note: str, said: str
+) -> None:
     (checkpoint / "kestrel.json").write_text(note)
     assert re.search(said, refusal(runner, checkpoint, SUM))
 
@@ -193,7 +215,9 @@ def test_a_damaged_file_of_the_state_is_refused(runner: ResumableRunner, checkpo
         (b"\x01\x90", "is damaged: it holds a list"),
     ],
 )
-def test_a_page_that_does_not_decode_is_refused(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blob: bytes, said: str) -> None:
+def test_a_page_that_does_not_decode_is_refused(
+    runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blob: bytes, said: str
+) -> None:
     checkpoint = left_by_vandal(runner, monkeypatch, blob)
     message = refusal(runner, checkpoint, SUM)
     assert "page 0 of task 0 of level 1: the stored state of an operator" in message
@@ -233,7 +257,9 @@ def test_the_note_is_complete_and_names_no_query(original: Path) -> None:
     assert "CTAS_T_0" not in json.dumps([plan["queryPlan"]["queryId"] for plan in document["plans"]])
 
 
-def test_a_checkpoint_from_before_there_were_home_pages_is_gone_on_from_without(runner: ResumableRunner, checkpoint: Path) -> None:
+def test_a_checkpoint_from_before_there_were_home_pages_is_gone_on_from_without(
+    runner: ResumableRunner, checkpoint: Path
+) -> None:
     note = checkpoint / "kestrel.json"
     written = json.loads(note.read_text())
     del written["has_homes"]
@@ -243,7 +269,9 @@ def test_a_checkpoint_from_before_there_were_home_pages_is_gone_on_from_without(
         check_start(lambda: runner.spark, pipeline(SUM), checkpoint, has_homes=True)
 
 
-def test_a_checkpoint_of_the_layout_before_is_gone_on_from_in_this_one(runner: ResumableRunner, checkpoint: Path) -> None:
+def test_a_checkpoint_of_the_layout_before_is_gone_on_from_in_this_one(
+    runner: ResumableRunner, checkpoint: Path
+) -> None:
     note = checkpoint / "kestrel.json"
     written = json.loads(note.read_text())
     note.write_text(json.dumps({**written, "layout": 1}))

@@ -17,7 +17,13 @@ NESTED = Struct((Field("M", Map(t.STRING, Array(t.INTEGER))), Field("D", t.Decim
 
 def test_the_spark_type_of_every_sql_type() -> None:
     assert to_spark(NESTED) == "STRUCT<`M`:MAP<STRING,ARRAY<INT>>,`D`:DECIMAL(5,2)>"
-    assert [to_spark(x) for x in (t.TIME, t.DATE, t.TIMESTAMP, t.BYTES, None)] == ["INT", "INT", "BIGINT", "BINARY", "STRING"]
+    assert [to_spark(x) for x in (t.TIME, t.DATE, t.TIMESTAMP, t.BYTES, None)] == [
+        "INT",
+        "INT",
+        "BIGINT",
+        "BINARY",
+        "STRING",
+    ]
     assert struct_of([Column("a`b", t.DOUBLE)]) == "STRUCT<`a``b`:DOUBLE>"
 
 

@@ -29,7 +29,12 @@ ADDED = (
 
 def handle(columns: tuple[Column, ...], window: WindowInfo | None = None) -> Handle:
     return Handle(
-        relation=5, level=0, schema=Schema((*KEY, *columns)), key_codec=KeyCodec(format=FormatInfo("KAFKA")), window=window, topic="t"
+        relation=5,
+        level=0,
+        schema=Schema((*KEY, *columns)),
+        key_codec=KeyCodec(format=FormatInfo("KAFKA")),
+        window=window,
+        topic="t",
     )
 
 
@@ -49,7 +54,18 @@ def source() -> SourceRead:
 
 
 def record(value: bytes | None, **more: Any) -> dict[str, Any]:
-    return {"q": 0, "feed": 3, "topic": "t", "part": 1, "off": 9, "ts": 77, "key": b"k", "value": value, "headers": None, **more}
+    return {
+        "q": 0,
+        "feed": 3,
+        "topic": "t",
+        "part": 1,
+        "off": 9,
+        "ts": 77,
+        "key": b"k",
+        "value": value,
+        "headers": None,
+        **more,
+    }
 
 
 def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
@@ -96,7 +112,9 @@ def test_an_entry_holds_the_side_that_could_not_be_read_if_it_is_to(key: bytes, 
     windowed = replace(source(), window=WindowInfo(WindowType.TUMBLING, 10), handle=handle((*VALUE, *ADDED, *bounds)))
     target = source() if side == value else windowed
     for logs_rows, held in ((True, b64encode(side).decode()), (False, None)):
-        (row,) = next(iter(decode_batches([replace(target, logs_rows=logs_rows)])(iter([batch(record(value, key=key))])))).to_pylist()
+        (row,) = next(
+            iter(decode_batches([replace(target, logs_rows=logs_rows)])(iter([batch(record(value, key=key))])))
+        ).to_pylist()
         (entry,) = row["log"]
         assert entry["record"] == held
 
@@ -137,7 +155,19 @@ def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
             ("r5", struct),
         ]
     )
-    given = {"rel": 5, "q": 0, "place": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "task": 0, "log": [], **row}
+    given = {
+        "rel": 5,
+        "q": 0,
+        "place": [1],
+        "ts": 8,
+        "headers": [],
+        "topic": "t",
+        "part": 0,
+        "off": 2,
+        "task": 0,
+        "log": [],
+        **row,
+    }
     rows = pa.RecordBatch.from_pylist([given], schema=schema)
     return [out for made in encode_batches([target])(iter([rows])) for out in made.to_pylist()]
 
@@ -168,7 +198,11 @@ def test_log_entries_come_out_beside_records() -> None:
 def test_an_entry_holds_the_row_that_could_not_be_written_if_it_is_to() -> None:
     target = replace(sink(WindowInfo(WindowType.SESSION), guarded=True), logs_rows=True)
     (out,) = encoded(target, r5={"k": {"K": "x"}, "v": {"A": 1}})
-    assert (out["kind"], out["record"], out["cause"]) == (1, "[1]", [out["message"], "required argument is not an integer"])
+    assert (out["kind"], out["record"], out["cause"]) == (
+        1,
+        "[1]",
+        [out["message"], "required argument is not an integer"],
+    )
 
 
 def two_sources() -> list[SourceRead]:
@@ -179,7 +213,12 @@ def two_sources() -> list[SourceRead]:
 
 
 def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic() -> None:
-    rows = [record(b'{"A": 1}', feed=0), record(b'{"A": 2}', q=1, topic="u", feed=1), record(b"{", feed=2), record(b'{"A": 3}', feed=3)]
+    rows = [
+        record(b'{"A": 1}', feed=0),
+        record(b'{"A": 2}', q=1, topic="u", feed=1),
+        record(b"{", feed=2),
+        record(b'{"A": 3}', feed=3),
+    ]
     (out,) = decode_batches(two_sources())(iter([batch(*rows)]))
     found = out.to_pylist()
     assert [(row["rel"], row["place"], row["q"]) for row in found] == [
@@ -192,7 +231,11 @@ def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic(
         (6, [3, 1], 0),
     ]
     values = [[(row[f"r{rel}"] or {"v": {}})["v"].get("A") for row in found] for rel in (5, 6, 7)]
-    assert values == [[1, None, None, None, None, 3, None], [None, 1, None, None, None, None, 3], [None, None, 2, None, None, None, None]]
+    assert values == [
+        [1, None, None, None, None, 3, None],
+        [None, 1, None, None, None, None, 3],
+        [None, None, 2, None, None, None, None],
+    ]
     assert [len(row["log"]) for row in found] == [0, 0, 0, 1, 1, 0, 0]
 
 
@@ -208,7 +251,10 @@ def test_records_and_entries_of_several_sinks_stand_in_the_order_of_their_rows()
     ]
     struct = pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int32())]))])
     types = {"place": pa.list_(pa.int64()), "headers": HEADERS, "log": LOG, "r5": struct, "r6": struct}
-    numbers = {**dict.fromkeys(("rel", "q", "part"), pa.int32()), **dict.fromkeys(("ts", "ws", "we", "off"), pa.int64())}
+    numbers = {
+        **dict.fromkeys(("rel", "q", "part"), pa.int32()),
+        **dict.fromkeys(("ts", "ws", "we", "off"), pa.int64()),
+    }
     rows = pa.RecordBatch.from_pylist(given, schema=pa.schema({**numbers, "topic": pa.string(), **types}))
     (out,) = encode_batches(sinks)(iter([rows]))
     assert [(row["topic"], row["kind"], row["key"], row["value"]) for row in out.to_pylist()] == [

@@ -34,7 +34,9 @@ def test_every_rule_of_the_grammar_has_a_builder() -> None:
 
 def test_the_grammar_knows_each_keyword_that_may_be_a_name() -> None:
     names = {
-        rule.expansion[0].name for rule in grammar().rules if rule.origin.name in ("_alias_word", "_word") and rule.expansion[0].is_term
+        rule.expansion[0].name
+        for rule in grammar().rules
+        if rule.origin.name in ("_alias_word", "_word") and rule.expansion[0].is_term
     }
     assert names - {"IDENTIFIER", "QUOTED_IDENTIFIER", "DIGIT_IDENTIFIER", "VARIABLE"} == NON_RESERVED
 
@@ -164,7 +166,9 @@ def test_types_that_are_not_built_in_keep_their_name() -> None:
     assert parse_type("MAP<STRING, address>") == t.Map(t.STRING, t.NamedType("ADDRESS"))
 
 
-@pytest.mark.parametrize("text", ["DECIMAL(0, 0)", "DECIMAL(2, 3)", "DECIMAL(2, -1)", "DECIMAL(2.5, 1)", "DECIMAL", "ARRAY<INT", "NULL"])
+@pytest.mark.parametrize(
+    "text", ["DECIMAL(0, 0)", "DECIMAL(2, 3)", "DECIMAL(2, -1)", "DECIMAL(2.5, 1)", "DECIMAL", "ARRAY<INT", "NULL"]
+)
 def test_impossible_types_are_refused(text: str) -> None:
     with pytest.raises(SqlSyntaxError):
         parse_type(text)
@@ -173,7 +177,10 @@ def test_impossible_types_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT 9223372036854775808 FROM s;", "Failed to prepare statement: line 1:9: Invalid numeric literal: 9223372036854775808"),
+        (
+            "SELECT 9223372036854775808 FROM s;",
+            "Failed to prepare statement: line 1:9: Invalid numeric literal: 9223372036854775808",
+        ),
         (f"SELECT {'9' * 5000} FROM s;", "Failed to prepare statement: line 1:9: Invalid numeric literal: 999"),
         ("""SELECT "DECIMAL" 'NaN' FROM s;""", "Invalid numeric literal: NaN"),
         ("""SELECT "DECIMAL" ' 1_0' FROM s;""", "Invalid numeric literal:  1_0"),
@@ -196,9 +203,7 @@ def test_topics_keep_their_case() -> None:
 
 
 def test_a_statement_of_usual_length_parses_in_milliseconds() -> None:
-    text = (
-        "CREATE STREAM O AS SELECT A.K, A.V + 1 AS W, UCASE(B.S) FROM A JOIN B WITHIN 1 HOUR ON A.K = B.K WHERE A.V > 3 AND B.S LIKE 'x%';"
-    )
+    text = "CREATE STREAM O AS SELECT A.K, A.V + 1 AS W, UCASE(B.S) FROM A JOIN B WITHIN 1 HOUR ON A.K = B.K WHERE A.V > 3 AND B.S LIKE 'x%';"
     parse_statement(text)
     started = time.perf_counter()
     for _ in range(20):

@@ -11,9 +11,15 @@ from kestrel_sql.sql.parse.parser import parse_script
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("CREATE STREAM s (k DOUBLE (KEY));", "line 1:28: Syntax Error\nExpecting {'STRING', INTEGER_VALUE}\nStatement: CREATE"),
+        (
+            "CREATE STREAM s (k DOUBLE (KEY));",
+            "line 1:28: Syntax Error\nExpecting {'STRING', INTEGER_VALUE}\nStatement: CREATE",
+        ),
         ("CREATE STREAM s (k VARCHAR(3) (KEY));", "line 1:31: Syntax Error\nExpecting {',', ')'}\nStatement: "),
-        ("SELCT * FROM s;", "line 1:1: Syntax Error\nUnknown statement 'SELCT'\nDid you mean 'SELECT'?\nStatement: SELCT * FROM s;"),
+        (
+            "SELCT * FROM s;",
+            "line 1:1: Syntax Error\nUnknown statement 'SELCT'\nDid you mean 'SELECT'?\nStatement: SELCT * FROM s;",
+        ),
         ("SELECT cast(a AS null) FROM s;", "line 1:18: Syntax Error\nSyntax error at or near 'null' at line 1:18\n"),
         ("SELECT a FROM s GROUP BY b, (c, d);", "line 1:31: Syntax Error\nmissing ')' at ','\n"),
         ("SELECT (a FROM s", "line 1:11: Syntax Error\nmissing ')' at 'FROM'"),

@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from kestrel_sql.sql.format.statements import format_expression, format_identifier, format_statement, format_type, format_window
+from kestrel_sql.sql.format.statements import (
+    format_expression,
+    format_identifier,
+    format_statement,
+    format_type,
+    format_window,
+)
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.parse.parser import parse_expression, parse_statement, parse_type, parse_window
 
@@ -171,7 +177,9 @@ def test_a_window_is_written_as_old_plans_hold_it() -> None:
     assert format_window(parse_window(f" {text} ")) == text
 
 
-@pytest.mark.parametrize("text", ["MAP<STRING, ARRAY<DECIMAL(4, 2)>>", "STRUCT<A INTEGER, `b` STRUCT<>>", "CUSTOM", "`custom`"])
+@pytest.mark.parametrize(
+    "text", ["MAP<STRING, ARRAY<DECIMAL(4, 2)>>", "STRUCT<A INTEGER, `b` STRUCT<>>", "CUSTOM", "`custom`"]
+)
 def test_a_type_reads_back_the_same(text: str) -> None:
     assert format_type(parse_type(text)) == text
 
@@ -224,7 +232,9 @@ def random_expression(dice: random.Random, depth: int) -> e.Expression:
     def call() -> e.Expression:
         arguments = several()
         body = e.Arithmetic(e.ArithmeticOp.ADD, e.LambdaVariable("p"), child())
-        return e.FunctionCall(dice.choice(("F", "MAP", "LEFT", "COUNT")), (*arguments, *((e.Lambda(("p",), body),) if arguments else ())))
+        return e.FunctionCall(
+            dice.choice(("F", "MAP", "LEFT", "COUNT")), (*arguments, *((e.Lambda(("p",), body),) if arguments else ()))
+        )
 
     branches = (e.When(child(), child()), e.When(child(), child()))
     makers: list[Callable[[], e.Expression]] = [

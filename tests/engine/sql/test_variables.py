@@ -25,7 +25,9 @@ def test_a_value_can_be_an_identifier_or_a_literal() -> None:
         d="1.5",
         q="`mixed`",
     )
-    assert statement == parse_statement("CREATE STREAM OUT WITH (a=-3, b='x', c=TRUE, d=1.5) AS SELECT `mixed` FROM OUT")
+    assert statement == parse_statement(
+        "CREATE STREAM OUT WITH (a=-3, b='x', c=TRUE, d=1.5) AS SELECT `mixed` FROM OUT"
+    )
 
 
 @pytest.mark.parametrize("value", ["a b", "a; DROP STREAM b", "", "'a' 'b'", "a, b", "`a``; b`", "1 + 1", "--"])

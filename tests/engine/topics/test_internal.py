@@ -47,7 +47,10 @@ def test_a_topology_that_is_not_optimized_copies_the_topic_of_an_old_table() -> 
     functions = corpus_functions()
     assert internal_topics(plan, "me_", functions) == ()
     (topic,) = internal_topics(plan, "me_", functions, optimized=False)
-    assert (topic.name, (*topic.key, *topic.value)) == ("_confluent-ksql-me_query_Q-KsqlTopic-Reduce-changelog", schema.columns)
+    assert (topic.name, (*topic.key, *topic.value)) == (
+        "_confluent-ksql-me_query_Q-KsqlTopic-Reduce-changelog",
+        schema.columns,
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,12 @@ def test_every_internal_topic_that_ksqldb_recorded() -> None:
 
 def _topics_of(file: Path) -> list[InternalTopic]:
     plans = (statement.query_plan for statement in load_plan(file.read_text(encoding="utf-8")).statements)
-    return [topic for plan in plans if plan is not None for topic in internal_topics(plan, "some.ksql.service.id", corpus_functions())]
+    return [
+        topic
+        for plan in plans
+        if plan is not None
+        for topic in internal_topics(plan, "some.ksql.service.id", corpus_functions())
+    ]
 
 
 def _agrees(expected: dict[str, Any], found: InternalTopic) -> bool:
@@ -125,11 +133,21 @@ def _agrees(expected: dict[str, Any], found: InternalTopic) -> bool:
 
 def _normal(info: dict[str, Any]) -> tuple[Any, ...]:
     window = info.get("windowInfo", {})
-    return info["format"], info.get("properties", {}), sorted(info.get("features", ())), window.get("type"), window.get("size")
+    return (
+        info["format"],
+        info.get("properties", {}),
+        sorted(info.get("features", ())),
+        window.get("type"),
+        window.get("size"),
+    )
 
 
 def _written(info: FormatInfo, features: frozenset[SerdeFeature], window: WindowInfo | None) -> dict[str, Any]:
-    written: dict[str, Any] = {"format": info.format, "properties": dict(info.properties), "features": [f.value for f in features]}
+    written: dict[str, Any] = {
+        "format": info.format,
+        "properties": dict(info.properties),
+        "features": [f.value for f in features],
+    }
     if window is not None:
         size = None if window.size_ms is None else window.size_ms / 1000
         written["windowInfo"] = {"type": window.type.value, "size": size}

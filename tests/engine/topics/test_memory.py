@@ -26,12 +26,24 @@ def test_offsets_count_by_topic(broker: MemoryBroker) -> None:
 
 
 def test_reads_in_the_order_of_arrival(broker: MemoryBroker) -> None:
-    assert [(r.topic, r.timestamp) for r in broker.arrived(["b", "a"])] == [("a", 5), ("a", 1), ("b", 3), ("a", 9), ("b", 3)]
+    assert [(r.topic, r.timestamp) for r in broker.arrived(["b", "a"])] == [
+        ("a", 5),
+        ("a", 1),
+        ("b", 3),
+        ("a", 9),
+        ("b", 3),
+    ]
     assert [(r.topic, r.timestamp) for r in broker.arrived(["b", "a"], since=3)] == [("a", 9), ("b", 3)]
 
 
 def test_reads_the_topic_with_the_oldest_head_and_keeps_offset_order(broker: MemoryBroker) -> None:
-    assert [(r.topic, r.timestamp) for r in broker.merged(["a", "b", "a"])] == [("b", 3), ("b", 3), ("a", 5), ("a", 1), ("a", 9)]
+    assert [(r.topic, r.timestamp) for r in broker.merged(["a", "b", "a"])] == [
+        ("b", 3),
+        ("b", 3),
+        ("a", 5),
+        ("a", 1),
+        ("a", 9),
+    ]
 
 
 def test_forgets_a_deleted_topic(broker: MemoryBroker) -> None:
@@ -42,7 +54,9 @@ def test_forgets_a_deleted_topic(broker: MemoryBroker) -> None:
     assert broker.topics == ("b", "a")
 
 
-@pytest.mark.parametrize(("key", "hashed"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107), (b"", 275646681)])
+@pytest.mark.parametrize(
+    ("key", "hashed"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107), (b"", 275646681)]
+)
 def test_hashes_as_kafka_does(key: bytes, hashed: int) -> None:
     assert murmur2(key) == hashed % 2**32
     assert partition_of(key, 7) == (hashed % 2**32 & 0x7FFFFFFF) % 7

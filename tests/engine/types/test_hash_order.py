@@ -7,7 +7,15 @@ from kestrel_sql.java.hash_order import java_hash_order, java_string_hash
 
 @pytest.mark.parametrize(
     ("text", "hashed"),
-    [("", 0), ("a", 97), ("Hello", 69609650), ("AaAa", 2031744), ("BBBB", 2031744), ("polygenelubricants", 0x80000000), ("😀", 1772899)],
+    [
+        ("", 0),
+        ("a", 97),
+        ("Hello", 69609650),
+        ("AaAa", 2031744),
+        ("BBBB", 2031744),
+        ("polygenelubricants", 0x80000000),
+        ("😀", 1772899),
+    ],
 )
 def test_hash_of_a_string(text: str, hashed: int) -> None:
     assert java_string_hash(text) == hashed

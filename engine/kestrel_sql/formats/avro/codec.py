@@ -99,7 +99,11 @@ def _bare(schema: Any, seen: set[str]) -> Any:
         return name
     seen.add(name)
     if kind == "record":
-        return {"type": kind, "name": name, "fields": [{"name": f["name"], "type": _bare(f["type"], seen)} for f in schema["fields"]]}
+        return {
+            "type": kind,
+            "name": name,
+            "fields": [{"name": f["name"], "type": _bare(f["type"], seen)} for f in schema["fields"]],
+        }
     return {key: schema[key] for key in ("type", "name", "symbols", "size") if key in schema}
 
 

@@ -102,7 +102,9 @@ def _resolve_object(schema: dict[str, Any], namespace: str, known: dict[str, Any
     if kind in ("record", "error"):
         name = full_name(schema, namespace)
         space = name.rpartition(".")[0]
-        fields = [{**field, "type": resolve_names(field["type"], space, known, depth + 1)} for field in schema["fields"]]
+        fields = [
+            {**field, "type": resolve_names(field["type"], space, known, depth + 1)} for field in schema["fields"]
+        ]
         known[name] = {**schema, "type": "record", "name": name, "fields": fields}
         return known[name]
     if kind in ("enum", "fixed"):
@@ -181,7 +183,9 @@ def to_connect(schema: Any) -> ConnectSchema:
 def _scalar(schema: dict[str, Any], kind: str) -> ConnectSchema:
     logical = schema.get("logicalType")
     if kind in ("bytes", "fixed") and logical == "decimal":
-        return ConnectSchema(Kind.DECIMAL, precision=int(schema.get("precision", 64)), scale=int(schema.get("scale", 0)))
+        return ConnectSchema(
+            Kind.DECIMAL, precision=int(schema.get("precision", 64)), scale=int(schema.get("scale", 0))
+        )
     if (kind, logical) in _LOGICAL:
         return simple(_LOGICAL[kind, str(logical)])
     if kind == "int" and schema.get("connect.type") in _CONNECT_TYPES:
@@ -241,7 +245,11 @@ def _qualified(name: str, namespace: str) -> str:
 
 def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, *, root: bool) -> dict[str, Any]:
     members = [
-        {"name": field_name(each), "type": ["null", _type(sql_type, f"{name}_{field_name(each)}", namespace)], "default": None}
+        {
+            "name": field_name(each),
+            "type": ["null", _type(sql_type, f"{name}_{field_name(each)}", namespace)],
+            "default": None,
+        }
         for each, sql_type in fields
     ]
     space = {"namespace": namespace} if root and namespace else {}
@@ -249,7 +257,13 @@ def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, 
 
 
 def _logical(plain: str, kind: str, logical: str, **more: Any) -> dict[str, Any]:
-    return {"type": plain, **more, "connect.version": 1, "connect.name": f"{CONNECT_DATA}.{kind}", "logicalType": logical}
+    return {
+        "type": plain,
+        **more,
+        "connect.version": 1,
+        "connect.name": f"{CONNECT_DATA}.{kind}",
+        "logicalType": logical,
+    }
 
 
 def _type(sql_type: SqlType, name: str, namespace: str, *, root: bool = False) -> Any:

@@ -72,8 +72,14 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataTy
     fields = _fields(schema.text, spec.schemas.imports_of(schema), spec.unwrapped)
     if fields is None:
         return None
-    names = [field.name for field in fields] if spec.unwrapped else [x.name for x in LANGUAGES["AVRO"].wire_columns(spec.columns)]
-    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields])
+    names = (
+        [field.name for field in fields]
+        if spec.unwrapped
+        else [x.name for x in LANGUAGES["AVRO"].wire_columns(spec.columns)]
+    )
+    found = find_fields(
+        names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields]
+    )
     return None if found is None else _Reader(fields, found, types)
 
 
@@ -87,7 +93,9 @@ class _Reader:
         """Read every field of every record, and give those that are columns."""
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
-        return as_columns(len(data), self.types, [_nullable(cursor, field) for field in self.fields], self.positions, _as)
+        return as_columns(
+            len(data), self.types, [_nullable(cursor, field) for field in self.fields], self.positions, _as
+        )
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -172,7 +180,11 @@ def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None
 
 
 def _takes(field: _Field, sql_type: SqlType) -> bool:
-    return field.branch is not None and field.kind in _WRITTEN[sql_type] and field.schema.default in (None, Missing.MISSING)
+    return (
+        field.branch is not None
+        and field.kind in _WRITTEN[sql_type]
+        and field.schema.default in (None, Missing.MISSING)
+    )
 
 
 def _pieces(field: _Field, array: pa.Array) -> list[pa.Array]:

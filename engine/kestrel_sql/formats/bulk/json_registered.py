@@ -53,7 +53,8 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
 def _fields(spec: SerdeSpec, schema: RegisteredSchema) -> Sequence[ConnectField] | None:
     connect = json_sr_schema.parse_text(schema.text, spec.schemas.imports_of(schema))
     plain = all(
-        field.schema.kind in _KINDS and field.schema.optional and field.schema.default is Missing.MISSING for field in connect.fields
+        field.schema.kind in _KINDS and field.schema.optional and field.schema.default is Missing.MISSING
+        for field in connect.fields
     )
     return connect.fields if connect.kind is Kind.STRUCT and connect.fields and plain else None
 
@@ -63,7 +64,9 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataTy
     if fields is None:
         return None
     names = [column.name for column in spec.columns]
-    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields])
+    found = find_fields(
+        names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields]
+    )
     return None if found is None else _Reader(fields, found, types)
 
 
@@ -91,7 +94,9 @@ def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None
     fields = _fields(spec, schema)
     if fields is None or [field.name for field in fields] != [column.name for column in spec.columns]:
         return None
-    if any(_WRITTEN.get(column.type) is not field.schema.kind for column, field in zip(spec.columns, fields, strict=True)):
+    if any(
+        _WRITTEN.get(column.type) is not field.schema.kind for column, field in zip(spec.columns, fields, strict=True)
+    ):
         return None
     return row_encoder(spec.columns, frame(schema.id, b""))
 

@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor as Fd
 
 from kestrel_sql.formats.bulk import varints as n
-from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, Bytes, Numbers, require, text_of, valid_of, values_of
+from kestrel_sql.formats.bulk.codec import (
+    BulkDecoder,
+    BulkEncoder,
+    Bytes,
+    Numbers,
+    require,
+    text_of,
+    valid_of,
+    values_of,
+)
 from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import Kind
 from kestrel_sql.formats.protobuf import generate as proto_text
@@ -42,18 +51,24 @@ def bare_decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder |
 
 
 def _own(spec: SerdeSpec) -> RegisteredSchema:
-    text = proto_text.schema_text(spec.columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation"))
+    text = proto_text.schema_text(
+        spec.columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation")
+    )
     return RegisteredSchema(OWN_ID, SchemaFormat.PROTOBUF, text)
 
 
-def _reader(spec: SerdeSpec, schema: RegisteredSchema, selector: Selector, types: Sequence[pa.DataType]) -> _Reader | None:
+def _reader(
+    spec: SerdeSpec, schema: RegisteredSchema, selector: Selector, types: Sequence[pa.DataType]
+) -> _Reader | None:
     loaded = proto_schema.load(schema.text, spec.schemas.imports_of(schema))
     message = loaded.at(selector)
     connect = proto_schema.to_connect(message, loaded)
     if connect.kind is not Kind.STRUCT or not all(_is_plain(field) for field in message.fields):
         return None
     names = [column.name for column in spec.columns]
-    found = find_fields(names, [column.type for column in spec.columns], [(field.name, field.schema) for field in connect.fields])
+    found = find_fields(
+        names, [column.type for column in spec.columns], [(field.name, field.schema) for field in connect.fields]
+    )
     if found is None:
         return None
     sent = sorted(message.fields, key=lambda field: field.number)
@@ -133,7 +148,11 @@ def _read_timestamp(cursor: n.Cursor) -> pa.Array:
     require((lengths >= 0).all() and (lengths <= cursor.end - cursor.at).all())
     inner = n.Cursor(cursor.content, cursor.at.copy(), cursor.at + lengths)
     seconds, nanos = _part(inner, _SECONDS), _part(inner, _NANOS)
-    require((inner.at == inner.end).all() and (np.abs(seconds) < _MAX_SECONDS).all() and ((nanos >= 0) & (nanos < 10**9)).all())
+    require(
+        (inner.at == inner.end).all()
+        and (np.abs(seconds) < _MAX_SECONDS).all()
+        and ((nanos >= 0) & (nanos < 10**9)).all()
+    )
     cursor.at += lengths
     return pa.array(seconds * 1000 + nanos // 1_000_000)
 
@@ -225,7 +244,10 @@ def _pieces(field: Any, array: pa.Array) -> list[pa.Array]:
         lengths = n.content_lengths(array)
         content = pc.cast(array, pa.binary())
         wanted = valid if field.has_presence else lengths > 0
-        return [n.varint_pieces(lengths.view(np.uint64), tag, wanted, 0), content.fill_null(b"") if array.null_count else content]
+        return [
+            n.varint_pieces(lengths.view(np.uint64), tag, wanted, 0),
+            content.fill_null(b"") if array.null_count else content,
+        ]
     values = values_of(array)
     if wire == _FIXED64:
         require(not (np.signbit(values) & (values == 0)).any())

@@ -111,7 +111,9 @@ def read_content(cursor: Cursor, lengths: npt.NDArray[np.int64]) -> pa.BinaryArr
     # Wanted bytes and the gaps between them take turns; every second value is a wanted one.
     offsets = np.column_stack([start, cursor.at]).astype(np.int32).ravel()
     both = pa.BinaryArray.from_buffers(
-        pa.binary(), max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(cursor.content))]
+        pa.binary(),
+        max(len(offsets) - 1, 0),
+        [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(cursor.content))],
     )
     return both.take(pa.array(np.arange(0, len(offsets), 2)))
 

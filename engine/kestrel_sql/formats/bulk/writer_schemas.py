@@ -31,7 +31,9 @@ class Reader(Protocol):
         ...
 
 
-def framed_decoder(spec: SerdeSpec, language: str, open_reader: Callable[[RegisteredSchema, Selector], Reader | None]) -> BulkDecoder:
+def framed_decoder(
+    spec: SerdeSpec, language: str, open_reader: Callable[[RegisteredSchema, Selector], Reader | None]
+) -> BulkDecoder:
     """Read framed records, each with the reader of its schema; `open_reader` gives None for a schema that is not plain."""
     readers: dict[bytes, Reader | None] = {}
     locate = LANGUAGES[language].locate
@@ -78,7 +80,9 @@ def _by_schema(decode: BulkDecoder) -> BulkDecoder:
     return decode_all
 
 
-def find_fields(names: Sequence[str], types: Sequence[SqlType], fields: Sequence[tuple[str, ConnectSchema]]) -> dict[int, int] | None:
+def find_fields(
+    names: Sequence[str], types: Sequence[SqlType], fields: Sequence[tuple[str, ConnectSchema]]
+) -> dict[int, int] | None:
     """The place of the field that holds each column, by the column's place; None if a value would have to be converted.
 
     A field belongs to the column of its name, else to that of its name in upper case (spec/formats.md).

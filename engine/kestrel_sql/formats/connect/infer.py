@@ -69,7 +69,9 @@ def columns_of_schema(schema: ConnectSchema, side: Side, *, unwrapped: bool, kee
 
 def _fields(schema: ConnectSchema, keep_case: bool) -> tuple[Field, ...]:
     typed = ((field.name, type_of(field.schema, keep_case)) for field in schema.fields)
-    return tuple(Field(name if keep_case else name.upper(), sql_type) for name, sql_type in typed if sql_type is not None)
+    return tuple(
+        Field(name if keep_case else name.upper(), sql_type) for name, sql_type in typed if sql_type is not None
+    )
 
 
 def type_of(schema: ConnectSchema, keep_case: bool) -> SqlType | None:

@@ -36,7 +36,9 @@ class MismatchError(Exception):
 
 
 def _refuse(schema: ConnectSchema, sql_type: SqlType, path: str) -> MismatchError:
-    return MismatchError(f"Cannot deserialize type {schema.kind.value} as type {str(sql_type).partition('<')[0]} for path: {path}")
+    return MismatchError(
+        f"Cannot deserialize type {schema.kind.value} as type {str(sql_type).partition('<')[0]} for path: {path}"
+    )
 
 
 def _float_text(value: float) -> str:
@@ -116,7 +118,9 @@ def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
     return read
 
 
-def _fields(schema: ConnectSchema, names: tuple[str, ...], types: tuple[SqlType, ...], path: str) -> Callable[[dict[str, Any]], Row]:
+def _fields(
+    schema: ConnectSchema, names: tuple[str, ...], types: tuple[SqlType, ...], path: str
+) -> Callable[[dict[str, Any]], Row]:
     """Match every data field by exact name, else by its upper-cased name; the last match of a column counts.
 
     A name with dots is found under the name that Avro can have, too.

@@ -123,7 +123,9 @@ def of_type(sql_type: SqlType, format_name: str) -> ConnectSchema:
         case Map(key, value):
             if key != STRING:
                 raise FormatError(f"{_MAP_MESSAGES.get(format_name, format_name)} MAP types with STRING keys")
-            return ConnectSchema(Kind.MAP, optional=True, key=of_type(key, format_name), item=of_type(value, format_name))
+            return ConnectSchema(
+                Kind.MAP, optional=True, key=of_type(key, format_name), item=of_type(value, format_name)
+            )
         case Struct(fields):
             return struct_of((field.name, of_type(field.type, format_name)) for field in fields).as_optional()
         case NamedType(name):

@@ -46,7 +46,9 @@ def _value(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert:
             return target.default
         if target.optional:
             return None
-        raise ConversionError(f'Invalid value: null used for required field: "{name}", schema type: {target.kind.value}', f".{name}")
+        raise ConversionError(
+            f'Invalid value: null used for required field: "{name}", schema type: {target.kind.value}', f".{name}"
+        )
 
     return write
 
@@ -64,12 +66,16 @@ def _converter(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert |
             write = _struct(names, tuple(field.type for field in fields), target)
             return lambda members: write(tuple(members.get(each) for each in names))
         case Array() | Map() | Struct():
-            raise _UnwritableError(f"Cannot write {str(sql_type).partition('<')[0]} as {target.kind.value}, field: {name}")
+            raise _UnwritableError(
+                f"Cannot write {str(sql_type).partition('<')[0]} as {target.kind.value}, field: {name}"
+            )
         case _:
             return None
 
 
-def _struct(names: tuple[str, ...], types: tuple[SqlType, ...], target: ConnectSchema) -> Callable[[Row], dict[str, Any]]:
+def _struct(
+    names: tuple[str, ...], types: tuple[SqlType, ...], target: ConnectSchema
+) -> Callable[[Row], dict[str, Any]]:
     known = {field.name: field.schema for field in target.fields}
     steps: list[tuple[str, Convert]] = []
     for name, sql_type in zip(names, types, strict=True):

@@ -32,7 +32,14 @@ from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, Named
 Convert = Callable[[Any], Any]
 """A parsed value that is not None to the value of a column."""
 
-_NODE_NAMES = {bool: "BooleanNode", int: "IntNode", Number: "DecimalNode", str: "TextNode", dict: "ObjectNode", list: "ArrayNode"}
+_NODE_NAMES = {
+    bool: "BooleanNode",
+    int: "IntNode",
+    Number: "DecimalNode",
+    str: "TextNode",
+    dict: "ObjectNode",
+    list: "ArrayNode",
+}
 _DAY_MS = 86_400_000
 
 

@@ -16,7 +16,11 @@ from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, Sq
 
 CONNECT_DATA = "org.apache.kafka.connect.data"
 
-_TITLES = {f"{CONNECT_DATA}.Date": Kind.DATE, f"{CONNECT_DATA}.Time": Kind.TIME, f"{CONNECT_DATA}.Timestamp": Kind.TIMESTAMP}
+_TITLES = {
+    f"{CONNECT_DATA}.Date": Kind.DATE,
+    f"{CONNECT_DATA}.Time": Kind.TIME,
+    f"{CONNECT_DATA}.Timestamp": Kind.TIMESTAMP,
+}
 _NUMBERS = {
     "int8": Kind.INT8,
     "int16": Kind.INT16,

@@ -91,7 +91,9 @@ def write_compact(value: Any, *, ordered: bool = True) -> str:
             return json.dumps(value, ensure_ascii=False)
         case dict():
             keys = sorted(value) if ordered else list(value)
-            members = (f"{json.dumps(key, ensure_ascii=False)}:{write_compact(value[key], ordered=ordered)}" for key in keys)
+            members = (
+                f"{json.dumps(key, ensure_ascii=False)}:{write_compact(value[key], ordered=ordered)}" for key in keys
+            )
             return "{" + ",".join(members) + "}"
         case list():
             return "[" + ",".join(write_compact(item, ordered=ordered) for item in value) + "]"

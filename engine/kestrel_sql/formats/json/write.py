@@ -71,7 +71,9 @@ def _members(convert: Convert | None) -> Convert | None:
 
 def _struct(fields: tuple[tuple[str, Convert | None], ...]) -> Convert:
     def convert(value: dict[str, Any]) -> dict[str, Any]:
-        return {name: item if (item := value.get(name)) is None or field is None else field(item) for name, field in fields}
+        return {
+            name: item if (item := value.get(name)) is None or field is None else field(item) for name, field in fields
+        }
 
     return convert
 
@@ -102,7 +104,8 @@ def row_writer(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Row], 
 
     def write(row: Row) -> bytes:
         members = {
-            name: value if value is None or convert is None else convert(value) for (name, convert), value in zip(plan, row, strict=True)
+            name: value if value is None or convert is None else convert(value)
+            for (name, convert), value in zip(plan, row, strict=True)
         }
         return orjson.dumps(members)
 

@@ -13,7 +13,16 @@ from google.protobuf.message_factory import GetMessageClass
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.connect.codec import Wire
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
-from kestrel_sql.formats.protobuf.schema import DECIMAL, WELL_KNOWN, WRAPPERS, is_map, is_oneof, load, members, to_connect
+from kestrel_sql.formats.protobuf.schema import (
+    DECIMAL,
+    WELL_KNOWN,
+    WRAPPERS,
+    is_map,
+    is_oneof,
+    load,
+    members,
+    to_connect,
+)
 from kestrel_sql.java.numbers import EXACT, LONG_MAX, LONG_MIN
 
 Convert = Callable[[Any], Any]
@@ -200,7 +209,11 @@ def _field_writer(field: Any) -> Fill:
         return _map_writer(field)
     if field.message_type is not None:
         fill = _message_writer(field.message_type)
-        return _repeated_messages(name, fill) if field.is_repeated else lambda value, target: fill(value, getattr(target, name))
+        return (
+            _repeated_messages(name, fill)
+            if field.is_repeated
+            else lambda value, target: fill(value, getattr(target, name))
+        )
     convert = _enum_number(field.enum_type) if field.enum_type is not None else _scalar(field)
     if field.is_repeated:
         return lambda value, target: getattr(target, name).extend([convert(item) for item in value])
@@ -300,7 +313,12 @@ def _fill_date(value: int, target: Any) -> None:
 def _fill_time(value: int, target: Any) -> None:
     target.SetInParent()
     seconds, millis = divmod(value, 1000)
-    target.hours, target.minutes, target.seconds, target.nanos = seconds // 3600, seconds // 60 % 60, seconds % 60, millis * 1_000_000
+    target.hours, target.minutes, target.seconds, target.nanos = (
+        seconds // 3600,
+        seconds // 60 % 60,
+        seconds % 60,
+        millis * 1_000_000,
+    )
 
 
 def _fill_timestamp(value: int, target: Any) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
 
 from kestrel_sql.errors import FormatError
 
@@ -154,7 +159,9 @@ class _Parser:
             each.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add().name = f"_{each.name}"
 
-    def member(self, message: DescriptorProto, full_name: str, depth: int, optionals: list[FieldDescriptorProto]) -> None:
+    def member(
+        self, message: DescriptorProto, full_name: str, depth: int, optionals: list[FieldDescriptorProto]
+    ) -> None:
         token = self.next()
         if token == "message" and self.tokens[self.at + 1] == "{":
             self.message(message.nested_type.add(), full_name, depth + 1)
@@ -169,7 +176,9 @@ class _Parser:
         elif token != ";":
             self.plain_field(message, full_name, token, optionals)
 
-    def plain_field(self, message: DescriptorProto, full_name: str, token: str, optionals: list[FieldDescriptorProto]) -> None:
+    def plain_field(
+        self, message: DescriptorProto, full_name: str, token: str, optionals: list[FieldDescriptorProto]
+    ) -> None:
         label = _LABELS.get(token)
         added = self.field(message, full_name, self.next() if label is not None else token)
         added.label = label or FieldDescriptorProto.LABEL_OPTIONAL
@@ -186,7 +195,10 @@ class _Parser:
         options = self.options()
         parameters = {a or d: int(b or c) for b, a, d, c in _PARAMETER.findall(options)}
         if parameters:
-            self.result.decimals[full_name, added.number] = (parameters.get("precision", 64), parameters.get("scale", 0))
+            self.result.decimals[full_name, added.number] = (
+                parameters.get("precision", 64),
+                parameters.get("scale", 0),
+            )
         self.expect(";")
         return added
 

@@ -48,7 +48,11 @@ WRAPPERS = {
     "google.protobuf.BytesValue": Kind.BYTES,
 }
 DECIMAL = "confluent.type.Decimal"
-WELL_KNOWN = {"google.type.Date": Kind.DATE, "google.type.TimeOfDay": Kind.TIME, "google.protobuf.Timestamp": Kind.TIMESTAMP}
+WELL_KNOWN = {
+    "google.type.Date": Kind.DATE,
+    "google.type.TimeOfDay": Kind.TIME,
+    "google.protobuf.Timestamp": Kind.TIMESTAMP,
+}
 
 _KINDS = {
     FieldDescriptor.TYPE_DOUBLE: Kind.FLOAT64,

@@ -36,7 +36,9 @@ def open_spec(spec: SerdeSpec) -> tuple[Wire, ConnectSchema]:
         columns = (replace(columns[0], name=BARE),)
     elif spec.unwrapped and isinstance(only, Struct):
         columns = tuple(Column(field.name, field.type, columns[0].role) for field in only.fields)
-    text = proto_text.schema_text(columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation"))
+    text = proto_text.schema_text(
+        columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation")
+    )
     wire = protobuf.open_wire(text, {}, spec.format.property("fullSchemaName"))
     return wire, wire.schema.fields[0].schema if is_bare(spec) else wire.schema
 

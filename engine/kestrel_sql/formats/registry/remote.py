@@ -17,7 +17,14 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, Schema
 from confluent_kafka.schema_registry import SchemaReference as WireReference
 
 from kestrel_sql.errors import RegistryAwayError, RegistryError
-from kestrel_sql.formats.registry.memory import RegisteredSchema, RegistryView, SchemaFormat, SchemaReference, SchemaRegistry, canonical
+from kestrel_sql.formats.registry.memory import (
+    RegisteredSchema,
+    RegistryView,
+    SchemaFormat,
+    SchemaReference,
+    SchemaRegistry,
+    canonical,
+)
 
 T = TypeVar("T")
 
@@ -82,7 +89,8 @@ def _settings(config: Mapping[str, str]) -> dict[str, str]:
             continue
         if short not in _PASSED_ON | {"timeout"}:
             raise RegistryError(
-                f"Unknown setting of the schema registry: {name}", hint=f"known are {', '.join(sorted(_PASSED_ON | {'timeout'}))}"
+                f"Unknown setting of the schema registry: {name}",
+                hint=f"known are {', '.join(sorted(_PASSED_ON | {'timeout'}))}",
             )
         found[short] = value
     return found
@@ -129,7 +137,9 @@ class RemoteRegistry:
         """Give the schema with that id, or None; raises as `latest`."""
         known = _known[self.name]
         if schema_id not in known:
-            found = self._ask(lambda client: _registered(schema_id, client.get_schema(schema_id)), f"schema id {schema_id}")
+            found = self._ask(
+                lambda client: _registered(schema_id, client.get_schema(schema_id)), f"schema id {schema_id}"
+            )
             if found is None:
                 return None
             known[schema_id] = found
@@ -158,7 +168,9 @@ class RemoteRegistry:
         schema = Schema(text, format.value, imports)
         given = self._ask(lambda client: _register(client, subject, schema), f"subject {subject}")
         if not isinstance(given, int) or (schema_id is not None and given != schema_id):
-            raise RegistryError(f"The schema registry at {self.name} gave id {given} to subject {subject}, not {schema_id}")
+            raise RegistryError(
+                f"The schema registry at {self.name} gave id {given} to subject {subject}, not {schema_id}"
+            )
         known = _known[self.name].get(given)
         if known is not None and canonical(known.format, known.text) != canonical(format, text):
             # The registry may write the same schema in another way; what is written under an id is ours.
@@ -174,7 +186,11 @@ class RemoteRegistry:
         except RegistryError as error:
             reason = error.message
         if reason:
-            _LOG.warning("Others may still change the key schema of subject %s: %s (see its setting mode.mutability)", subject, reason)
+            _LOG.warning(
+                "Others may still change the key schema of subject %s: %s (see its setting mode.mutability)",
+                subject,
+                reason,
+            )
 
     def delete(self, subject: str) -> None:
         """Delete `subject` for good, which a registry does in two steps; raises as `latest`."""
@@ -229,7 +245,9 @@ class RemoteRegistry:
         options: dict[str, Any] = {key: value for key, value in self._settings.items() if key in _PASSED_ON}
         try:
             options["timeout"] = float(self._settings.get("timeout", REQUEST_SECONDS))
-            return SchemaRegistryClient({"url": self._url, "max.retries": 1, "retries.wait.ms": 200, "retries.max.wait.ms": 200, **options})
+            return SchemaRegistryClient(
+                {"url": self._url, "max.retries": 1, "retries.wait.ms": 200, "retries.max.wait.ms": 200, **options}
+            )
         except (ValueError, TypeError, OSError) as error:
             reason = self._without_secrets(str(error)) or type(error).__name__
             raise RegistryError(f"The schema registry at {self.name} cannot be opened: {reason}") from None
@@ -282,7 +300,9 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
 
 
 def _registered(schema_id: Any, schema: Any) -> RegisteredSchema:
-    references = tuple(SchemaReference(str(each.name), str(each.subject), int(each.version or 0)) for each in schema.references or ())
+    references = tuple(
+        SchemaReference(str(each.name), str(each.subject), int(each.version or 0)) for each in schema.references or ()
+    )
     if not isinstance(schema_id, int) or not isinstance(schema.schema_str, str):
         raise TypeError("a schema without an id or a text")
     return RegisteredSchema(schema_id, SchemaFormat(schema.schema_type or "AVRO"), schema.schema_str, references)

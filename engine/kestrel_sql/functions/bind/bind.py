@@ -123,7 +123,9 @@ def _(node: StringLiteral, scope: _Scope) -> Bound:
 def _(node: ColumnRef, scope: _Scope) -> Bound:
     found = scope.columns.get(node.name)
     if found is None:
-        raise UnknownColumnError(f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns))
+        raise UnknownColumnError(
+            f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns)
+        )
     return Bound(node, found)
 
 
@@ -168,7 +170,9 @@ def _(node: IsNull | IsNotNull, scope: _Scope) -> Bound:
 
 @_bind.register
 def _(node: Between, scope: _Scope) -> Bound:
-    return typing_operators.between(node, _bind(node.operand, scope), _bind(node.lower, scope), _bind(node.upper, scope))
+    return typing_operators.between(
+        node, _bind(node.operand, scope), _bind(node.lower, scope), _bind(node.upper, scope)
+    )
 
 
 @_bind.register
@@ -229,7 +233,9 @@ def _(node: FunctionCall, scope: _Scope) -> Bound:
 
 @_bind.register
 def _(node: SimpleCase, scope: _Scope) -> Bound:
-    raise UnsupportedError("CASE with an operand is not supported.", span=node.span, hint="write CASE WHEN x = … THEN … END")
+    raise UnsupportedError(
+        "CASE with an operand is not supported.", span=node.span, hint="write CASE WHEN x = … THEN … END"
+    )
 
 
 @_bind.register

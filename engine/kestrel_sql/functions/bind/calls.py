@@ -20,7 +20,15 @@ from kestrel_sql.functions.resolve import (
 )
 from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import Expression, FunctionCall, IntervalUnit, Lambda, Literal, Negate, NullLiteral
+from kestrel_sql.sql.nodes.expressions import (
+    Expression,
+    FunctionCall,
+    IntervalUnit,
+    Lambda,
+    Literal,
+    Negate,
+    NullLiteral,
+)
 from kestrel_sql.types.sql_types import SqlType
 
 Bind = Callable[[Expression, Mapping[str, SqlType | None]], Bound]
@@ -37,11 +45,15 @@ def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
     choice = functions.choose(node.name, [_argument(argument) for argument in arguments], node.span)
     _check_literals(node, choice)
     children = tuple(
-        _bind_lambda(argument.node, parameter, choice, bind) if isinstance(argument.node, Lambda) else _fitted(argument, parameter)
+        _bind_lambda(argument.node, parameter, choice, bind)
+        if isinstance(argument.node, Lambda)
+        else _fitted(argument, parameter)
         for argument, parameter in zip(arguments, choice.parameters, strict=True)
     )
     required = tuple(parameter.not_null for parameter in choice.parameters)
-    return Bound(node, result_type(choice, tuple(child.type for child in children)), children, choice.function, required)
+    return Bound(
+        node, result_type(choice, tuple(child.type for child in children)), children, choice.function, required
+    )
 
 
 def _not_yet(argument: Expression) -> Bound | None:
@@ -86,7 +98,8 @@ def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: Choic
     else:
         expected = str(pattern.result)
     return FunctionError(
-        f"Function '{choice.function.printed}' does not accept a lambda that returns {body.type}, it should return {expected}.", span=span
+        f"Function '{choice.function.printed}' does not accept a lambda that returns {body.type}, it should return {expected}.",
+        span=span,
     )
 
 

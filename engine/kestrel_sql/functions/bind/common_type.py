@@ -21,7 +21,20 @@ from kestrel_sql.sql.nodes.expressions import (
     StructConstructor,
 )
 from kestrel_sql.types.conversion import PARSED_FROM_STRING, can_implicitly_cast, wider_number
-from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
+from kestrel_sql.types.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    Array,
+    Decimal,
+    Field,
+    Map,
+    SqlType,
+    Struct,
+    is_numeric,
+)
 
 _INT = 2**31
 _LONG = 2**63
@@ -146,7 +159,8 @@ def _of_structs(common: Struct, other: Struct) -> SqlType | None:
 
 def _refuse(common: SqlType, item: Bound) -> SqlType:
     raise TypeMismatchError(
-        f"operator does not exist: {common} = {item.type} ({format_expression(item.node)})\n{_HINT}", span=item.node.span
+        f"operator does not exist: {common} = {item.type} ({format_expression(item.node)})\n{_HINT}",
+        span=item.node.span,
     )
 
 

@@ -7,7 +7,14 @@ from kestrel_sql.functions.bind.common_type import common_type
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import converted
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import ArrayConstructor, Dereference, InList, MapConstructor, StructConstructor, Subscript
+from kestrel_sql.sql.nodes.expressions import (
+    ArrayConstructor,
+    Dereference,
+    InList,
+    MapConstructor,
+    StructConstructor,
+    Subscript,
+)
 from kestrel_sql.types.conversion import base_name
 from kestrel_sql.types.sql_types import BOOLEAN, INTEGER, Array, Field, Map, SqlType, Struct, is_numeric
 
@@ -32,7 +39,9 @@ def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
         TypeMismatchError: it has no items, only NULLs, or items of types that do not go together.
     """
     if not items:
-        raise TypeMismatchError(f"Array constructor cannot be empty. Please supply at least one element {_SEE}.", span=node.span)
+        raise TypeMismatchError(
+            f"Array constructor cannot be empty. Please supply at least one element {_SEE}.", span=node.span
+        )
     item = common_type(items)
     if item is None:
         raise TypeMismatchError(f"Cannot construct an array with all NULL elements {_ALL_NULL}", span=node.span)
@@ -46,10 +55,14 @@ def map_(node: MapConstructor, children: tuple[Bound, ...]) -> Bound:
         TypeMismatchError: it has no entries, only NULL keys or values, or types that do not go together.
     """
     if not children:
-        raise TypeMismatchError(f"Map constructor cannot be empty. Please supply at least one key value pair {_SEE}.", span=node.span)
+        raise TypeMismatchError(
+            f"Map constructor cannot be empty. Please supply at least one key value pair {_SEE}.", span=node.span
+        )
     key = _entry_type(node, "keys", children[::2])
     value = _entry_type(node, "values", children[1::2])
-    return Bound(node, Map(key, value), tuple(converted(child, (key, value)[i % 2]) for i, child in enumerate(children)))
+    return Bound(
+        node, Map(key, value), tuple(converted(child, (key, value)[i % 2]) for i, child in enumerate(children))
+    )
 
 
 def _entry_type(node: MapConstructor, part: str, items: tuple[Bound, ...]) -> SqlType:
@@ -91,14 +104,18 @@ def subscript(node: Subscript, base: Bound, index: Bound) -> Bound:
     match base.type:
         case Array(item):
             if index.type is not None and not is_numeric(index.type):
-                raise TypeMismatchError(f"Array index must be INTEGER, but {format_expression(index.node)} is {index.type}", span=node.span)
+                raise TypeMismatchError(
+                    f"Array index must be INTEGER, but {format_expression(index.node)} is {index.type}", span=node.span
+                )
             return Bound(node, item, (base, converted(index, INTEGER)))
         case Map(_, value):
             return Bound(node, value, (base, index))
         case other:
             hint = "Use the dereference operator for STRUCTS: '->'" if isinstance(other, Struct) else None
             raise TypeMismatchError(
-                f"Subscript expression ({format_expression(node)}) do not apply to {base_name(other)}.", span=node.span, hint=hint
+                f"Subscript expression ({format_expression(node)}) do not apply to {base_name(other)}.",
+                span=node.span,
+                hint=hint,
             )
 
 
@@ -114,5 +131,7 @@ def dereference(node: Dereference, base: Bound) -> Bound:
     field = base.type.field(node.field)
     if field is None:
         hint = did_you_mean(node.field, (known.name for known in base.type.fields))
-        raise UnknownColumnError(f"Could not find field '{node.field}' in '{format_expression(base.node)}'.", span=node.span, hint=hint)
+        raise UnknownColumnError(
+            f"Could not find field '{node.field}' in '{format_expression(base.node)}'.", span=node.span, hint=hint
+        )
     return Bound(node, field.type, (base,))

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import Arithmetic, ArithmeticOp, Between, Case, Cast, Comparison, ComparisonOp, Expression, Like
+from kestrel_sql.sql.nodes.expressions import (
+    Arithmetic,
+    ArithmeticOp,
+    Between,
+    Case,
+    Cast,
+    Comparison,
+    ComparisonOp,
+    Expression,
+    Like,
+)
 from kestrel_sql.types.conversion import base_name, can_cast, decimal_of, wider_number
 from kestrel_sql.types.sql_types import (
     BOOLEAN,
@@ -117,7 +127,9 @@ def _compares(op: ComparisonOp, left: SqlType, right: SqlType) -> bool:
         return True
     if op not in _EQUALITY:
         return False
-    return left == right == BOOLEAN or any(isinstance(left, kind) and isinstance(right, kind) for kind in (Array, Map, Struct))
+    return left == right == BOOLEAN or any(
+        isinstance(left, kind) and isinstance(right, kind) for kind in (Array, Map, Struct)
+    )
 
 
 def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
@@ -131,14 +143,17 @@ def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
     if left.type is None or right.type is None:
         types = " and ".join("null" if side.type is None else str(side.type) for side in (left, right))
         raise TypeMismatchError(
-            f"Error processing expression: {format_expression(node)}. Arithmetic on types {types} are not supported.", span=node.span
+            f"Error processing expression: {format_expression(node)}. Arithmetic on types {types} are not supported.",
+            span=node.span,
         )
     if not (is_numeric(left.type) and is_numeric(right.type)):
         raise TypeMismatchError(
             f"Error processing expression: {format_expression(node)}. "
             f"Unsupported arithmetic types. {base_name(left.type)} {base_name(right.type)}",
             span=node.span,
-            hint=next((hint for side in (left, right) if side.type == STRING and (hint := _cast_hint(side, DOUBLE))), None),
+            hint=next(
+                (hint for side in (left, right) if side.type == STRING and (hint := _cast_hint(side, DOUBLE))), None
+            ),
         )
     return Bound(node, _arithmetic_type(node.op, left.type, right.type), (left, right))
 
@@ -189,7 +204,8 @@ def logical(node: Expression, operands: Sequence[Bound]) -> Bound:
     for operand in operands:
         if operand.type not in (None, BOOLEAN):
             raise TypeMismatchError(
-                f"Expected a BOOLEAN, but {format_expression(operand.node)} is {operand.type}", span=operand.node.span or node.span
+                f"Expected a BOOLEAN, but {format_expression(operand.node)} is {operand.type}",
+                span=operand.node.span or node.span,
             )
     return Bound(node, BOOLEAN, tuple(operands))
 
@@ -232,7 +248,9 @@ def case(node: Case, children: tuple[Bound, ...]) -> Bound:
         found = found or result.type
     default = children[branches] if len(children) > branches else None
     if default is not None and found is not None and default.type not in (None, found):
-        raise _different(node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, found)
+        raise _different(
+            node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, found
+        )
     result_type = found or (default.type if default is not None else None)
     if result_type is None:
         raise TypeMismatchError("Invalid Case expression. All case branches have NULL type", span=node.span)

@@ -61,7 +61,8 @@ def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> 
         return None
     if not _ordered(types) or item in _NO_TEXT:
         raise ValueError("ARRAY_JOIN has no text for these items")
-    return (delimiter or "").join(str(x) if isinstance(item, Decimal) and x is not None else java_text(x, item) for x in items)  # type: ignore[arg-type]
+    texts = (str(x) if isinstance(item, Decimal) and x is not None else java_text(x, item) for x in items)  # type: ignore[arg-type]
+    return (delimiter or "").join(texts)
 
 
 def _extreme(choose: Callable[..., Any]) -> Twin:
@@ -209,8 +210,12 @@ TWINS: Mapping[str, Twin] = {
     "map_keys": lambda types, given: None if given is None else [key for key, _ in java_ordered(given)],
     "map_union": _map_union,
     "map_values": lambda types, given: None if given is None else [value for _, value in java_ordered(given)],
-    "reduce_array": lambda types, items, initial, step: _reduce(None if items is None else [(x,) for x in items], initial, step),
-    "reduce_map": lambda types, given, initial, step: _reduce(None if given is None else java_ordered(given), initial, step),
+    "reduce_array": lambda types, items, initial, step: _reduce(
+        None if items is None else [(x,) for x in items], initial, step
+    ),
+    "reduce_map": lambda types, given, initial, step: _reduce(
+        None if given is None else java_ordered(given), initial, step
+    ),
     "slice_": _slice,
     "transform_array": lambda types, items, mapping: None if items is None else [mapping(x) for x in items],
     "transform_map": _transform_map,

@@ -66,13 +66,17 @@ class CallInPython:
     values: Values
 
     @classmethod
-    def of(cls, call: Bound, columns: tuple[str, ...], *, nested: bool, preserve_nulls: bool, settings: Mapping[str, str]) -> CallInPython:
+    def of(
+        cls, call: Bound, columns: tuple[str, ...], *, nested: bool, preserve_nulls: bool, settings: Mapping[str, str]
+    ) -> CallInPython:
         """Prepare a call; `columns` are those that its lambdas use.
 
         Raises:
             UnsupportedError: a function in it cannot run in Python.
         """
-        children = tuple(portable(child) if stays(child) else Bound(e.NullLiteral(), child.type) for child in call.children)
+        children = tuple(
+            portable(child) if stays(child) else Bound(e.NullLiteral(), child.type) for child in call.children
+        )
         whole = portable(replace(call, children=children))
         given = sum(not stays(child) for child in children)
         return cls(whole, given, columns, Values({}, {}, nested, preserve_nulls, dict(settings)))
@@ -82,7 +86,11 @@ class CallInPython:
         captured = dict(zip(self.columns, arguments[self.given :], strict=True))
         values = replace(self.values, columns=captured)
         given = iter(arguments[: self.given])
-        return _called(self.call, [evaluate(child, values) if stays(child) else next(given) for child in self.call.children], values)
+        return _called(
+            self.call,
+            [evaluate(child, values) if stays(child) else next(given) for child in self.call.children],
+            values,
+        )
 
 
 def stays(argument: Bound) -> bool:
@@ -92,11 +100,15 @@ def stays(argument: Bound) -> bool:
 
 def needs_python(bound: Bound) -> bool:
     """Whether the expression is a call whose lambda calls a Python function."""
-    return isinstance(bound.node, e.FunctionCall) and any(_has_python(c) for c in bound.children if isinstance(c.node, e.Lambda))
+    return isinstance(bound.node, e.FunctionCall) and any(
+        _has_python(c) for c in bound.children if isinstance(c.node, e.Lambda)
+    )
 
 
 def _has_python(bound: Bound) -> bool:
-    return (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON) or any(map(_has_python, bound.children))
+    return (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON) or any(
+        map(_has_python, bound.children)
+    )
 
 
 def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
@@ -124,7 +136,9 @@ def portable(bound: Bound) -> Bound:
             span=bound.node.span,
             hint="declare it with python_scalar",
         )
-    return replace(bound, children=children, function=replace(function, body=TwinBody(name), with_types=True, runs=Runs.PYTHON))
+    return replace(
+        bound, children=children, function=replace(function, body=TwinBody(name), with_types=True, runs=Runs.PYTHON)
+    )
 
 
 def evaluate(bound: Bound, values: Values) -> Any:
@@ -236,7 +250,9 @@ def _(node: e.Between, bound: Bound, values: Values) -> Any:
 def _(node: e.InList, bound: Bound, values: Values) -> Any:
     value, *items = _operands(bound, values)
     types = [child.type for child in bound.children]
-    return any(compare(ComparisonOp.EQUAL, value, item, types[0], of) for item, of in zip(items, types[1:], strict=True))
+    return any(
+        compare(ComparisonOp.EQUAL, value, item, types[0], of) for item, of in zip(items, types[1:], strict=True)
+    )
 
 
 @_evaluate.register

@@ -17,7 +17,9 @@ from kestrel_sql.types.sql_types import Decimal, SqlType
 def compare(op: ComparisonOp, left: Any, right: Any, left_type: SqlType | None, right_type: SqlType | None) -> bool:
     """Compare two values; only IS DISTINCT FROM is true for NULL."""
     if {left_type, right_type} == {t.TIMESTAMP, t.DATE}:
-        left, right = (x * DAY_MS if of == t.DATE and x is not None else x for x, of in ((left, left_type), (right, right_type)))
+        left, right = (
+            x * DAY_MS if of == t.DATE and x is not None else x for x, of in ((left, left_type), (right, right_type))
+        )
     left, right = alike(left, right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return identity(left) == identity(right)

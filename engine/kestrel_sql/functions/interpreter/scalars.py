@@ -236,7 +236,9 @@ TWINS: Mapping[str, Twin] = {
     "len_text": lambda types, value: len(value.encode("utf-16-be", "surrogatepass")) // 2,
     "lpad": _pad(left=True),
     "md5": lambda types, value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest(),
-    "nullif": lambda types, value, unwanted: None if value is not None and identity(value) == identity(unwanted) else value,
+    "nullif": lambda types, value, unwanted: (
+        None if value is not None and identity(value) == identity(unwanted) else value
+    ),
     "pi": lambda types: math.pi,
     "radians": _real(math.radians),
     "random": lambda types: random.random(),

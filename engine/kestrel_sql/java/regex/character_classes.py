@@ -101,4 +101,6 @@ def _others(ranges: Ranges) -> Ranges:
 
 
 def _text(ranges: Ranges) -> str:
-    return "".join(character(first) if first == last else f"{character(first)}-{character(last)}" for first, last in ranges)
+    return "".join(
+        character(first) if first == last else f"{character(first)}-{character(last)}" for first, last in ranges
+    )

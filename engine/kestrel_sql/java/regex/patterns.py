@@ -139,7 +139,9 @@ def _reference(replacement: str, at: int, found: re.Match[str]) -> tuple[int | s
     if group > found.re.groups:
         raise BadPatternError(f"No group {group}")
     at += 1
-    while at < len(replacement) and "0" <= replacement[at] <= "9" and group * 10 + int(replacement[at]) <= found.re.groups:
+    while (
+        at < len(replacement) and "0" <= replacement[at] <= "9" and group * 10 + int(replacement[at]) <= found.re.groups
+    ):
         group = group * 10 + int(replacement[at])
         at += 1
     return group, at
@@ -186,7 +188,14 @@ class _Translator:
             return self.set_flags(flags.group(1), flags.group(2) or "", scoped=flags.group(3) == ":")
         self.flags.append(self.flags[-1])
         self.opened.append([])
-        for java, python in (("(?<=", "(?<="), ("(?<!", "(?<!"), ("(?<", "(?P<"), ("(?=", "(?="), ("(?!", "(?!"), ("(?>", "(?>")):
+        for java, python in (
+            ("(?<=", "(?<="),
+            ("(?<!", "(?<!"),
+            ("(?<", "(?P<"),
+            ("(?=", "(?="),
+            ("(?!", "(?!"),
+            ("(?>", "(?>"),
+        ):
             if self.pattern.startswith(java, self.at):
                 self.at += len(java)
                 return python
@@ -246,7 +255,14 @@ class _Translator:
         name = self.pattern[self.at + 1 : self.at + 2]
         if name == "Q":
             return re.escape(self.quoted())
-        anchors = {"A": r"\A", "z": r"\Z", "Z": rf"(?=(?:{_LINE_END})?\Z)", "b": r"\b", "B": r"\B", "R": f"(?:{_LINE_END}|[\\x0b\\f])"}
+        anchors = {
+            "A": r"\A",
+            "z": r"\Z",
+            "Z": rf"(?=(?:{_LINE_END})?\Z)",
+            "b": r"\b",
+            "B": r"\B",
+            "R": f"(?:{_LINE_END}|[\\x0b\\f])",
+        }
         if name in anchors:
             self.at += 2
             return anchors[name]
@@ -296,7 +312,12 @@ class _Translator:
         return _POSIX[name] if name in _POSIX else _category(_ALIASES.get(name, name.removeprefix("Is")))
 
     def code(self, kind: str) -> int:
-        forms = {"x": r"\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{2})", "u": r"u*([0-9a-fA-F]{4})", "0": r"([0-3]?[0-7]{1,2})", "c": r"(.)"}
+        forms = {
+            "x": r"\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{2})",
+            "u": r"u*([0-9a-fA-F]{4})",
+            "0": r"([0-3]?[0-7]{1,2})",
+            "c": r"(.)",
+        }
         found = re.compile(forms[kind]).match(self.pattern, self.at)
         if found is None:
             raise BadPatternError(f"illegal escape \\{kind}")

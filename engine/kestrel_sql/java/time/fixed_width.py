@@ -34,7 +34,13 @@ class Layout:
         second, fraction = divmod(nanos, 1_000_000_000)
         minute = second // 60
         return self.template.format(
-            yyyy=day.year, MM=day.month, dd=day.day, HH=minute // 60, mm=minute % 60, ss=second % 60, SSS=fraction // 1_000_000
+            yyyy=day.year,
+            MM=day.month,
+            dd=day.day,
+            HH=minute // 60,
+            mm=minute % 60,
+            ss=second % 60,
+            SSS=fraction // 1_000_000,
         )
 
     def read(self, text: str) -> tuple[int, int] | None:
@@ -79,7 +85,9 @@ def layout_of(pattern: str) -> Layout | None:
             units.append(unit)
             template.append(f"{{{unit}:0{len(unit)}d}}")
             expression.append(f"([0-9]{{{len(unit)}}})")
-    return _checked(Layout("".join(template), re.compile("".join(expression)), tuple(units), "yyyy" in units, "HH" in units))
+    return _checked(
+        Layout("".join(template), re.compile("".join(expression)), tuple(units), "yyyy" in units, "HH" in units)
+    )
 
 
 def _checked(layout: Layout) -> Layout | None:

@@ -59,7 +59,9 @@ class Number:
     def _signed(self, value: int) -> str:
         digits = str(abs(value))
         if len(digits) > self.most:
-            raise ValueError(f"Field {self.field.value} cannot be printed: {value} exceeds the maximum print width of {self.most}")
+            raise ValueError(
+                f"Field {self.field.value} cannot be printed: {value} exceeds the maximum print width of {self.most}"
+            )
         padded = digits.zfill(self.least)
         if value < 0:
             if self.sign is Sign.NOT_NEGATIVE:
@@ -70,7 +72,11 @@ class Number:
     def read(self, parsing: Parsing, text: str, at: int) -> int:
         """Parse the number; a sign only where the pattern allows one."""
         mark = text[at : at + 1]
-        if not mark or (mark == "+" and self.sign is not Sign.EXCEEDS_PAD) or (mark == "-" and self.sign is Sign.NOT_NEGATIVE):
+        if (
+            not mark
+            or (mark == "+" and self.sign is not Sign.EXCEEDS_PAD)
+            or (mark == "-" and self.sign is Sign.NOT_NEGATIVE)
+        ):
             return ~at
         start = at + (mark in "+-")
         end = self._end(text, start)

@@ -27,7 +27,11 @@ class Parsing:
         if text.startswith(wanted, at):
             return True
         part = text[at : at + len(wanted)]
-        return self.ignore_case and len(part) == len(wanted) and (part.upper() == wanted.upper() or part.lower() == wanted.lower())
+        return (
+            self.ignore_case
+            and len(part) == len(wanted)
+            and (part.upper() == wanted.upper() or part.lower() == wanted.lower())
+        )
 
     def copy(self) -> Parsing:
         """A copy, to come back to where an optional section does not fit."""

@@ -42,7 +42,13 @@ _NAMED = {
     "e": Field.DAY_OF_WEEK,
     "c": Field.DAY_OF_WEEK,
 }
-_COLONS = {1: (False, False, False), 2: (False, True, False), 3: (True, True, False), 4: (False, True, True), 5: (True, True, True)}
+_COLONS = {
+    1: (False, False, False),
+    2: (False, True, False),
+    3: (True, True, False),
+    4: (False, True, True),
+    5: (True, True, True),
+}
 
 
 @dataclass(frozen=True, slots=True)

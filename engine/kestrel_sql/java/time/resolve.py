@@ -133,7 +133,10 @@ def _week_date(fields: Fields) -> int | None:
 
 
 def _simplify_time(fields: Fields) -> None:
-    for clock, hour, size in ((Field.CLOCK_HOUR_OF_DAY, Field.HOUR_OF_DAY, 24), (Field.CLOCK_HOUR_OF_AMPM, Field.HOUR_OF_AMPM, 12)):
+    for clock, hour, size in (
+        (Field.CLOCK_HOUR_OF_DAY, Field.HOUR_OF_DAY, 24),
+        (Field.CLOCK_HOUR_OF_AMPM, Field.HOUR_OF_AMPM, 12),
+    ):
         value = fields.pop(clock, None)
         if value is not None:
             _put(fields, hour, (checked(clock, value) if value else 0) % size)
@@ -160,7 +163,9 @@ def _time(fields: Fields) -> tuple[int | None, int]:
     """The time and the days that `24:00` adds."""
     _merge_millis(fields)
     _middle_of_half(fields)
-    given = [fields.get(f) for f in (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)]
+    given = [
+        fields.get(f) for f in (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
+    ]
     known = [value is not None for value in given]
     if not known[0] or (not known[1] and (known[2] or known[3])) or (known[1] and not known[2] and known[3]):
         return None, 0
@@ -170,7 +175,9 @@ def _time(fields: Fields) -> tuple[int | None, int]:
     if (hour, minute, second, nano) == (24, 0, 0, 0):
         return 0, 1
     seconds = checked(Field.MINUTE_OF_HOUR, minute) * 60 + checked(Field.SECOND_OF_MINUTE, second)
-    return checked(Field.HOUR_OF_DAY, hour) * HOUR_NANOS + seconds * SECOND_NANOS + checked(Field.NANO_OF_SECOND, nano), 0
+    return checked(Field.HOUR_OF_DAY, hour) * HOUR_NANOS + seconds * SECOND_NANOS + checked(
+        Field.NANO_OF_SECOND, nano
+    ), 0
 
 
 def _middle_of_half(fields: Fields) -> None:

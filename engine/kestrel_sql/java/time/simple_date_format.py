@@ -270,7 +270,9 @@ def _shifted(letter: str, count: int) -> Strategy | None:
 def _zone_offsets() -> list[tuple[str, int]]:
     named = {**zone_names(full=True), **zone_names(full=False)}
     offsets = [("gmt", 0), ("utc", 0), ("coordinated universal time", 0), ("greenwich mean time", 0)]
-    return sorted([*offsets, *((name, zone.offset_at(0)) for name, zone in named.items())], key=lambda pair: -len(pair[0]))
+    return sorted(
+        [*offsets, *((name, zone.offset_at(0)) for name, zone in named.items())], key=lambda pair: -len(pair[0])
+    )
 
 
 def _set(slots: Slots, slot: Slot, value: int) -> None:
@@ -279,7 +281,9 @@ def _set(slots: Slots, slot: Slot, value: int) -> None:
 
 
 def _millis(slots: Slots) -> int:
-    seconds = _hour(slots) * 3_600 + slots.get(Slot.MINUTE, 0) * 60 + slots.get(Slot.SECOND, 0) - slots.get(Slot.OFFSET, 0)
+    seconds = (
+        _hour(slots) * 3_600 + slots.get(Slot.MINUTE, 0) * 60 + slots.get(Slot.SECOND, 0) - slots.get(Slot.OFFSET, 0)
+    )
     return _days(slots) * DAY_MS + seconds * 1_000 + slots.get(Slot.MILLI, 0)
 
 

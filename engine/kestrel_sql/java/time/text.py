@@ -123,7 +123,9 @@ def parse_instant(text: str, pattern: str, default: Zone) -> int:
     if exact and resolved.offset is not None:
         second = local - resolved.offset
     else:
-        second = zone.to_instant(local, None if resolved.zone else _offset_in_1970(resolved, zone, nanos // SECOND_NANOS))
+        second = zone.to_instant(
+            local, None if resolved.zone else _offset_in_1970(resolved, zone, nanos // SECOND_NANOS)
+        )
     return second * 1_000 + nanos % SECOND_NANOS // _MILLI_NANOS
 
 

@@ -31,7 +31,20 @@ class Style(Enum):
     NARROW = 2
 
 
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _QUARTERS = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
 
@@ -46,15 +59,27 @@ _ENGLISH: dict[Field, tuple[Names, Names, Names]] = {
     Field.MONTH_OF_YEAR: (_numbered(*(m[:3] for m in MONTHS)), _numbered(*MONTHS), _numbered(*(m[0] for m in MONTHS))),
     Field.DAY_OF_WEEK: (_numbered(*(d[:3] for d in DAYS)), _numbered(*DAYS), _numbered(*(d[0] for d in DAYS))),
     Field.AMPM_OF_DAY: (_numbered("AM", "PM", first=0),) * 3,
-    Field.ERA: (_numbered("BC", "AD", first=0), _numbered("Before Christ", "Anno Domini", first=0), _numbered("B", "A", first=0)),
+    Field.ERA: (
+        _numbered("BC", "AD", first=0),
+        _numbered("Before Christ", "Anno Domini", first=0),
+        _numbered("B", "A", first=0),
+    ),
     Field.QUARTER_OF_YEAR: (_numbered("Q1", "Q2", "Q3", "Q4"), _numbered(*_QUARTERS), _numbered("1", "2", "3", "4")),
 }
 _ROOT: dict[Field, tuple[Names, Names, Names]] = {
     **_ENGLISH,
-    Field.MONTH_OF_YEAR: (_ENGLISH[Field.MONTH_OF_YEAR][0], _ENGLISH[Field.MONTH_OF_YEAR][0], _numbered(*map(str, range(1, 13)))),
+    Field.MONTH_OF_YEAR: (
+        _ENGLISH[Field.MONTH_OF_YEAR][0],
+        _ENGLISH[Field.MONTH_OF_YEAR][0],
+        _numbered(*map(str, range(1, 13))),
+    ),
     Field.DAY_OF_WEEK: (_ENGLISH[Field.DAY_OF_WEEK][0], _ENGLISH[Field.DAY_OF_WEEK][0], _ENGLISH[Field.DAY_OF_WEEK][2]),
     Field.ERA: (_numbered("BC", "AD", first=0), _numbered("BCE", "CE", first=0), _numbered("BCE", "CE", first=0)),
-    Field.QUARTER_OF_YEAR: (_ENGLISH[Field.QUARTER_OF_YEAR][0], _ENGLISH[Field.QUARTER_OF_YEAR][0], _numbered("1", "2", "3", "4")),
+    Field.QUARTER_OF_YEAR: (
+        _ENGLISH[Field.QUARTER_OF_YEAR][0],
+        _ENGLISH[Field.QUARTER_OF_YEAR][0],
+        _numbered("1", "2", "3", "4"),
+    ),
 }
 
 

@@ -74,7 +74,12 @@ class Offset:
     def _two_digits(self, text: str, at: int) -> tuple[int | None, int]:
         start = at + self.colon
         digits = text[start : start + 2]
-        if (self.colon and text[at : at + 1] != ":") or len(digits) < 2 or not (digits.isascii() and digits.isdecimal()) or digits > "59":
+        if (
+            (self.colon and text[at : at + 1] != ":")
+            or len(digits) < 2
+            or not (digits.isascii() and digits.isdecimal())
+            or digits > "59"
+        ):
             return None, at
         return int(digits), start + 2
 

@@ -124,7 +124,9 @@ class Broker:
     def __enter__(self) -> Broker:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def _await(self) -> None:
@@ -134,14 +136,18 @@ class Broker:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise EngineError(
-                    f"the broker ended with code {self.process.returncode}: {self._last_words()}", hint=f"see {self.data}/broker.log"
+                    f"the broker ended with code {self.process.returncode}: {self._last_words()}",
+                    hint=f"see {self.data}/broker.log",
                 )
             try:
                 if client.list_topics(timeout=1).brokers:
                     return
             except KafkaException:
                 time.sleep(0.05)
-        raise EngineError(f"the broker did not answer within {_START_SECONDS} s: {self._last_words()}", hint=f"see {self.data}/broker.log")
+        raise EngineError(
+            f"the broker did not answer within {_START_SECONDS} s: {self._last_words()}",
+            hint=f"see {self.data}/broker.log",
+        )
 
     def _last_words(self) -> str:
         lines = (self.data / "broker.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -161,7 +167,9 @@ def _check_free(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            raise EngineError(f"port {port} cannot be used: {error.strerror}", hint="--port 0 takes a free one") from error
+            raise EngineError(
+                f"port {port} cannot be used: {error.strerror}", hint="--port 0 takes a free one"
+            ) from error
 
 
 def _write_settings(folder: Path, port: int, more: Mapping[str, str]) -> Path:
@@ -185,7 +193,9 @@ def _controller(path: Path) -> int | None:
     """The controller's port of an earlier start, which the data remember."""
     if not path.exists():
         return None
-    found = re.search(r"^controller\.quorum\.bootstrap\.servers=.*:(\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(
+        r"^controller\.quorum\.bootstrap\.servers=.*:(\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE
+    )
     return int(found.group(1)) if found else None
 
 

@@ -47,7 +47,9 @@ def check_rights(config: KafkaConfig, query: str, reads: Iterable[str], writes: 
         # A broker that is too old to say it says nothing.
         if allowed and wanted[name] not in allowed:
             said = f"the broker {config.servers} allows {_listed(allowed)} only"
-            raise QueryError(_refused(query, wanted[name], name, said), hint=_NEEDED[KafkaError.TOPIC_AUTHORIZATION_FAILED])
+            raise QueryError(
+                _refused(query, wanted[name], name, said), hint=_NEEDED[KafkaError.TOPIC_AUTHORIZATION_FAILED]
+            )
 
 
 def _refused(query: str, operation: AclOperation, topic: str, said: str) -> str:

@@ -52,7 +52,11 @@ def admin(config: KafkaConfig) -> Admin:
 
 
 def describe_topics(
-    config: KafkaConfig, names: Iterable[str], timeout: float, refused: Callable[[str, KafkaError], EngineError], **more: Any
+    config: KafkaConfig,
+    names: Iterable[str],
+    timeout: float,
+    refused: Callable[[str, KafkaError], EngineError],
+    **more: Any,
 ) -> Iterator[tuple[str, Any]]:
     """What the broker says of topics, by name in their order; those that do not exist are left out. `timeout` is in seconds.
 
@@ -60,7 +64,9 @@ def describe_topics(
         EngineError: what `refused` makes of a topic that the broker does not describe, and of its error.
     """
     wanted = sorted(set(names))
-    asked = admin_client(config).describe_topics(TopicCollection(wanted), request_timeout=timeout, **more) if wanted else {}
+    asked = (
+        admin_client(config).describe_topics(TopicCollection(wanted), request_timeout=timeout, **more) if wanted else {}
+    )
     for name, future in asked.items():
         try:
             yield name, future.result()

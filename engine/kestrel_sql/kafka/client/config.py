@@ -48,7 +48,8 @@ class KafkaConfig:
         chosen = servers or properties.get(_SERVERS)
         if not chosen:
             raise EngineError(
-                "no Kafka broker is given", hint="--bootstrap-servers HOST:PORT, or bootstrap.servers in the Kafka configuration"
+                "no Kafka broker is given",
+                hint="--bootstrap-servers HOST:PORT, or bootstrap.servers in the Kafka configuration",
             )
         config = KafkaConfig(servers=chosen, properties={k: v for k, v in properties.items() if k != _SERVERS})
         config.client()
@@ -70,7 +71,10 @@ class KafkaConfig:
         Raises:
             EngineError: a property cannot be said to a Java client.
         """
-        return {"kafka.bootstrap.servers": self.servers, **{f"kafka.{name}": value for name, value in for_java(self.properties).items()}}
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            **{f"kafka.{name}": value for name, value in for_java(self.properties).items()},
+        }
 
     def __hash__(self) -> int:
         return hash((self.servers, frozenset(self.properties.items())))

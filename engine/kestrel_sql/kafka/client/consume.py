@@ -41,7 +41,11 @@ def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -
     with _errors(config):
         found = admin_client(config).list_topics(timeout=TIMEOUT).topics
     wanted = None if topics is None else set(topics)
-    return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None and (wanted is None or name in wanted)}
+    return {
+        name: len(topic.partitions)
+        for name, topic in found.items()
+        if topic.error is None and (wanted is None or name in wanted)
+    }
 
 
 def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Record]]:
@@ -52,7 +56,11 @@ def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Re
     """
     counts = partition_counts(config, topics)
     found: dict[str, list[Record]] = {topic: [] for topic in counts}
-    places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, count in counts.items() for partition in range(count)]
+    places = [
+        TopicPartition(topic, partition, OFFSET_BEGINNING)
+        for topic, count in counts.items()
+        for partition in range(count)
+    ]
     if not places:
         return found
     with _errors(config), _consumer(config) as consumer:
@@ -133,7 +141,9 @@ def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) ->
         elif time.monotonic() > deadline:
             raise EngineError(f"the broker gave nothing for {TIMEOUT} s", hint="is it still there?")
         ends = [message for message in messages if _is_end(message)]
-        ended |= {(message.topic(), message.partition()) for message in ends if not settled or _is_last(consumer, message)}
+        ended |= {
+            (message.topic(), message.partition()) for message in ends if not settled or _is_last(consumer, message)
+        }
         yield [to_record(message) for message in _good(messages)]
 
 

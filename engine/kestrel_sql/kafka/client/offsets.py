@@ -26,7 +26,9 @@ _MARKED_S = 0.05
 _SETTLED_S = 10.0
 _NONE = -1
 _SPEC: Any = OffsetSpec
-_MOVED = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH})
+_MOVED = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
+)
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
 
 
@@ -84,10 +86,14 @@ class BrokerOffsets:
                 said = _telling([*self._said, error.args[0]])
                 if _is_refusal(said):
                     hint = "check user, password, mechanism and certificates in the Kafka configuration"
-                    return Problem(message=f"the broker {self._servers} refuses us: {said.str()}", hint=hint, is_final=True)
+                    return Problem(
+                        message=f"the broker {self._servers} refuses us: {said.str()}", hint=hint, is_final=True
+                    )
                 if time.monotonic() > ends:
                     hint = "is it running, is the address right, and is security.protocol that of this listener?"
-                    return Problem(message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False)
+                    return Problem(
+                        message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False
+                    )
             else:
                 return None
 
@@ -133,13 +139,21 @@ class BrokerOffsets:
         return {position: offset for position, offset in found.items() if offset != _NONE}
 
     def _ask(
-        self, positions: Iterable[Position], spec: Any, isolation: Any = IsolationLevel.READ_COMMITTED, timeout: float | None = None
+        self,
+        positions: Iterable[Position],
+        spec: Any,
+        isolation: Any = IsolationLevel.READ_COMMITTED,
+        timeout: float | None = None,
     ) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
         patience = timeout or self._timeout
         deadline = time.monotonic() + patience
         while True:
-            answers = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=patience) if request else {}
+            answers = (
+                self._admin.list_offsets(request, isolation_level=isolation, request_timeout=patience)
+                if request
+                else {}
+            )
             found, has_moved = {}, False
             for asked, future in answers.items():
                 try:
@@ -147,7 +161,9 @@ class BrokerOffsets:
                 except KafkaException as error:
                     has_moved = error.args[0].code() in _MOVED and time.monotonic() < deadline
                     if not has_moved:
-                        raise self._failed(error.args[0], f"partition {asked.partition} of the topic {asked.topic}") from error
+                        raise self._failed(
+                            error.args[0], f"partition {asked.partition} of the topic {asked.topic}"
+                        ) from error
             if not has_moved:
                 return found
             self._look_for_leaders()
@@ -187,4 +203,8 @@ def to_members(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 def from_members(members: Mapping[str, Mapping[str, int]]) -> dict[Position, int]:
     """Read offsets that are an object of topics, each an object of partitions."""
-    return {(topic, int(partition)): offset for topic, partitions in members.items() for partition, offset in partitions.items()}
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in members.items()
+        for partition, offset in partitions.items()
+    }

@@ -23,7 +23,9 @@ def read_properties(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise EngineError(f"the Kafka configuration {path} cannot be read: {_reason(error)}") from error
     except ValueError as error:
-        raise EngineError(f"the Kafka configuration {path}: {error}", hint="each line is NAME=VALUE, as for Kafka's own tools") from None
+        raise EngineError(
+            f"the Kafka configuration {path}: {error}", hint="each line is NAME=VALUE, as for Kafka's own tools"
+        ) from None
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -39,7 +39,9 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
     Raises:
         QueryError: the broker does not answer; names the topic.
     """
-    described = {name: each.partitions for name, each in describe_topics(config, names, TIMEOUT, partial(_refused, config))}
+    described = {
+        name: each.partitions for name, each in describe_topics(config, names, TIMEOUT, partial(_refused, config))
+    }
     if not described:
         return {}
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
@@ -52,7 +54,9 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
 
 
 def _refused(config: KafkaConfig, name: str, reason: KafkaError) -> QueryError:
-    return QueryError(f"the broker {config.servers} does not describe the topic {name}: {reason.str()}", hint=needed(reason))
+    return QueryError(
+        f"the broker {config.servers} does not describe the topic {name}: {reason.str()}", hint=needed(reason)
+    )
 
 
 def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:
@@ -67,7 +71,9 @@ def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:
         if name in found:
             return found[name]
         if time.monotonic() > deadline:
-            raise QueryError(f"the broker {config.servers} made the topic {name}, and does not know of it after {_KNOWN_S:.0f} s")
+            raise QueryError(
+                f"the broker {config.servers} made the topic {name}, and does not know of it after {_KNOWN_S:.0f} s"
+            )
         time.sleep(_LOOK_S)
 
 

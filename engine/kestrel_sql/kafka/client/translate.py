@@ -98,7 +98,8 @@ def _native(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
         return {name: value}
     if name.startswith(_SECURE):
         raise EngineError(
-            f"the Kafka property {name} cannot be told to the Python client", hint="use PLAIN, SCRAM or OAUTHBEARER, and PEM files for TLS"
+            f"the Kafka property {name} cannot be told to the Python client",
+            hint="use PLAIN, SCRAM or OAUTHBEARER, and PEM files for TLS",
         )
     return {}
 
@@ -110,10 +111,15 @@ def _jaas_native(_: str, value: str, given: Mapping[str, str]) -> dict[str, str]
             "clientSecret": "sasl.oauthbearer.client.secret",
             "scope": "sasl.oauthbearer.scope",
         }
-        return {"sasl.oauthbearer.method": "oidc", **{native: text for java, native in oauth.items() if (text := _option(value, java))}}
+        return {
+            "sasl.oauthbearer.method": "oidc",
+            **{native: text for java, native in oauth.items() if (text := _option(value, java))},
+        }
     user, password = _option(value, "username"), _option(value, "password")
     if user is None or password is None:
-        raise EngineError("sasl.jaas.config names no username and password", hint='…LoginModule required username="…" password="…";')
+        raise EngineError(
+            "sasl.jaas.config names no username and password", hint='…LoginModule required username="…" password="…";'
+        )
     return {_USER: user, _PASSWORD: password}
 
 
@@ -168,8 +174,12 @@ def _login(_: str, given: Mapping[str, str]) -> dict[str, str]:
     mechanism = given.get(_MECHANISM, "PLAIN").upper()
     module = _LOGIN.get(mechanism)
     if module is None:
-        raise EngineError(f"sasl.username is of no use to the mechanism {mechanism}", hint="give sasl.jaas.config instead")
-    return {_JAAS: f"{module} required username={_quoted(given.get(_USER, ''))} password={_quoted(given.get(_PASSWORD, ''))};"}
+        raise EngineError(
+            f"sasl.username is of no use to the mechanism {mechanism}", hint="give sasl.jaas.config instead"
+        )
+    return {
+        _JAAS: f"{module} required username={_quoted(given.get(_USER, ''))} password={_quoted(given.get(_PASSWORD, ''))};"
+    }
 
 
 def _quoted(text: str) -> str:
@@ -180,7 +190,8 @@ def _quoted(text: str) -> str:
 def _key_file(value: str, given: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.certificate.location") != value:
         raise EngineError(
-            "ssl.key.location and ssl.certificate.location are different files", hint="put key and certificate into one PEM file"
+            "ssl.key.location and ssl.certificate.location are different files",
+            hint="put key and certificate into one PEM file",
         )
     return {}
 

@@ -81,6 +81,8 @@ def _imported(tasks: Iterable[int]) -> Iterable[int]:
 
 def _reason(text: str) -> str:
     """The line that says what happened, of a trace of Spark."""
-    found = re.findall(r"(?:ModuleNotFoundError|ImportError|Cannot run program|PySparkRuntimeError|PythonException)[^\n]*", text)
+    found = re.findall(
+        r"(?:ModuleNotFoundError|ImportError|Cannot run program|PySparkRuntimeError|PythonException)[^\n]*", text
+    )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return str(found[-1] if found else lines[0] if lines else "unknown")

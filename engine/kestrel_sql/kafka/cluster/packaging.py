@@ -81,7 +81,9 @@ def needed_packages() -> frozenset[str]:
         waiting = [(_NEEDED, frozenset[str]())]
         metadata.distribution(_NEEDED)
     except metadata.PackageNotFoundError as error:
-        raise EngineError(f"{_NEEDED} is not installed, so what it needs is not known", hint=f"pip install {_NEEDED}") from error
+        raise EngineError(
+            f"{_NEEDED} is not installed, so what it needs is not known", hint=f"pip install {_NEEDED}"
+        ) from error
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         item = waiting.pop()

@@ -62,7 +62,10 @@ def resolve(coordinates: str, setting: str) -> tuple[Path, ...]:
     """
     wanted = tuple(part.strip() for part in coordinates.split(","))
     if any(len(part.split(":")) != 3 for part in wanted):
-        raise EngineError(f"{setting} is no list of Maven coordinates: {coordinates}", hint="group:artifact:version, separated by commas")
+        raise EngineError(
+            f"{setting} is no list of Maven coordinates: {coordinates}",
+            hint="group:artifact:version, separated by commas",
+        )
     repositories = os.environ.get(REPOSITORIES_SETTING, "")
     with _remembered(",".join(wanted), repositories) as memory:
         jars = _read(memory)
@@ -99,7 +102,9 @@ def _ask(wanted: Sequence[str], repositories: str, setting: str) -> tuple[Path, 
         utils = jvm.org.apache.spark.util.DependencyUtils
         nowhere = jvm.scala.Option.empty()
         try:
-            found = utils.resolveMavenDependencies(len(wanted) == 1, None, ",".join(wanted), repositories or None, None, nowhere)
+            found = utils.resolveMavenDependencies(
+                len(wanted) == 1, None, ",".join(wanted), repositories or None, None, nowhere
+            )
         except Exception as error:
             raise EngineError(
                 f"no Maven repository gave {', '.join(wanted)}: {_reason(error)}",

@@ -55,12 +55,24 @@ def prepare() -> Path:
 
 def _leave_archive(path: Path) -> None:
     """Let a session do what a run does, so that the classes for it are in the archive that it leaves."""
-    spark = open_session("local[2]", {"spark.driver.extraJavaOptions": making_options(path), "spark.sql.shuffle.partitions": "2"})
+    spark = open_session(
+        "local[2]", {"spark.driver.extraJavaOptions": making_options(path), "spark.sql.shuffle.partitions": "2"}
+    )
     value = """to_binary(concat('{"V": ', value, '}'), 'utf-8')"""
-    columns = {"q": "0", "feed": "value", "topic": "'s'", "part": "0", "off": "value", "ts": "value", "key": "to_binary('k', 'utf-8')"}
+    columns = {
+        "q": "0",
+        "feed": "value",
+        "topic": "'s'",
+        "part": "0",
+        "off": "value",
+        "ts": "value",
+        "key": "to_binary('k', 'utf-8')",
+    }
     texts = [f"CAST({text} AS {kind}) AS {name}" for (name, text), kind in zip(columns.items(), _KINDS, strict=True)]
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
-    records = rows.selectExpr(*texts, f"{value} AS value", "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers")
+    records = rows.selectExpr(
+        *texts, f"{value} AS value", "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
+    )
     with tempfile.TemporaryDirectory() as folder:
         frame = _pipeline().frame(spark, records, PAGES, {"s": 1})
         writer = frame.writeStream.foreachBatch(_count).outputMode("update").option("checkpointLocation", folder)

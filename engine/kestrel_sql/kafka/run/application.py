@@ -71,7 +71,9 @@ class Application:
             offsets = self._connected()
             if offsets is None:
                 return True
-            view = View(session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S))
+            view = View(
+                session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S)
+            )
             topics = Topics(settings.config, folder.load().queries)
             script = Script(
                 session=self.session,
@@ -162,14 +164,20 @@ class Application:
         done = self.session.execute(parsed)
         if done.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
-        constants = Constants(self.session.functions, lambda bounds: evaluate_constants(self._open_spark(), bounds, self.session.config))
+        constants = Constants(
+            self.session.functions, lambda bounds: evaluate_constants(self._open_spark(), bounds, self.session.config)
+        )
         record = insert_record(done.insert, constants, self.session.serde(), lambda: int(time.time() * 1000))
         produce(self.settings.config, record)
         return None
 
     def _print(self, parsed: ParsedStatement, view: View) -> Iterable[Answer]:
         statement = parsed.statement
-        return print_topic(statement, view, self.settings.config, self.stop.is_set) if isinstance(statement, PrintTopic) else ()
+        return (
+            print_topic(statement, view, self.settings.config, self.stop.is_set)
+            if isinstance(statement, PrintTopic)
+            else ()
+        )
 
 
 def produce(config: KafkaConfig, record: Record) -> None:
@@ -179,7 +187,10 @@ def produce(config: KafkaConfig, record: Record) -> None:
         QueryError: the broker did not take it.
     """
     failures: list[Any] = []
-    client = {**config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0}
+    client = {
+        **config.client(partitioner="murmur2_random", enable_idempotence=True, message_timeout_ms=30_000),
+        "log_level": 0,
+    }
     with closing(Producer(client)) as producer:
         producer.produce(
             record.topic,
@@ -192,6 +203,8 @@ def produce(config: KafkaConfig, record: Record) -> None:
         )
         waiting = producer.flush(40)
     if failures:
-        raise QueryError(f"the record for the topic {record.topic} was not written: {failures[0].str()}", hint=needed(failures[0]))
+        raise QueryError(
+            f"the record for the topic {record.topic} was not written: {failures[0].str()}", hint=needed(failures[0])
+        )
     if waiting:
         raise QueryError(f"the record for the topic {record.topic} was not written: the broker does not answer")

@@ -75,9 +75,13 @@ class Topics:
             admin.delete_topics([topic], operation_timeout=TIMEOUT)[topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise QueryError(f"the topic {topic} was not deleted: {error.args[0].str()}", hint=_needed(error, "DELETE")) from error
+                raise QueryError(
+                    f"the topic {topic} was not deleted: {error.args[0].str()}", hint=_needed(error, "DELETE")
+                ) from error
 
-    def _declare_source(self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None) -> None:
+    def _declare_source(
+        self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None
+    ) -> None:
         name = command.topic_name
         found = shapes_of(self.config, [name]).get(name)
         if found is None and wanted.partitions is None:
@@ -85,13 +89,17 @@ class Topics:
             if reader is not None:
                 raise StatementError(deleted(name, reader), span=span, hint=BEGIN_ANEW)
             raise StatementError(
-                f"the topic {name} does not exist", span=span, hint="PARTITIONS = n in the WITH clause creates it; case matters"
+                f"the topic {name} does not exist",
+                span=span,
+                hint="PARTITIONS = n in the WITH clause creates it; case matters",
             )
         found = found or self._create(name, wanted, settings_of(command, wanted))
         if found is not None:
             check_shape(name, found, wanted, span)
 
-    def _declare_sink(self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None) -> None:
+    def _declare_sink(
+        self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None
+    ) -> None:
         given = _with_window(sink_properties(statement.properties).topic, window_retention(statement))
         name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
         found = shapes_of(self.config, [name, source])
@@ -115,7 +123,9 @@ class Topics:
             admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise QueryError(f"the topic {name} was not created: {error.args[0].str()}", hint=_needed(error, "CREATE")) from error
+                raise QueryError(
+                    f"the topic {name} was not created: {error.args[0].str()}", hint=_needed(error, "CREATE")
+                ) from error
             return awaited_shape(self.config, name)
         awaited_shape(self.config, name)
         return None
@@ -123,7 +133,11 @@ class Topics:
 
 def _needed(error: KafkaException, operation: str) -> str | None:
     """What a user needs whom the broker did not let create or delete a topic."""
-    return None if needed(error.args[0]) is None else f"the user needs {operation} on the topic, or somebody who has it does this"
+    return (
+        None
+        if needed(error.args[0]) is None
+        else f"the user needs {operation} on the topic, or somebody who has it does this"
+    )
 
 
 def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:

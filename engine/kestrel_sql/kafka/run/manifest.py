@@ -118,9 +118,13 @@ class CheckpointFolder:
         except FileNotFoundError:
             return Manifest()
         except (OSError, UnicodeDecodeError, PlanError) as error:
-            raise EngineError(f"{path} cannot be read: {error}", hint="restore it, or begin with a new checkpoint") from error
+            raise EngineError(
+                f"{path} cannot be read: {error}", hint="restore it, or begin with a new checkpoint"
+            ) from error
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise EngineError(f"{path} was written by another release", hint="run that release, or begin with a new checkpoint")
+            raise EngineError(
+                f"{path} was written by another release", hint="run that release, or begin with a new checkpoint"
+            )
         return _read(document)
 
     def save(self, manifest: Manifest) -> None:
@@ -162,5 +166,9 @@ def _read(document: Mapping[str, Any]) -> Manifest:
     queries = {}
     for members in document["queries"]:
         sources = {topic["name"]: Topic(**topic) for topic in members["sources"]}
-        queries[members["name"]] = StoredQuery(**{**members, "sources": sources, "start": from_members(members["start"])})
-    return Manifest(application=document["application"], runs=int(document["runs"]), queries=queries, done=tuple(document["done"]))
+        queries[members["name"]] = StoredQuery(
+            **{**members, "sources": sources, "start": from_members(members["start"])}
+        )
+    return Manifest(
+        application=document["application"], runs=int(document["runs"]), queries=queries, done=tuple(document["done"])
+    )

@@ -17,7 +17,13 @@ from kestrel_sql.kafka.source.source import REKEYED, reading_of
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
-from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
@@ -90,7 +96,9 @@ class Preparation:
             raise StatementError(f"the query {stored.id} reads other topics than its checkpoint", hint=_NEW_NAME)
         before = self._built(plan_of(stored), Config.of(stored.settings))[1]
         if operators(before) != operators(pipeline):
-            raise StatementError(f"the query {stored.id} no longer has the operators whose state the checkpoint holds", hint=_NEW_NAME)
+            raise StatementError(
+                f"the query {stored.id} no longer has the operators whose state the checkpoint holds", hint=_NEW_NAME
+            )
         renewed = StoredQuery(
             name=stored.name,
             id=stored.id,
@@ -113,7 +121,8 @@ class Preparation:
         missing = [topic for topic in wanted if topic not in found]
         if missing:
             raise StatementError(
-                f"the topic {missing[0]}, which {plan.query_id} reads, does not exist", hint="topics are named by KAFKA_TOPIC, case matters"
+                f"the topic {missing[0]}, which {plan.query_id} reads, does not exist",
+                hint="topics are named by KAFKA_TOPIC, case matters",
             )
         topics = {topic: found[topic] for topic in wanted}
         check_partitions(plan, topics)

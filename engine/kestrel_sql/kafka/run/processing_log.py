@@ -14,7 +14,13 @@ from kestrel_sql.spark.stages.log_entries import DESERIALIZATION
 from kestrel_sql.topics.records import LogEntry
 
 _FLUSH_S = 30
-_PARTS = ("deserializationError", "recordProcessingError", "productionError", "serializationError", "kafkaStreamsThreadError")
+_PARTS = (
+    "deserializationError",
+    "recordProcessingError",
+    "productionError",
+    "serializationError",
+    "kafkaStreamsThreadError",
+)
 
 
 class LogWriter:
@@ -33,7 +39,9 @@ class LogWriter:
         if self._topic is None or not entries:
             return
         if self._producer is None:
-            self._producer = Producer({**self._config.client(enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0})
+            self._producer = Producer(
+                {**self._config.client(enable_idempotence=True, message_timeout_ms=30_000), "log_level": 0}
+            )
         self._refused.clear()
         for entry in entries:
             self._send(json.dumps(shape(entry), ensure_ascii=False).encode())

@@ -78,7 +78,9 @@ class QueryProgress:
             self._rate.add(now(), rows)
             for source in report.get("sources", ()):
                 self.offsets.update(_offsets(source.get("endOffset")))
-            self.state_rows = sum(int(operator.get("numRowsTotal") or 0) for operator in report.get("stateOperators", ()))
+            self.state_rows = sum(
+                int(operator.get("numRowsTotal") or 0) for operator in report.get("stateOperators", ())
+            )
         return bool(fresh)
 
     def behind(self, ends: Mapping[Position, int]) -> None:

@@ -33,13 +33,19 @@ class NamedQuery:
     """Whether its statement says OR REPLACE."""
 
 
-def named_queries(queries: Mapping[str, PersistentQuery], catalog: Catalog, statements: Sequence[ParsedStatement]) -> list[NamedQuery]:
+def named_queries(
+    queries: Mapping[str, PersistentQuery], catalog: Catalog, statements: Sequence[ParsedStatement]
+) -> list[NamedQuery]:
     """Name the queries that write a topic, in the order of their statements.
 
     The query of a CREATE AS is named by what it creates, an INSERT INTO by its sink and sources: numbers in query ids change
     with every statement that is put before.
     """
-    replacing = {parsed.statement.name for parsed in statements if isinstance(parsed.statement, CreateAs) and parsed.statement.or_replace}
+    replacing = {
+        parsed.statement.name
+        for parsed in statements
+        if isinstance(parsed.statement, CreateAs) and parsed.statement.or_replace
+    }
     seen: Counter[str] = Counter()
     found = []
     for query in queries.values():
@@ -53,7 +59,9 @@ def named_queries(queries: Mapping[str, PersistentQuery], catalog: Catalog, stat
             continue
         name = f"INSERT INTO {sink} FROM {', '.join(query.plan.sources)}"
         seen[name] += 1
-        found.append(NamedQuery(name=name if seen[name] == 1 else f"{name} ({seen[name]})", query=query, replaces=False))
+        found.append(
+            NamedQuery(name=name if seen[name] == 1 else f"{name} ({seen[name]})", query=query, replaces=False)
+        )
     return found
 
 
@@ -73,7 +81,10 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
     after = replace(named.query.plan, query_id=stored.id)
     changes = [str(change) for change in _changes(before, after)]
     settings = relevant(named.query.config)
-    changes += [f"{key}\n  - {stored.settings.get(key)}\n  + {settings.get(key)}" for key in _differing(stored.settings, settings)]
+    changes += [
+        f"{key}\n  - {stored.settings.get(key)}\n  + {settings.get(key)}"
+        for key in _differing(stored.settings, settings)
+    ]
     if not changes:
         return after
     if not named.replaces:
@@ -100,7 +111,11 @@ def operators(pipeline: Pipeline) -> list[list[str]]:
 
 def relevant(config: Config) -> dict[str, str]:
     """The settings that the meaning of a query depends on, where they are not the default."""
-    return {key: value for key, value in sorted(config.overrides.items()) if key.startswith("ksql.") and not key.startswith(_LOGGING)}
+    return {
+        key: value
+        for key, value in sorted(config.overrides.items())
+        if key.startswith("ksql.") and not key.startswith(_LOGGING)
+    }
 
 
 def document_of(query: PersistentQuery, plan: QueryPlan) -> dict[str, object]:

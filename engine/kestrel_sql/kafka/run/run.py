@@ -115,13 +115,19 @@ class ProductionRun:
             fresh_topics=self._fresh_topics(manifest, queries),
         )
         return [
-            preparation.known(named, manifest.queries[named.name]) if named.name in manifest.queries else preparation.new(named)
+            preparation.known(named, manifest.queries[named.name])
+            if named.name in manifest.queries
+            else preparation.new(named)
             for named in queries
         ]
 
     def _fresh_topics(self, manifest: Manifest, queries: Sequence[NamedQuery]) -> set[str]:
         sources = self.session.catalog.sources
-        sinks = {named.name: sources[sink].topic for named in queries if (sink := named.query.plan.sink) in sources and sink is not None}
+        sinks = {
+            named.name: sources[sink].topic
+            for named in queries
+            if (sink := named.query.plan.sink) in sources and sink is not None
+        }
         old = {topic for name, topic in sinks.items() if name in manifest.queries}
         return set(sinks.values()) - old
 
@@ -260,7 +266,9 @@ class ProductionRun:
                 return damaged(query.prepared.stored, CheckpointFolder(self.settings.checkpoint), offsets)
             except QueryError as error:
                 if time.monotonic() - since > self.settings.patience:
-                    raise EngineError(error.message, hint="nothing is lost: the same command goes on from the checkpoint") from error
+                    raise EngineError(
+                        error.message, hint="nothing is lost: the same command goes on from the checkpoint"
+                    ) from error
                 self.say(f"{error.message}; waiting for it")
                 self.stop.wait(_BROKER_S)
         return None

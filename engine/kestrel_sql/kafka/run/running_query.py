@@ -76,7 +76,9 @@ class RunningQuery:
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
         end = (spread_batches(self._layout, self._sinks), SPREAD)
-        frame = self.prepared.pipeline.frame(around.spark, records, stored.pages, partitions, end=end, has_homes=stored.has_homes)
+        frame = self.prepared.pipeline.frame(
+            around.spark, records, stored.pages, partitions, end=end, has_homes=stored.has_homes
+        )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
         trigger = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=_PAUSE)
@@ -139,7 +141,9 @@ class RunningQuery:
         self.around.log(entries)
         fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
-            self._final = QueryError(f"{self.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})")
+            self._final = QueryError(
+                f"{self.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
+            )
             raise self._final
 
     def _written(self, batch: DataFrame, number: int) -> Written:

@@ -47,11 +47,15 @@ class Script:
         match parsed.statement:
             case Query():
                 raise StatementError(
-                    "a SELECT has nobody to answer to here", span=parsed.span, hint="CREATE STREAM … AS SELECT writes to a topic"
+                    "a SELECT has nobody to answer to here",
+                    span=parsed.span,
+                    hint="CREATE STREAM … AS SELECT writes to a topic",
                 )
             case SteerQuery():
                 raise StatementError(
-                    "queries of a script run as long as the script does", span=parsed.span, hint="take the statement out of the script"
+                    "queries of a script run as long as the script does",
+                    span=parsed.span,
+                    hint="take the statement out of the script",
                 )
             case PrintTopic():
                 return self.follow(parsed)

@@ -44,7 +44,9 @@ class BrokerTopics:
         return tuple(read_topics(self.config, [topic]).get(topic, ()))
 
 
-def print_topic(statement: PrintTopic, view: View, config: KafkaConfig, stopped: Callable[[], bool]) -> Iterator[Answer]:
+def print_topic(
+    statement: PrintTopic, view: View, config: KafkaConfig, stopped: Callable[[], bool]
+) -> Iterator[Answer]:
     """Answer PRINT, some records at a time.
 
     FROM BEGINNING shows what the topic holds now, without it what comes from now on, until LIMIT or until `stopped`.
@@ -54,7 +56,11 @@ def print_topic(statement: PrintTopic, view: View, config: KafkaConfig, stopped:
         EngineError: the broker refuses.
     """
     source = printed_source(statement, view)
-    chunks = held_records(config, statement.topic) if statement.from_beginning else follow_topic(config, statement.topic, stopped)
+    chunks = (
+        held_records(config, statement.topic)
+        if statement.from_beginning
+        else follow_topic(config, statement.topic, stopped)
+    )
     for shown in _taken(chunks, max(1, statement.interval or 1), statement.limit):
         lines = (_line(record, *printed_sides(record, source, view)) for record in shown)
         if shown:

@@ -90,7 +90,10 @@ def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> 
 def _slots(topics: pa.Array, partitions: pa.Array, slots: int) -> Numbers:
     """The writer of each topic-partition; neighbours among the partitions of a topic have different ones."""
     coded = topics.dictionary_encode()
-    first = np.array([0 if topic is None else crc32(topic.encode()) for topic in [*coded.dictionary.to_pylist(), None]], dtype=np.int64)
+    first = np.array(
+        [0 if topic is None else crc32(topic.encode()) for topic in [*coded.dictionary.to_pylist(), None]],
+        dtype=np.int64,
+    )
     of_topic = first[pc.fill_null(coded.indices, len(first) - 1).to_numpy(zero_copy_only=False)]
     found: Numbers = (of_topic + pc.fill_null(partitions, 0).to_numpy(zero_copy_only=False)) % slots
     return found

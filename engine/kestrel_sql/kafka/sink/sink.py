@@ -78,19 +78,28 @@ def write_batch(
     """
     transactional = delivery is Delivery.EXACTLY_ONCE
     try:
-        layout = _layout(config, query, batch_id, run, slots or _parallelism(frame), sinks=sinks, transactional=transactional)
+        layout = _layout(
+            config, query, batch_id, run, slots or _parallelism(frame), sinks=sinks, transactional=transactional
+        )
     except KafkaException as error:
         reason = error.args[0]
         said = "refuses us" if needed(reason) else "does not answer"
-        raise QueryError(f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)) from error
+        raise QueryError(
+            f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)
+        ) from error
     job = Job(config, query, batch_id, run, layout, transactional)
     blobs = frame if layout.spreads_as(spread, sinks) else frame.mapInArrow(spread_batches(layout, sinks or {}), SPREAD)
     rows = _gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
-        raise QueryError(f"query {query}, batch {batch_id}: {failed[0]['message']}", hint="nothing of this share of the batch was written")
+        raise QueryError(
+            f"query {query}, batch {batch_id}: {failed[0]['message']}",
+            hint="nothing of this share of the batch was written",
+        )
     entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["place"])
-    return Written(records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries))
+    return Written(
+        records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries)
+    )
 
 
 def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:
@@ -106,7 +115,14 @@ def _parallelism(frame: DataFrame) -> int:
 
 
 def _layout(
-    config: KafkaConfig, query: str, batch: int, run: int, slots: int, *, sinks: Mapping[str, int] | None, transactional: bool
+    config: KafkaConfig,
+    query: str,
+    batch: int,
+    run: int,
+    slots: int,
+    *,
+    sinks: Mapping[str, int] | None,
+    transactional: bool,
 ) -> Layout:
     """How to spread a batch: as its first attempt did, if a part of it is already written.
 

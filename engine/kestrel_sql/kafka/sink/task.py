@@ -22,7 +22,9 @@ REPORT = (
 )
 """What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
 
-_REPORT = pa.schema([("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED])
+_REPORT = pa.schema(
+    [("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED]
+)
 
 _KEPT_WRITERS = 32
 """Fewer than a run has queries and slots, and every share of every batch opens one anew, which fences the one before (ADR 16)."""
@@ -95,7 +97,9 @@ class Share:
         kept = _writers.pop((self.job.query, self.slot), None)
         if kept is not None and kept.serves(frozenset(topics)) and self._begins_again(kept, place, topics):
             return
-        writer = Writer(self.job.config, self.job.query, self.slot, frozenset(topics), transactional=self.job.transactional)
+        writer = Writer(
+            self.job.config, self.job.query, self.slot, frozenset(topics), transactional=self.job.transactional
+        )
         if self.job.transactional:
             self._is_done = self._is_written(writer.mark(place))
             if not self._is_done:

@@ -142,7 +142,9 @@ class WriteError(Exception):
 class Writer:
     """Writes the share of one slot."""
 
-    def __init__(self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], *, transactional: bool) -> None:
+    def __init__(
+        self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], *, transactional: bool
+    ) -> None:
         """Open the producer: whoever had its transactional id before can commit nothing any more."""
         self._topics = topics
         self._failed: list[tuple[KafkaError, Message]] = []
@@ -189,7 +191,9 @@ class Writer:
             self._sent.popleft()
         produce, report = self._producer.produce, self._report
         columns = [to_list(batch.column(name)) for name in SENT]
-        for at, (topic, partition, key, value, timestamp, headers) in enumerate(zip(*columns, _pairs(batch), strict=True)):
+        for at, (topic, partition, key, value, timestamp, headers) in enumerate(
+            zip(*columns, _pairs(batch), strict=True)
+        ):
             while True:
                 try:
                     if headers:
@@ -251,7 +255,13 @@ class Writer:
             error, message = self._failed[0]
             if error.code() in _PURGED:
                 error = self._verdict() or error
-            raise WriteError(_text(error, next((found for batch in self._sent if len(found := _sent_in(batch, message))), None), message))
+            raise WriteError(
+                _text(
+                    error,
+                    next((found for batch in self._sent if len(found := _sent_in(batch, message))), None),
+                    message,
+                )
+            )
 
     def _verdict(self) -> KafkaError | None:
         """Why the transaction can no longer be committed, which its records do not tell: it cannot be begun again, and that says why."""
@@ -322,7 +332,9 @@ def _sent_in(batch: pa.RecordBatch, message: Message) -> pa.RecordBatch:
 
 def _text(error: KafkaError, rows: pa.RecordBatch | None, message: Message | None) -> str:
     row = {} if rows is None else rows.slice(0, 1).to_pylist()[0]
-    topic, partition = (message.topic(), message.partition()) if message is not None else (row["topic"], row["partition"])
+    topic, partition = (
+        (message.topic(), message.partition()) if message is not None else (row["topic"], row["partition"])
+    )
     cause = [row.get(name) for name in CAUSE]
     source = f"caused by {cause[0]}-{cause[1]} at offset {cause[2]}" if cause[0] is not None else "of unknown cause"
     size = f"; it has {len(message.value() or b'') + len(message.key() or b'')} bytes" if message is not None else ""

@@ -57,7 +57,11 @@ def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int],
     """How a query has to be read: merged if records of several topics, or of several partitions behind a new key, meet in state."""
     if len(topics) > 1:
         return Reading.MERGED
-    mixes = levels > 0 and max(partitions.values(), default=1) > 1 and any(isinstance(step, REKEYED) for step in steps(plan))
+    mixes = (
+        levels > 0
+        and max(partitions.values(), default=1) > 1
+        and any(isinstance(step, REKEYED) for step in steps(plan))
+    )
     return Reading.MERGED if mixes else Reading.PLAIN
 
 

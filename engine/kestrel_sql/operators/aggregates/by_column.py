@@ -88,7 +88,9 @@ def _sum(states: Sequence[Any], given: Values, rows: Segments) -> Folded:
 
 def _average(states: Sequence[Sequence[Any]], given: Values, rows: Segments) -> Folded:
     first_sum, sums = _sums([state[0] for state in states], given, rows)
-    first_count, counts = _running(np.array([state[1] for state in states], np.int64), given.valid.astype(np.int64), rows)
+    first_count, counts = _running(
+        np.array([state[1] for state in states], np.int64), given.valid.astype(np.int64), rows
+    )
     last = zip(sums[rows.ends].tolist(), counts[rows.ends].tolist(), strict=True)
     return Folded(_all(_ratio(first_sum, first_count)), _all(_ratio(sums, counts)), [list(state) for state in last])
 
@@ -155,7 +157,10 @@ def _extreme(states: Sequence[Any], given: Values, rows: Segments, turned: Calla
     best = np.maximum.accumulate(best + above) - above
     after = Values(_plain(turned(levels(best)), kind), best > 0)
     ends = rows.ends
-    last = [value if valid else None for value, valid in zip(after.values[ends].tolist(), after.valid[ends].tolist(), strict=True)]
+    last = [
+        value if valid else None
+        for value, valid in zip(after.values[ends].tolist(), after.valid[ends].tolist(), strict=True)
+    ]
     return Folded(Values(first, known), after, last)
 
 

@@ -45,7 +45,10 @@ def with_shared(old: Value, new: Value, calls: Calls) -> Value:
     if not any(aggregator.mutates for aggregator, _ in calls):
         return old
     first = len(new) - len(calls)
-    shared = (now if aggregator.mutates else was for (aggregator, _), was, now in zip(calls, old[first:], new[first:], strict=True))
+    shared = (
+        now if aggregator.mutates else was
+        for (aggregator, _), was, now in zip(calls, old[first:], new[first:], strict=True)
+    )
     return (*old[:first], *shared)
 
 
@@ -61,7 +64,9 @@ def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State
     try:
         for position, (aggregator, indices) in enumerate(calls):
             if aggregator.numbered:
-                states[position] = aggregator.aggregate(states[position], _next_number(state), *[value[index] for index in indices])
+                states[position] = aggregator.aggregate(
+                    states[position], _next_number(state), *[value[index] for index in indices]
+                )
             elif len(indices) == 1:
                 states[position] = aggregator.aggregate(states[position], value[indices[0]])
             else:
@@ -108,7 +113,9 @@ def merge(group: Group, other: Group, calls: Calls) -> None:
     Raises:
         QueryError: an aggregate failed; it names the function.
     """
-    group[COLUMNS] = [theirs if mine is None else mine for mine, theirs in zip(group[COLUMNS], other[COLUMNS], strict=True)]
+    group[COLUMNS] = [
+        theirs if mine is None else mine for mine, theirs in zip(group[COLUMNS], other[COLUMNS], strict=True)
+    ]
     states = group[STATES]
     for position, (aggregator, _) in enumerate(calls):
         try:

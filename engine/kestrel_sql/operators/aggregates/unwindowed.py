@@ -60,7 +60,9 @@ class TableAggregate:
             return [*self._change(leaves, None, row, state), *self._change(None, enters, row, state)]
         return self._change(leaves, enters, row, state)
 
-    def _change(self, leaves: tuple[Key, Value] | None, enters: tuple[Key, Value] | None, row: Row, state: State) -> list[Output]:
+    def _change(
+        self, leaves: tuple[Key, Value] | None, enters: tuple[Key, Value] | None, row: Row, state: State
+    ) -> list[Output]:
         """Undo and add within one group."""
         side = enters or leaves
         if side is None:
@@ -80,4 +82,6 @@ class TableAggregate:
             return [Output(key, None, row.timestamp)]
         group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
         after = result(group, self.calls)
-        return [Output(key, after, group[TIMESTAMP], old=None if before is None else with_shared(before, after, self.calls))]
+        return [
+            Output(key, after, group[TIMESTAMP], old=None if before is None else with_shared(before, after, self.calls))
+        ]

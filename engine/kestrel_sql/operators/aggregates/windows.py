@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
-from kestrel_sql.operators.aggregates.groups import TIMESTAMP, Calls, Columns, Group, add, new_group, result, with_shared
+from kestrel_sql.operators.aggregates.groups import (
+    TIMESTAMP,
+    Calls,
+    Columns,
+    Group,
+    add,
+    new_group,
+    result,
+    with_shared,
+)
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 from kestrel_sql.operators.state_codec import load_state, pack_state
 
@@ -46,7 +55,9 @@ class TimeWindowAggregate:
             if start + self.size_ms > close:
                 self._update(start, row, row.key, row.value, state, outputs)
         # What has been emitted stays readable for the retention, which is no shorter than size and grace.
-        self._close(close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs)
+        self._close(
+            close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs
+        )
         return outputs
 
     def forget(self, state: State) -> None:
@@ -89,7 +100,9 @@ class TimeWindowAggregate:
                 bounds = (start, start + self.size_ms)
                 for name in sorted(groups):
                     group = groups[name]
-                    outputs.append(Output(tuple(group[_KEY]), result(group, self.calls) + bounds, group[TIMESTAMP], window=bounds))
+                    outputs.append(
+                        Output(tuple(group[_KEY]), result(group, self.calls) + bounds, group[TIMESTAMP], window=bounds)
+                    )
 
 
 def groups_of(start: int, state: State) -> dict[bytes, Group]:

@@ -12,7 +12,12 @@ def outer_sides(join_type: JoinType) -> tuple[bool, bool]:
 
 
 def pair(
-    left: Value | None, right: Value | None, widths: tuple[int, int], *, right_first: bool = False, placeholder: bool = False
+    left: Value | None,
+    right: Value | None,
+    widths: tuple[int, int],
+    *,
+    right_first: bool = False,
+    placeholder: bool = False,
 ) -> Value:
     """Put the columns of both sides in a row, nulls for a missing side.
 

@@ -51,7 +51,9 @@ def take_closed(state: State, limits: tuple[int, int]) -> list[Waiting]:
     lists = state.get("pending", [])
     while True:
         tops = [
-            (top[0], rank, top[1]) for rank, waiting in enumerate(lists) if (top := _top(waiting)) is not None and top[0] < limits[rank]
+            (top[0], rank, top[1])
+            for rank, waiting in enumerate(lists)
+            if (top := _top(waiting)) is not None and top[0] < limits[rank]
         ]
         if not tops:
             return closed

@@ -59,7 +59,11 @@ class StreamStreamJoin:
         for timestamp, value in self._partners(name, row, state):
             matched = True
             pending.forget(state, self._rank(1 - row.side), name, timestamp)
-            outputs.append(Output(row.key, self._pair(row.side, row.value, value), max(row.timestamp, timestamp), window=row.window))
+            outputs.append(
+                Output(
+                    row.key, self._pair(row.side, row.value, value), max(row.timestamp, timestamp), window=row.window
+                )
+            )
         if outer and not matched:
             outputs += self._unmatched(name, row, row.value, state)
         self._store(name, row, row.value, state)
@@ -101,14 +105,20 @@ class StreamStreamJoin:
         """Emit the unmatched rows whose time is over; only a row at stream time looks for them."""
         grace, time = self.grace_ms, state["time"]
         oldest = pending.earliest(state)
-        if grace is None or oldest is None or row.timestamp < time or oldest + self._bounds(row.side)[1] + grace >= time:
+        if (
+            grace is None
+            or oldest is None
+            or row.timestamp < time
+            or oldest + self._bounds(row.side)[1] + grace >= time
+        ):
             return []
         limits = (time - self.before_ms - grace, time - self.after_ms - grace)
         outputs = []
         for waiting in pending.take_closed(state, limits):
             side = 1 - waiting.rank if self._rank(0) else waiting.rank
             outputs += [
-                Output(waiting.key, self._pair(side, value, None), waiting.timestamp, window=waiting.window) for value in waiting.values
+                Output(waiting.key, self._pair(side, value, None), waiting.timestamp, window=waiting.window)
+                for value in waiting.values
             ]
         return outputs
 

@@ -13,7 +13,13 @@ from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import TableSuppressV1
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamTableJoinV1
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
-from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2
 from kestrel_sql.sql.nodes.statements import JoinType
@@ -34,7 +40,9 @@ PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
 }
 """The versions of pseudo columns that each source can have."""
 
-JOIN_TYPES: Mapping[type, tuple[JoinType, ...]] = dict.fromkeys((StreamTableJoinV1, FkTableTableJoinV1), (JoinType.INNER, JoinType.LEFT))
+JOIN_TYPES: Mapping[type, tuple[JoinType, ...]] = dict.fromkeys(
+    (StreamTableJoinV1, FkTableTableJoinV1), (JoinType.INNER, JoinType.LEFT)
+)
 """The joins that do not come in all types (`spec/plan-format.md` 5)."""
 
 
@@ -98,7 +106,9 @@ def _kafka_source(step: KafkaSource, path: str) -> None:
 def _join_type(step: StreamTableJoinV1 | FkTableTableJoinV1, path: str) -> None:
     known = JOIN_TYPES[type(step)]
     if step.join_type not in known:
-        raise PlanError(f"the type of this join is not {' or '.join(kind.value for kind in known)}", path=f"{path}.joinType")
+        raise PlanError(
+            f"the type of this join is not {' or '.join(kind.value for kind in known)}", path=f"{path}.joinType"
+        )
 
 
 def _foreign_key(step: FkTableTableJoinV1, path: str) -> None:

@@ -8,15 +8,36 @@ from typing import Any, assert_never
 
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.codec.sql_text import parsed
-from kestrel_sql.plan.codec.values import LONG_MAX, Wire, choice, mapping, only, optional, refusal, required, shorten, text, whole
+from kestrel_sql.plan.codec.values import (
+    LONG_MAX,
+    Wire,
+    choice,
+    mapping,
+    only,
+    optional,
+    refusal,
+    required,
+    shorten,
+    text,
+    whole,
+)
 from kestrel_sql.plan.step import WindowType
 from kestrel_sql.plan.steps.aggregates import WindowExpression
-from kestrel_sql.sql.nodes.statements import MILLIS, Emit, HoppingWindow, SessionWindow, TimeSpan, TumblingWindow, Window
+from kestrel_sql.sql.nodes.statements import (
+    MILLIS,
+    Emit,
+    HoppingWindow,
+    SessionWindow,
+    TimeSpan,
+    TumblingWindow,
+    Window,
+)
 from kestrel_sql.sql.parse.parser import parse_window
 
 _NUMBER = r"(\d{1,18}"
 _ISO = re.compile(
-    rf"P(?=.)(?:{_NUMBER})D)?(?:T(?=.)(?:{_NUMBER})H)?(?:{_NUMBER})M)?(?:{_NUMBER}(?:\.\d{{1,9}})?)S)?)?", re.IGNORECASE | re.ASCII
+    rf"P(?=.)(?:{_NUMBER})D)?(?:T(?=.)(?:{_NUMBER})H)?(?:{_NUMBER})M)?(?:{_NUMBER}(?:\.\d{{1,9}})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
 )
 _ISO_SECONDS = (86_400, 3_600, 60, 1)
 _NANOS = decimal.Decimal("1E-9")
@@ -48,7 +69,9 @@ def _seconds(value: Any, path: str) -> decimal.Decimal:
 def _iso_seconds(value: str, path: str) -> decimal.Decimal:
     match = _ISO.fullmatch(value)
     if match is None:
-        raise PlanError(f"{shorten(value)!r} is not a duration", path=path, hint="a number of seconds, or a text such as PT1.5S")
+        raise PlanError(
+            f"{shorten(value)!r} is not a duration", path=path, hint="a number of seconds, or a text such as PT1.5S"
+        )
     parts = zip(match.groups(), _ISO_SECONDS, strict=True)
     return sum((decimal.Decimal(digits) * factor for digits, factor in parts if digits), decimal.Decimal(0))
 
@@ -92,7 +115,9 @@ def _window_expression(value: Any, path: str) -> WindowExpression:
     for key, length in zip(_LENGTHS[kind], lengths, strict=True):
         if not length.value:
             raise PlanError("the length of a window is zero", path=f"{path}.{key}")
-    return WindowExpression(_window(kind, lengths, retention, grace), _EMIT.decode(document.get("emitStrategy"), f"{path}.emitStrategy"))
+    return WindowExpression(
+        _window(kind, lengths, retention, grace), _EMIT.decode(document.get("emitStrategy"), f"{path}.emitStrategy")
+    )
 
 
 def _window(kind: WindowType, lengths: list[TimeSpan], retention: TimeSpan | None, grace: TimeSpan | None) -> Window:

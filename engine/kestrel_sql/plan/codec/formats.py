@@ -15,7 +15,9 @@ _OPTIONS = {"WRAP_SINGLE_VALUES": SerdeFeature.WRAP_SINGLES, "UNWRAP_SINGLE_VALU
 def _option(value: Any, path: str) -> SerdeFeature:
     word = text(value, path)
     if word not in _OPTIONS:
-        raise NewerPlanError(f"{shorten(word)} is not one of {', '.join(_OPTIONS)}", path=path, part=f"the word {shorten(word)}")
+        raise NewerPlanError(
+            f"{shorten(word)} is not one of {', '.join(_OPTIONS)}", path=path, part=f"the word {shorten(word)}"
+        )
     return _OPTIONS[word]
 
 
@@ -56,7 +58,9 @@ def _formats(value: Any, path: str) -> Formats:
         key_format=_format(required(document, "keyFormat", path), f"{path}.keyFormat"),
         value_format=_format(required(document, "valueFormat", path), f"{path}.valueFormat"),
         key_features=_one(_features(document, "keyFeatures", path), f"{path}.keyFeatures"),
-        value_features=_one(_features(document, "valueFeatures", path) | _features(document, "options", path), f"{path}.valueFeatures"),
+        value_features=_one(
+            _features(document, "valueFeatures", path) | _features(document, "options", path), f"{path}.valueFeatures"
+        ),
     )
 
 

@@ -58,7 +58,9 @@ def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
 def _plan(document: Any) -> PlanFile:
     top = mapping(document, "$")
     only(top, ("plan", "configs"), "$")
-    statements = tuple(_statement(item, f"$.plan[{i}]") for i, item in enumerate(array(required(top, "plan", "$"), "$.plan")))
+    statements = tuple(
+        _statement(item, f"$.plan[{i}]") for i, item in enumerate(array(required(top, "plan", "$"), "$.plan"))
+    )
     return PlanFile(statements, _configs(top.get("configs")))
 
 
@@ -73,7 +75,9 @@ def _with_versions(error: NewerPlanError, written_by: str | None) -> NewerPlanEr
     theirs = f"version {written_by}" if written_by else "a version that it does not name"
     what = error.message.removeprefix(f"{error.path}: ")
     message = f"{what}; the plan was written by {theirs}, and version {engine_version()}, which reads it, does not know {error.part}"
-    return NewerPlanError(message, path=error.path, part=error.part, hint=error.hint or "run it with the version that wrote it")
+    return NewerPlanError(
+        message, path=error.path, part=error.part, hint=error.hint or "run it with the version that wrote it"
+    )
 
 
 @functools.cache

@@ -76,7 +76,9 @@ def _type(value: Any, path: str) -> SqlType:
 
 EXPRESSION = Wire(_expression, format_expression)
 CALL = Wire(_call, format_expression)
-SELECT_ITEM = Wire(_select_item, lambda item: f"{format_expression(item.expression)} AS {format_identifier(item.alias)}")
+SELECT_ITEM = Wire(
+    _select_item, lambda item: f"{format_expression(item.expression)} AS {format_identifier(item.alias)}"
+)
 SCHEMA = Wire(_schema, str)
 COLUMN = Wire(_column, str)
 TYPE = Wire(_type, str)

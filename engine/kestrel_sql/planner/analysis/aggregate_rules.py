@@ -30,7 +30,9 @@ def check_aggregates(
     if analysis.query.window is not None:
         _check_bounds(analysis, select, group_by, having, types)
     _check_group_by(group_by, types)
-    found = tuple(call for e in (*select, *((having,) if having is not None else ())) for call in calls(e, types.is_aggregate))
+    found = tuple(
+        call for e in (*select, *((having,) if having is not None else ())) for call in calls(e, types.is_aggregate)
+    )
     if not found:
         raise StatementError("GROUP BY requires aggregate functions in either the SELECT or HAVING clause.")
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
@@ -50,17 +52,22 @@ def _check_has_group_by(analysis: Analysis, found: tuple[FunctionCall, ...]) -> 
         raise StatementError("WINDOW clause requires a GROUP BY clause.", span=analysis.query.window.span)
     if analysis.is_persistent:
         listed = ", ".join(map(format_expression, found))
-        raise StatementError(f"CREATE TABLE AS SELECT statement does not support aggregate function [{listed}] without a GROUP BY clause.")
+        raise StatementError(
+            f"CREATE TABLE AS SELECT statement does not support aggregate function [{listed}] without a GROUP BY clause."
+        )
 
 
 def _check_group_by(group_by: tuple[Expression, ...], types: Types) -> None:
     for number, expression in enumerate(group_by):
         for call in calls(expression, types.is_aggregate):
             raise StatementError(
-                f"GROUP BY does not support aggregate functions: {call.name} is an aggregate function.", span=expression.span
+                f"GROUP BY does not support aggregate functions: {call.name} is an aggregate function.",
+                span=expression.span,
             )
         if expression in group_by[:number]:
-            raise StatementError(f"Duplicate GROUP BY expression: {format_expression(expression)}", span=expression.span)
+            raise StatementError(
+                f"Duplicate GROUP BY expression: {format_expression(expression)}", span=expression.span
+            )
         if isinstance(expression, NullLiteral):
             raise StatementError("GROUP BY does not support NULL.", span=expression.span)
 
@@ -76,7 +83,11 @@ def _is_grouped(expression: Expression, grouped: frozenset[Expression], bounds: 
 
 
 def _check_bounds(
-    analysis: Analysis, select: Iterable[Expression], group_by: Iterable[Expression], having: Expression | None, types: Types
+    analysis: Analysis,
+    select: Iterable[Expression],
+    group_by: Iterable[Expression],
+    having: Expression | None,
+    types: Types,
 ) -> None:
     for expression in (*_without_bounds(select, group_by, having, types), *_before_grouping(analysis)):
         for node in walk(expression):

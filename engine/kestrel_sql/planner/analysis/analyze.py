@@ -46,7 +46,9 @@ class Analysis:
         """Whether the projection contains exactly this expression, by itself or through a star."""
         for item in self.select:
             if isinstance(item, SelectAll):
-                if item.qualifier is None or (isinstance(expression, ColumnRef) and item.qualifier == expression.qualifier):
+                if item.qualifier is None or (
+                    isinstance(expression, ColumnRef) and item.qualifier == expression.qualifier
+                ):
                     return True
             elif item.expression == expression:
                 return True
@@ -77,7 +79,13 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
     )
     _check_aliases(found)
     _check_columns(found)
-    for expression in (*_expressions(found), found.where, *(found.group_by or ()), *(found.partition_by or ()), found.having):
+    for expression in (
+        *_expressions(found),
+        found.where,
+        *(found.group_by or ()),
+        *(found.partition_by or ()),
+        found.having,
+    ):
         if expression is not None:
             types.check_names(expression)
             check_lambdas(expression, scope, types)
@@ -161,8 +169,12 @@ def _check_aliases(found: Analysis) -> None:
         if isinstance(item.expression, ColumnRef) and item.expression.name == alias:
             if found.query.window is not None and alias in BOUND_NAMES:
                 continue
-            raise StatementError(f"Reserved column name in select: `{alias}`. Please remove or alias the column.", span=item.span)
-        raise StatementError(f"`{alias}` is a reserved column name. You cannot use it as an alias for a column.", span=item.span)
+            raise StatementError(
+                f"Reserved column name in select: `{alias}`. Please remove or alias the column.", span=item.span
+            )
+        raise StatementError(
+            f"`{alias}` is a reserved column name. You cannot use it as an alias for a column.", span=item.span
+        )
 
 
 def _check_columns(found: Analysis) -> None:

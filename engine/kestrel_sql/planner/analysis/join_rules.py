@@ -31,7 +31,9 @@ def check_join(join: Joined, *, left_is_table: bool, foreign: bool, keyed: bool,
 def _check_kinds(join: Joined, *, left_is_table: bool) -> None:
     got = f"Got {join.left.alias} {JOIN_WORDS[join.type]} {join.right.alias}."
     if left_is_table and not join.right.is_table:
-        raise StatementError(f"Invalid join order: table-stream joins are not supported; only stream-table joins. {got}")
+        raise StatementError(
+            f"Invalid join order: table-stream joins are not supported; only stream-table joins. {got}"
+        )
     if left_is_table or not join.right.is_table:
         return
     if join.type is JoinType.OUTER:
@@ -40,7 +42,9 @@ def _check_kinds(join: Joined, *, left_is_table: bool) -> None:
         raise StatementError(f"Invalid join type: right join not supported for stream-table join. {got}")
     if not is_key(join.right, join.right_on):
         _check_single_key(join.right)
-        raise StatementError(f"Invalid join condition: stream-table joins require to join on the table's primary key. Got {join.written}.")
+        raise StatementError(
+            f"Invalid join condition: stream-table joins require to join on the table's primary key. Got {join.written}."
+        )
 
 
 def _check_single_key(source: QuerySource) -> None:
@@ -71,8 +75,14 @@ def _check_tables(join: Joined, *, foreign: bool, keyed: bool) -> None:
 def _check_windows(join: Joined) -> None:
     left, right = join.left.source.window, join.right.source.window
     if (left is None) != (right is None):
-        raise StatementError(f"Can not join windowed source to non-windowed source.\n{_window_text(join.left)}\n{_window_text(join.right)}")
-    if left is not None and right is not None and (left.type is WindowType.SESSION) != (right.type is WindowType.SESSION):
+        raise StatementError(
+            f"Can not join windowed source to non-windowed source.\n{_window_text(join.left)}\n{_window_text(join.right)}"
+        )
+    if (
+        left is not None
+        and right is not None
+        and (left.type is WindowType.SESSION) != (right.type is WindowType.SESSION)
+    ):
         raise StatementError(f"Incompatible windowed sources.\n{_window_text(join.left)}\n{_window_text(join.right)}")
 
 
@@ -92,7 +102,9 @@ def _check_types(join: Joined, types: Types) -> None:
 
 
 def _type(source: QuerySource, expression: Expression, types: Types) -> SqlType | None:
-    plain = rewrite(expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None)
+    plain = rewrite(
+        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
+    )
     return types.of(plain, {column.name: column.type for column in source.rows.value})
 
 

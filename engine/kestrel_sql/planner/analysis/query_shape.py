@@ -14,7 +14,9 @@ from kestrel_sql.sql.nodes.expressions import Case, Expression, FunctionCall, La
 from kestrel_sql.sql.nodes.statements import Query
 
 
-def check_shape(query: Query, scope: Scope, select: tuple[Expression, ...], types: Types, *, is_persistent: bool) -> None:
+def check_shape(
+    query: Query, scope: Scope, select: tuple[Expression, ...], types: Types, *, is_persistent: bool
+) -> None:
     """Check the clauses of a query against each other; `select` are the expressions of its projection.
 
     Raises:
@@ -55,7 +57,9 @@ def _check_parameters(expression: Expression, taken: frozenset[str]) -> None:
     for node in outermost:
         twice = [name for at, name in enumerate(node.parameters) if name in taken or name in node.parameters[:at]]
         if twice:
-            raise StatementError(f"Lambda function argument can't be an existing/duplicate name: {twice[0]}", span=node.span)
+            raise StatementError(
+                f"Lambda function argument can't be an existing/duplicate name: {twice[0]}", span=node.span
+            )
         _check_parameters(node.body, taken | frozenset(node.parameters))
 
 
@@ -86,7 +90,9 @@ def _check_partition_by(query: Query) -> None:
 def _check_keys(query: Query, types: Types) -> None:
     for expression in (*(query.partition_by or ()), *(join.criteria for join in query.joins)):
         for call in calls(expression, lambda name: types.is_aggregate(name) or types.is_table_function(name)):
-            raise StatementError(f"{call.name} gives no value for a single row and cannot be part of a key.", span=call.span)
+            raise StatementError(
+                f"{call.name} gives no value for a single row and cannot be part of a key.", span=call.span
+            )
     for expression in query.group_by or ():
         for call in calls(expression, types.is_table_function):
             raise StatementError(f"GROUP BY does not support table functions: {call.name} is one.", span=call.span)
@@ -111,7 +117,9 @@ def _check_nested_aggregates(select: tuple[Expression, ...], types: Types) -> No
     for node in _nodes(select):
         if isinstance(node, FunctionCall) and types.is_aggregate(node.name):
             if any(types.has(argument, types.is_aggregate) for argument in node.arguments):
-                raise StatementError(f"Aggregate functions can not be nested: {format_expression(node)}", span=node.span)
+                raise StatementError(
+                    f"Aggregate functions can not be nested: {format_expression(node)}", span=node.span
+                )
 
 
 def _nodes(expressions: Iterable[Expression]) -> Iterator[Any]:

@@ -11,7 +11,15 @@ from kestrel_sql.plan.column_names import AliasGenerator
 from kestrel_sql.plan.schemas import source_columns
 from kestrel_sql.planner.analysis.join_names import SYNTHETIC_KEY, prefixed
 from kestrel_sql.planner.expressions.walk import column_refs, rewrite
-from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression, FunctionCall, IntervalUnit, Not
+from kestrel_sql.sql.nodes.expressions import (
+    ColumnRef,
+    Comparison,
+    ComparisonOp,
+    Expression,
+    FunctionCall,
+    IntervalUnit,
+    Not,
+)
 from kestrel_sql.sql.nodes.statements import AliasedSource, Query, SourceKind
 from kestrel_sql.types.schema import PSEUDO_COLUMNS, SYSTEM_NAMES, WINDOW_BOUNDS, Schema
 from kestrel_sql.types.sql_types import SqlType
@@ -74,7 +82,9 @@ class Scope:
                 return source
         known = ", ".join(source.alias for source in self.sources)
         raise UnknownSourceError(
-            f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.", span=span, hint=f"FROM names {known}"
+            f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.",
+            span=span,
+            hint=f"FROM names {known}",
         )
 
     def qualify(self, expression: Expression) -> Expression:
@@ -99,7 +109,8 @@ class Scope:
             candidates = " or ".join(f"{owner}.{node.name}" for owner in sorted(owners))
             place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
             raise StatementError(
-                f"Exception while preparing statement: {place}Column '{node.name}' is ambiguous. Could be {candidates}.", span=node.span
+                f"Exception while preparing statement: {place}Column '{node.name}' is ambiguous. Could be {candidates}.",
+                span=node.span,
             )
         return replace(node, qualifier=owners[0]) if owners else node
 
@@ -135,7 +146,9 @@ class Scope:
             )
             place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
             hint = did_you_mean(node.name, self._names(owner))
-            raise UnknownColumnError(f"{place}{clause} column '{written}' cannot be resolved.{note}", span=node.span, hint=hint)
+            raise UnknownColumnError(
+                f"{place}{clause} column '{written}' cannot be resolved.{note}", span=node.span, hint=hint
+            )
 
     def _names(self, owner: QuerySource | None) -> Iterator[str]:
         """The columns that may have been meant: those of `owner`, or of all sources."""
@@ -155,7 +168,9 @@ class Scope:
             return ColumnRef(name, span=node.span)
         if isinstance(node, Comparison) and node.op is ComparisonOp.IS_NOT_DISTINCT_FROM:
             # Plans have no such operator.
-            distinct = replace(node, op=ComparisonOp.IS_DISTINCT_FROM, left=self.plain(node.left), right=self.plain(node.right))
+            distinct = replace(
+                node, op=ComparisonOp.IS_DISTINCT_FROM, left=self.plain(node.left), right=self.plain(node.right)
+            )
             return Not(distinct, span=node.span)
         return None
 

@@ -35,7 +35,9 @@ _ROLES = {
 }
 
 
-def declared_columns(elements: Iterable[Element], kind: SourceKind, types: Mapping[str, SqlType], config: Config) -> tuple[Column, ...]:
+def declared_columns(
+    elements: Iterable[Element], kind: SourceKind, types: Mapping[str, SqlType], config: Config
+) -> tuple[Column, ...]:
     """Turn the elements of a CREATE into columns, in the order written; `types` are the custom types.
 
     Raises:
@@ -48,7 +50,9 @@ def declared_columns(elements: Iterable[Element], kind: SourceKind, types: Mappi
 def _column(element: Element, kind: SourceKind, types: Mapping[str, SqlType], config: Config) -> Column:
     _check_role(element, kind)
     if is_reserved(element.name, config):
-        raise StatementError(f"'{element.name}' is a reserved column name. You cannot use it as a name for a column.", span=element.span)
+        raise StatementError(
+            f"'{element.name}' is a reserved column name. You cannot use it as a name for a column.", span=element.span
+        )
     resolved = resolve_type(element.type, types)
     if _ROLES[element.role] is Role.HEADERS:
         _check_header(element, resolved, config)
@@ -108,7 +112,10 @@ def _check_role(element: Element, kind: SourceKind) -> None:
 
 def _check_header(element: Element, resolved: SqlType, config: Config) -> None:
     if not config.flag("ksql.headers.columns.enabled"):
-        raise StatementError("Cannot create a source with header columns: ksql.headers.columns.enabled is set to false.", span=element.span)
+        raise StatementError(
+            "Cannot create a source with header columns: ksql.headers.columns.enabled is set to false.",
+            span=element.span,
+        )
     whole = element.role is ElementRole.HEADERS
     expected = HEADERS_TYPE if whole else BYTES
     if resolved != expected:
@@ -192,13 +199,17 @@ def timestamp_column(timestamp: TimestampProperty | None, schema: Schema) -> Tim
         return None
     column = next((c for c in (*schema.key, *schema.value) if c.name == timestamp.column), None)
     if column is None:
-        raise StatementError(f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{timestamp.column}'")
+        raise StatementError(
+            f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{timestamp.column}'"
+        )
     if column.type == STRING:
         if timestamp.format is None:
             raise _bad_timestamp(column)
         return TimestampColumn(column.name, timestamp.format)
     if timestamp.format is not None:
-        raise StatementError("'TIMESTAMP_FORMAT' set in the WITH clause can only be used when the timestamp column is of type STRING.")
+        raise StatementError(
+            "'TIMESTAMP_FORMAT' set in the WITH clause can only be used when the timestamp column is of type STRING."
+        )
     if column.type not in (BIGINT, TIMESTAMP):
         raise _bad_timestamp(column)
     return TimestampColumn(column.name)

@@ -89,7 +89,9 @@ def check_sink_schemas(properties: SinkProperties, leftmost: Source, schema: Sch
         if request.side.schema_id is None:
             continue
         wanted = _infer(request, registry) or ()
-        changed = [c for i, c in enumerate(columns) if i >= len(wanted) or (wanted[i].name, wanted[i].type) != (c.name, c.type)]
+        changed = [
+            c for i, c in enumerate(columns) if i >= len(wanted) or (wanted[i].name, wanted[i].type) != (c.name, c.type)
+        ]
         if changed:
             raise StatementError(
                 f"The following {request.kind.value} columns are changed, missing or reordered: {column_list(changed)}. "

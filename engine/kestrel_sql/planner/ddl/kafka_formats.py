@@ -56,9 +56,13 @@ def message_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
         name, sql_type = _WHOLE[form.name]
         columns: tuple[Column, ...] = (Column("KEY" if side is Side.KEY else name, sql_type, role),)
     else:
-        columns = tuple(Column(name, STRING, role) for name in (_csv_names(form) if form.name == "CSV" else _regex_names(form)))
+        columns = tuple(
+            Column(name, STRING, role) for name in (_csv_names(form) if form.name == "CSV" else _regex_names(form))
+        )
     inherited = "JSON" if side is Side.VALUE or len(columns) > 1 else "KAFKA"
-    return MessageSide(format=FormatInfo(_NAMES.get(form.name, form.name), _properties(form)), columns=columns, inherited=inherited)
+    return MessageSide(
+        format=FormatInfo(_NAMES.get(form.name, form.name), _properties(form)), columns=columns, inherited=inherited
+    )
 
 
 def _role(side: Side) -> Role:
@@ -73,7 +77,9 @@ def _properties(form: MessageFormat) -> tuple[tuple[str, str], ...]:
 def _csv_names(form: MessageFormat) -> tuple[str, ...]:
     delimiter = form.delimiter
     if delimiter is not None and not (len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'):
-        raise FormatError(f"the delimiter of a CSV is one ASCII character, not '{delimiter}'", span=form.span, hint="DELIMITED BY ';'")
+        raise FormatError(
+            f"the delimiter of a CSV is one ASCII character, not '{delimiter}'", span=form.span, hint="DELIMITED BY ';'"
+        )
     if form.names:
         return form.names
     if not form.columns or form.columns < 0:
@@ -87,7 +93,11 @@ def _regex_names(form: MessageFormat) -> tuple[str, ...]:
     except re.error as error:
         raise FormatError(f"REGEX '{form.pattern}' is no regular expression: {error}", span=form.span) from None
     if not pattern.groups:
-        raise FormatError(f"REGEX '{form.pattern}' has no group, so that it gives no column", span=form.span, hint="(?P<name>…) gives one")
+        raise FormatError(
+            f"REGEX '{form.pattern}' has no group, so that it gives no column",
+            span=form.span,
+            hint="(?P<name>…) gives one",
+        )
     named = {number: name for name, number in pattern.groupindex.items()}
     return tuple(named.get(number, f"COLUMN{number}").upper() for number in range(1, pattern.groups + 1))
 
@@ -105,7 +115,9 @@ def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
     elif form.name == "AVRO":
         found = (Column("KEY" if side is Side.KEY else "DATA", first.type, role),)
         features = frozenset({SerdeFeature.UNWRAP_SINGLES})
-    return MessageSide(format=FormatInfo(form.name, _properties(form)), columns=found, inherited=form.name, features=features)
+    return MessageSide(
+        format=FormatInfo(form.name, _properties(form)), columns=found, inherited=form.name, features=features
+    )
 
 
 def _in_statement(form: MessageFormat, side: Side) -> tuple[Column, ...]:
@@ -127,7 +139,9 @@ def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
         )
     if schema.format is not _LANGUAGES[form.name]:
         raise RegistryError(f"the schema of {subject} is {schema.format.value}, not {form.name}", span=form.span)
-    columns = registry.columns(schema, ColumnOptions(side=side, format=form.name, unwrapped=True, full_name=form.message))
+    columns = registry.columns(
+        schema, ColumnOptions(side=side, format=form.name, unwrapped=True, full_name=form.message)
+    )
     if not columns:
         raise RegistryError(f"the schema of {subject} has no message '{form.message}'", span=form.span)
     return columns

@@ -47,7 +47,9 @@ class _Message:
         return self.key_item is not None and self.key_item.alias is not None and len(self.key.columns) > 1
 
 
-def plan_kafka_source(statement: CreateKafkaSource, catalog: Catalog, config: Config, registry: SchemaLookup) -> CreateKafkaSourceV1 | None:
+def plan_kafka_source(
+    statement: CreateKafkaSource, catalog: Catalog, config: Config, registry: SchemaLookup
+) -> CreateKafkaSourceV1 | None:
     """Plan CREATE SOURCE over a topic; None if the source exists and the statement says IF NOT EXISTS.
 
     Raises:
@@ -80,9 +82,13 @@ def refuse_generated(statement: CreateGeneratedSource) -> StatementError:
         item = statement.include[0]
         what = item.item.value if item.item is Included.HEADERS else "metadata"
         return StatementError(
-            f"INCLUDE {what} with non-Kafka sources not supported", span=item.span, hint="INCLUDE belongs to CREATE SOURCE … FROM KAFKA"
+            f"INCLUDE {what} with non-Kafka sources not supported",
+            span=item.span,
+            hint="INCLUDE belongs to CREATE SOURCE … FROM KAFKA",
         )
-    return UnsupportedError("sources FROM LOAD GENERATOR are not supported", span=statement.span, hint="CREATE SOURCE … FROM KAFKA is")
+    return UnsupportedError(
+        "sources FROM LOAD GENERATOR are not supported", span=statement.span, hint="CREATE SOURCE … FROM KAFKA is"
+    )
 
 
 def _check_place(statement: CreateKafkaSource) -> None:
@@ -91,7 +97,9 @@ def _check_place(statement: CreateKafkaSource) -> None:
         raise StatementError("the name of the TOPIC is empty", span=place.span)
     wrong = next((offset for offset in place.start_offsets if not 0 <= offset <= _LAST_OFFSET), None)
     if wrong is not None:
-        raise StatementError(f"START OFFSET must be a nonnegative integer, got {wrong}", span=place.span, hint="the first offset is 0")
+        raise StatementError(
+            f"START OFFSET must be a nonnegative integer, got {wrong}", span=place.span, hint="the first offset is 0"
+        )
 
 
 def _envelope(statement: CreateKafkaSource, config: Config) -> Envelope:
@@ -101,11 +109,17 @@ def _envelope(statement: CreateKafkaSource, config: Config) -> Envelope:
     known = {envelope.value: envelope for envelope in Envelope}
     if clause.name not in known:
         if statement.include:
-            raise StatementError("INCLUDE metadata requires ENVELOPE NONE, UPSERT or DEBEZIUM", span=statement.include[0].span)
-        raise UnsupportedError(f"ENVELOPE {clause.name} is not supported", span=clause.span, hint=f"one of {', '.join(known)}")
+            raise StatementError(
+                "INCLUDE metadata requires ENVELOPE NONE, UPSERT or DEBEZIUM", span=statement.include[0].span
+            )
+        raise UnsupportedError(
+            f"ENVELOPE {clause.name} is not supported", span=clause.span, hint=f"one of {', '.join(known)}"
+        )
     envelope = known[clause.name]
     if clause.inline_errors and envelope is not Envelope.UPSERT:
-        raise StatementError(f"ENVELOPE {clause.name} has no VALUE DECODING ERRORS", span=clause.span, hint="ENVELOPE UPSERT has")
+        raise StatementError(
+            f"ENVELOPE {clause.name} has no VALUE DECODING ERRORS", span=clause.span, hint="ENVELOPE UPSERT has"
+        )
     if clause.inline_errors and not config.flag("kestrel.upsert.inline.errors.enabled"):
         raise StatementError(
             "The VALUE DECODING ERRORS = INLINE option is switched off.",
@@ -123,10 +137,14 @@ def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaL
         raise StatementError("INCLUDE KEY is given twice", span=key_items[1].span)
     if envelope is Envelope.DEBEZIUM and key_item is not None:
         raise StatementError(
-            "Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.", span=key_item.span, hint="leave it out"
+            "Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.",
+            span=key_item.span,
+            hint="leave it out",
         )
     if envelope is Envelope.DEBEZIUM and statement.value.name != "AVRO":
-        raise StatementError(f"ENVELOPE DEBEZIUM needs AVRO values, not {statement.value.name}", span=statement.value.span)
+        raise StatementError(
+            f"ENVELOPE DEBEZIUM needs AVRO values, not {statement.value.name}", span=statement.value.span
+        )
     value = message_side(statement.value, Side.VALUE, topic, registry)
     if envelope is Envelope.NONE and key_item is None:
         return _Message(NOTHING, value, None)
@@ -135,7 +153,9 @@ def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaL
     return _with_after_image(message, statement) if envelope is Envelope.DEBEZIUM else message
 
 
-def _key(statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | None, registry: SchemaLookup) -> MessageSide:
+def _key(
+    statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | None, registry: SchemaLookup
+) -> MessageSide:
     topic = statement.place.topic
     if statement.key is not None:
         return message_side(statement.key, Side.KEY, topic, registry)
@@ -147,7 +167,9 @@ def _key(statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | N
     if envelope is Envelope.NONE and item is not None:
         message = "INCLUDE KEY requires specifying KEY FORMAT .. VALUE FORMAT, got bare FORMAT"
         raise StatementError(message, span=item.span, hint=hint)
-    raise StatementError(f"ENVELOPE {envelope.value} requires that KEY FORMAT be specified", span=statement.span, hint=hint)
+    raise StatementError(
+        f"ENVELOPE {envelope.value} requires that KEY FORMAT be specified", span=statement.span, hint=hint
+    )
 
 
 def _with_after_image(message: _Message, statement: CreateKafkaSource) -> _Message:
@@ -248,7 +270,9 @@ def _check_names(statement: CreateKafkaSource, columns: tuple[Column, ...], conf
         )
     reserved = next((column.name for column in columns if is_reserved(column.name, config)), None)
     if reserved is not None:
-        raise StatementError(f"'{reserved}' is a reserved column name. You cannot use it as a name for a column.", span=statement.span)
+        raise StatementError(
+            f"'{reserved}' is a reserved column name. You cannot use it as a name for a column.", span=statement.span
+        )
 
 
 def _inherited(statement: CreateKafkaSource, message: _Message, schema: Schema, config: Config) -> Formats:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.catalog.upgrade import check_source_upgrade
 from kestrel_sql.errors import StatementError, UnknownSourceError
-from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DropSourceV1, DropTypeV1, RegisterTypeV1
+from kestrel_sql.plan.commands import (
+    AlterSourceV1,
+    CreateStreamV1,
+    CreateTableV1,
+    DropSourceV1,
+    DropTypeV1,
+    RegisterTypeV1,
+)
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_names, declared_columns, resolve_type, source_schema, timestamp_column
@@ -15,7 +22,15 @@ from kestrel_sql.planner.ddl.inference import Inferred, infer_source
 from kestrel_sql.planner.ddl.registry_port import SchemaLookup
 from kestrel_sql.planner.properties.serdes import source_format_infos, source_formats, validate_formats
 from kestrel_sql.planner.properties.with_clause import SourceProperties, check_retention, source_properties
-from kestrel_sql.sql.nodes.statements import AlterSource, CreateAs, CreateSource, CreateType, DropSource, DropType, SourceKind
+from kestrel_sql.sql.nodes.statements import (
+    AlterSource,
+    CreateAs,
+    CreateSource,
+    CreateType,
+    DropSource,
+    DropType,
+    SourceKind,
+)
 from kestrel_sql.types.schema import Column, Role, Schema
 
 CreateCommand = CreateStreamV1 | CreateTableV1
@@ -33,7 +48,9 @@ class SourceUse:
 UNUSED = SourceUse()
 
 
-def plan_create_source(statement: CreateSource, catalog: Catalog, config: Config, registry: SchemaLookup) -> CreateCommand | None:
+def plan_create_source(
+    statement: CreateSource, catalog: Catalog, config: Config, registry: SchemaLookup
+) -> CreateCommand | None:
     """Plan CREATE STREAM|TABLE over a topic; None if it exists and the statement says IF NOT EXISTS.
 
     Raises:
@@ -73,7 +90,12 @@ def _all_columns(declared: tuple[Column, ...], inferred: Inferred) -> tuple[Colu
     if not inferred.value:
         return (*key, *declared)
     # Here the declared columns are keys and headers only, and headers come last.
-    return (*key, *(c for c in declared if c.role is Role.KEY), *inferred.value, *(c for c in declared if c.role is Role.HEADERS))
+    return (
+        *key,
+        *(c for c in declared if c.role is Role.KEY),
+        *inferred.value,
+        *(c for c in declared if c.role is Role.HEADERS),
+    )
 
 
 def _topic(properties: SourceProperties) -> str:
@@ -131,7 +153,9 @@ def may_create(statement: CreateSource | CreateAs, catalog: Catalog, config: Con
     is_source = isinstance(statement, CreateSource) and statement.is_source
     if statement.or_replace:
         if is_source or (existing is not None and existing.is_source):
-            raise StatementError(f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is not supported on source {word}s.")
+            raise StatementError(
+                f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is not supported on source {word}s."
+            )
         if not config.flag("ksql.create.or.replace.enabled"):
             raise StatementError(
                 f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is disabled, ksql.create.or.replace.enabled is set to false."
@@ -161,7 +185,9 @@ def plan_drop(
     if source is None:
         if statement.if_exists:
             return None
-        raise UnknownSourceError(f"{statement.kind.value.capitalize()} {statement.name} does not exist.", span=statement.span)
+        raise UnknownSourceError(
+            f"{statement.kind.value.capitalize()} {statement.name} does not exist.", span=statement.span
+        )
     _check_kind(source, statement.kind, "DROP")
     if statement.delete_topic:
         _check_topic_deletion(source, sharing_topic)
@@ -185,12 +211,16 @@ def _check_topic_deletion(source: Source, sharing_topic: tuple[str, ...]) -> Non
     if source.is_source:
         raise StatementError(f"Cannot delete topic for read-only source: {source.name}")
     if sharing_topic:
-        raise StatementError(f"Refusing to delete topic {source.topic}. Found other data sources that use it: {', '.join(sharing_topic)}")
+        raise StatementError(
+            f"Refusing to delete topic {source.topic}. Found other data sources that use it: {', '.join(sharing_topic)}"
+        )
 
 
 def _check_kind(source: Source, kind: SourceKind, verb: str) -> None:
     if source.kind is not kind:
-        raise StatementError(f"Incompatible data source type is {source.kind.value}, but statement was {verb} {kind.value}")
+        raise StatementError(
+            f"Incompatible data source type is {source.kind.value}, but statement was {verb} {kind.value}"
+        )
 
 
 def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
@@ -206,7 +236,9 @@ def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
     _check_kind(source, statement.kind, "ALTER")
     word = source.kind.value.lower()
     if source.is_source:
-        raise StatementError(f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s.")
+        raise StatementError(
+            f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s."
+        )
     if source.created_by is not None:
         raise StatementError("ALTER command is not supported for CREATE ... AS statements.")
     added = tuple(Column(name, resolve_type(sql_type, catalog.types)) for name, sql_type in statement.columns)
@@ -225,7 +257,9 @@ def altered_source(source: Source, added: tuple[Column, ...]) -> Source:
     schema = source.schema
     for column in added:
         if schema.find(column.name) is not None:
-            raise StatementError(f"Cannot add column `{column.name}` to schema. A column with the same name already exists.")
+            raise StatementError(
+                f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
+            )
         schema = Schema.of((*schema.key, *schema.value, column, *schema.headers))
     return replace(source, schema=schema)
 
@@ -241,7 +275,9 @@ def plan_create_type(statement: CreateType, catalog: Catalog) -> RegisterTypeV1 
     if known is not None:
         if statement.if_not_exists:
             return None
-        raise StatementError(f"Cannot register custom type '{statement.name}' since it is already registered with type: {known}")
+        raise StatementError(
+            f"Cannot register custom type '{statement.name}' since it is already registered with type: {known}"
+        )
     return RegisterTypeV1(type=resolve_type(statement.type, catalog.types), type_name=statement.name)
 
 

@@ -12,7 +12,20 @@ from kestrel_sql.errors import EngineError, TypeMismatchError
 from kestrel_sql.planner.expressions.timestamp_literals import parse_partial_timestamp
 from kestrel_sql.types.conversion import numeric_rank
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import BYTES, DATE, DOUBLE, STRING, TIME, TIMESTAMP, Array, Decimal, Map, SqlType, Struct, is_numeric
+from kestrel_sql.types.sql_types import (
+    BYTES,
+    DATE,
+    DOUBLE,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+    is_numeric,
+)
 
 _DAY = 86_400_000
 

@@ -11,7 +11,9 @@ from kestrel_sql.types.sql_types import Decimal, SqlType
 
 def fit_literal(expression: Expression, target: SqlType) -> Expression:
     """Write a number literal with the scale of a DECIMAL target, if it fits; leave anything else as it is."""
-    if not isinstance(target, Decimal) or not isinstance(expression, IntegerLiteral | LongLiteral | DoubleLiteral | DecimalLiteral):
+    if not isinstance(target, Decimal) or not isinstance(
+        expression, IntegerLiteral | LongLiteral | DoubleLiteral | DecimalLiteral
+    ):
         return expression
     exact = expression.value if isinstance(expression, DecimalLiteral) else decimal.Decimal(str(expression.value))
     if not can_implicitly_cast(_smallest(exact), target):

@@ -74,7 +74,9 @@ def _instant(date: str, time: str, *, complete: bool) -> int:
     hour, minute, second, millis = (int(part) for part in parts.groups())
     # Java reads 24:00 as the end of the day.
     days, hour = (1, 0) if (hour, minute, second, millis) == (24, 0, 0, 0) else (0, hour)
-    moment = datetime(int(day[1]), int(day[2] or 1), int(day[3] or 1), hour, minute, second, millis * 1000, tzinfo=offset)
+    moment = datetime(
+        int(day[1]), int(day[2] or 1), int(day[3] or 1), hour, minute, second, millis * 1000, tzinfo=offset
+    )
     return (moment + timedelta(days=days) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 

@@ -34,7 +34,9 @@ class Types:
         except TypeMismatchError as error:
             raise self._in_predicate(error, expression, scope) from error
 
-    def _in_predicate(self, error: TypeMismatchError, expression: Expression, scope: Mapping[str, SqlType]) -> TypeMismatchError:
+    def _in_predicate(
+        self, error: TypeMismatchError, expression: Expression, scope: Mapping[str, SqlType]
+    ) -> TypeMismatchError:
         """Say of an error that it is about an IN, if one of the INs of the expression causes it."""
         for node in walk(expression):
             if isinstance(node, InList):
@@ -42,7 +44,9 @@ class Types:
                     bind(node, scope, self.functions)
                 except StatementError as cause:
                     if cause.message == error.message:
-                        return TypeMismatchError(f"Invalid Predicate: {error.message}", span=error.span, hint=error.hint)
+                        return TypeMismatchError(
+                            f"Invalid Predicate: {error.message}", span=error.span, hint=error.hint
+                        )
         return error
 
     def is_aggregate(self, name: str) -> bool:

@@ -89,14 +89,20 @@ def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
         return rewrite(expression, with_default)
 
     # Without GROUP BY, which only push queries may leave out, all rows are one group.
-    group_by = tuple(map(analysis.scope.plain, analysis.group_by)) if analysis.group_by is not None else (BooleanLiteral(True),)
+    group_by = (
+        tuple(map(analysis.scope.plain, analysis.group_by))
+        if analysis.group_by is not None
+        else (BooleanLiteral(True),)
+    )
     having = None if analysis.having is None else prepare(analysis.scope.plain(analysis.having))
     return Grouping(expand(analysis, relation, None, prepare), group_by, having)
 
 
 def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
     """The aliases under which the projection has the grouping expressions; None where it leaves them out."""
-    found = [[item.alias for item in grouping.items if item.expression == expression] for expression in grouping.group_by]
+    found = [
+        [item.alias for item in grouping.items if item.expression == expression] for expression in grouping.group_by
+    ]
     for aliases in found:
         if len(aliases) > 1 and sink is not None:
             raise StatementError(
@@ -163,7 +169,9 @@ def _group(relation: Relation, group_by: tuple[Expression, ...], types: Types) -
     step = TableGroupByV2 if relation.is_table else StreamGroupByV2
 
     def built(source: Relation) -> Step:
-        return step(query_context=context, source=source.step, internal_formats=source.formats, group_by_expressions=group_by)
+        return step(
+            query_context=context, source=source.step, internal_formats=source.formats, group_by_expressions=group_by
+        )
 
     key = relation.then(built(relation), types).schema.key
     check_key(key)
@@ -209,7 +217,9 @@ def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], typ
 
 
 def _check_storable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
-    states = tuple(Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, relation.scope)) for i, call in enumerate(functions))
+    states = tuple(
+        Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, relation.scope)) for i, call in enumerate(functions)
+    )
     if facts_of(relation.formats.value_format.format).check(states):
         raise FormatError(
             "One of the functions used in the statement has an intermediate type that the value format can not handle. "
@@ -232,7 +242,9 @@ def _project(
         return select(relation, keys, items, "Aggregate/Project", types)
     written = [original.expression for original in grouping.items]
     values = tuple(
-        item for item, expression in zip(items, written, strict=True) if expression not in grouping.group_by and not _is_bound(item)
+        item
+        for item, expression in zip(items, written, strict=True)
+        if expression not in grouping.group_by and not _is_bound(item)
     )
     result = select(relation, keys, values, "Aggregate/Project", types)
     check_distinct((*(Column(c.name, c.type) for c in result.schema.key), *result.schema.value), "value")
@@ -240,4 +252,8 @@ def _project(
 
 
 def _is_bound(item: SelectItem) -> bool:
-    return isinstance(item.expression, ColumnRef) and item.expression.name in BOUND_NAMES and item.alias == item.expression.name
+    return (
+        isinstance(item.expression, ColumnRef)
+        and item.expression.name in BOUND_NAMES
+        and item.alias == item.expression.name
+    )

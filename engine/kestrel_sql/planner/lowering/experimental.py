@@ -70,5 +70,11 @@ def _check_clauses(query: Query) -> None:
     for item in query.select:
         if isinstance(item, SelectAll):
             continue
-        if not isinstance(item, SelectExpression) or item.alias is not None or not isinstance(item.expression, ColumnRef):
-            raise StatementError("New query planner only support column references, no expressions or aliases.", span=item.span)
+        if (
+            not isinstance(item, SelectExpression)
+            or item.alias is not None
+            or not isinstance(item.expression, ColumnRef)
+        ):
+            raise StatementError(
+                "New query planner only support column references, no expressions or aliases.", span=item.span
+            )

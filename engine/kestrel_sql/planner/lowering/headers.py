@@ -22,7 +22,8 @@ def with_headers(relation: Relation, column: str | None, types: Types) -> Relati
     found = next((each for each in relation.schema.value if each.name == column), None)
     if found is None:
         raise StatementError(
-            f"HEADERS column ({column}) is unknown", hint=f"the value columns are {', '.join(c.name for c in relation.schema.value)}"
+            f"HEADERS column ({column}) is unknown",
+            hint=f"the value columns are {', '.join(c.name for c in relation.schema.value)}",
         )
     if found.type not in _TYPES:
         raise StatementError(f"HEADERS column must have type {_listed()}, not {found.type}")

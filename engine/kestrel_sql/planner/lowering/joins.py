@@ -53,7 +53,9 @@ def key_name(analysis: Analysis, joins: tuple[Joined, ...]) -> str:
 
 def unqualified(expression: Expression) -> Expression:
     """Strip the aliases from column references, for use over the rows of one source."""
-    return rewrite(expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None)
+    return rewrite(
+        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ class _Lowering:
         if depth == 1:
             source = self.analysis.scope.sources[0]
             if self._is_foreign(depth):
-                return self._prefixed(source, read(source.source, f"KafkaTopic_{prefix}Left/Source", self.types), f"{prefix}Left")
+                return self._prefixed(
+                    source, read(source.source, f"KafkaTopic_{prefix}Left/Source", self.types), f"{prefix}Left"
+                )
             return self._leaf(source, join.left_on, f"{prefix}Left", key_format)
         if self._is_keyed(depth):
             return self.joined(depth - 1, f"{prefix}L_", key_format)
@@ -132,7 +136,9 @@ class _Lowering:
                 internal_formats=relation.formats,
             )
             return relation.then(table_step, self.types)
-        stream_step = StreamSelectV1(query_context=context, source=relation.step, key_column_names=names, select_expressions=items)
+        stream_step = StreamSelectV1(
+            query_context=context, source=relation.step, key_column_names=names, select_expressions=items
+        )
         return relation.then(stream_step, self.types)
 
     def _is_foreign(self, depth: int) -> bool:
@@ -166,7 +172,9 @@ class _Lowering:
                 return KeyFormat(source.source.formats.key_format)
         name = self.types.config.default_key_format
         if name is None:
-            raise StatementError("The join needs a key format. Set one via the 'ksql.persistence.default.format.key' config.")
+            raise StatementError(
+                "The join needs a key format. Set one via the 'ksql.persistence.default.format.key' config."
+            )
         return KeyFormat(FormatInfo(name))
 
     def _join(self, joins: tuple[Joined, ...], left: Relation, right: Relation, context: str) -> Relation:
@@ -184,7 +192,11 @@ class _Lowering:
             )
         elif left.is_table:
             step = TableTableJoinV1(
-                query_context=context, join_type=join.type, key_name=name, left_source=left.step, right_source=right.step
+                query_context=context,
+                join_type=join.type,
+                key_name=name,
+                left_source=left.step,
+                right_source=right.step,
             )
         elif right.is_table:
             step = StreamTableJoinV1(
@@ -203,7 +215,9 @@ class _Lowering:
         return left.joined(right, step, self.types, kind=kind)
 
 
-def _stream_stream(join: Joined, within: Within, name: str, left: Relation, right: Relation, context: str) -> StreamStreamJoinV1:
+def _stream_stream(
+    join: Joined, within: Within, name: str, left: Relation, right: Relation, context: str
+) -> StreamStreamJoinV1:
     return StreamStreamJoinV1(
         query_context=context,
         join_type=join.type,

@@ -32,11 +32,14 @@ def expand(
         return items
     columns = target.columns
     return tuple(
-        SelectItem(fit_literal(item.expression, columns[i].type), item.alias) if i < len(columns) else item for i, item in enumerate(items)
+        SelectItem(fit_literal(item.expression, columns[i].type), item.alias) if i < len(columns) else item
+        for i, item in enumerate(items)
     )
 
 
-def _expanded(analysis: Analysis, relation: Relation, prepare: Callable[[Expression], Expression]) -> Iterator[SelectItem]:
+def _expanded(
+    analysis: Analysis, relation: Relation, prepare: Callable[[Expression], Expression]
+) -> Iterator[SelectItem]:
     for item in analysis.select:
         if isinstance(item, SelectAll):
             yield from (SelectItem(ColumnRef(name), name) for name in _star(analysis, relation, item.qualifier))
@@ -71,7 +74,9 @@ def _over_keys(expression: Expression, analysis: Analysis, relation: Relation) -
     return analysis.scope.plain(expression)
 
 
-def project(analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...], context: str, types: Types) -> Relation:
+def project(
+    analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...], context: str, types: Types
+) -> Relation:
     """Compute the projection; in a persistent query, key columns that are selected stay the key and leave the value.
 
     Raises:
@@ -100,7 +105,9 @@ def project(analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...
     return select(relation, keys, tuple(values), context, types)
 
 
-def select(relation: Relation, keys: tuple[str, ...], items: tuple[SelectItem, ...], context: str, types: Types) -> Relation:
+def select(
+    relation: Relation, keys: tuple[str, ...], items: tuple[SelectItem, ...], context: str, types: Types
+) -> Relation:
     """Add a select step.
 
     Raises:
@@ -116,7 +123,9 @@ def select(relation: Relation, keys: tuple[str, ...], items: tuple[SelectItem, .
             internal_formats=relation.formats,
         )
     else:
-        step = StreamSelectV1(query_context=context, source=relation.step, key_column_names=keys, select_expressions=items)
+        step = StreamSelectV1(
+            query_context=context, source=relation.step, key_column_names=keys, select_expressions=items
+        )
     try:
         return relation.then(step, types)
     except StatementError as error:
@@ -136,7 +145,9 @@ def check_result(schema: Schema) -> None:
     taken = {column.name for column in schema.key}
     clashing = [column for column in schema.value if column.name in taken]
     if clashing:
-        raise StatementError(f"Value columns clash with key columns: {', '.join(map(quote, (c.name for c in clashing)))}")
+        raise StatementError(
+            f"Value columns clash with key columns: {', '.join(map(quote, (c.name for c in clashing)))}"
+        )
 
 
 def check_distinct(columns: tuple[Column, ...], word: str) -> None:

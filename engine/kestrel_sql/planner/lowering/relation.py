@@ -54,7 +54,9 @@ class Relation:
         """Whether the key is exactly the one column that is the only expression; keys of several columns are always made anew."""
         if all(isinstance(expression, NullLiteral) for expression in expressions):
             return not self.schema.key
-        return len(expressions) == 1 and isinstance(expressions[0], ColumnRef) and (expressions[0].name,) == self.key_names
+        return (
+            len(expressions) == 1 and isinstance(expressions[0], ColumnRef) and (expressions[0].name,) == self.key_names
+        )
 
 
 def check_key(key: tuple[Column, ...]) -> None:

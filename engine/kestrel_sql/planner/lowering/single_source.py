@@ -86,7 +86,9 @@ def filtered(relation: Relation, predicate: Expression, clause: str, context: st
     try:
         found = types.of(predicate, relation.scope)
     except EngineError as error:
-        raise StatementError(f"Error in {clause} expression: {error.message}", span=error.span, hint=error.hint) from error
+        raise StatementError(
+            f"Error in {clause} expression: {error.message}", span=error.span, hint=error.hint
+        ) from error
     if found != BOOLEAN:
         raise TypeMismatchError(
             f"Type error in {clause} expression: Should evaluate to boolean but is {format_expression(predicate)} ({found}) instead.",
@@ -127,9 +129,13 @@ def rekeyed(
     if relation.is_table:
         _check_same_key(relation, expressions, needed=needed)
         formats = internal_formats(demanded, relation.schema.key)
-        table_step = TableSelectKeyV1(query_context=context, source=relation.step, internal_formats=formats, key_expression=expressions)
+        table_step = TableSelectKeyV1(
+            query_context=context, source=relation.step, internal_formats=formats, key_expression=expressions
+        )
         return replace(relation.then(table_step, types), formats=formats)
-    result = relation.then(StreamSelectKeyV2(query_context=context, source=relation.step, key_expression=expressions), types)
+    result = relation.then(
+        StreamSelectKeyV2(query_context=context, source=relation.step, key_expression=expressions), types
+    )
     return replace(result, formats=internal_formats(demanded, result.schema.key))
 
 

@@ -42,7 +42,9 @@ def _check_lengths(window: Window, emit: Emit | None) -> None:
     if length.millis <= 0:
         raise StatementError("The length of a window must be greater than zero.", span=window.span)
     if isinstance(window, HoppingWindow) and not 0 < window.advance.millis <= window.size.millis:
-        raise StatementError("A hopping window must advance by more than zero and by no more than its size.", span=window.span)
+        raise StatementError(
+            "A hopping window must advance by more than zero and by no more than its size.", span=window.span
+        )
     if window.retention is None:
         return
     default = 0 if emit is Emit.FINAL else max(_DAY - length.millis, 0)
@@ -52,5 +54,7 @@ def _check_lengths(window: Window, emit: Emit | None) -> None:
             "The retention period of a window must be no smaller than its size (or gap) plus its grace period: "
             f"{window.retention.millis} ms is less than {length.millis} ms + {grace} ms.",
             span=window.span,
-            hint=None if window.grace else "without GRACE PERIOD, rows may be late until 24 hours after the start of their window",
+            hint=None
+            if window.grace
+            else "without GRACE PERIOD, rows may be late until 24 hours after the start of their window",
         )

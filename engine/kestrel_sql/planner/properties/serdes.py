@@ -141,7 +141,9 @@ def check_schema_id(word: str, name: str, side: SideProperties) -> None:
         FormatError: the format called `name` has no schemas.
     """
     if side.schema_id is not None and not facts_of(name).infers:
-        raise FormatError(f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {name}.")
+        raise FormatError(
+            f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {name}."
+        )
 
 
 def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool = True) -> Formats:
@@ -219,7 +221,9 @@ def _value_features(facts: FormatFacts, columns: int, wrap: bool | None, config:
     if wrap is not None:
         feature = _wrapping(wrap)
         if feature not in facts.features:
-            raise PropertyError(f"Format '{facts.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'.")
+            raise PropertyError(
+                f"Format '{facts.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'."
+            )
         if columns != 1:
             raise PropertyError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
         return frozenset({feature})

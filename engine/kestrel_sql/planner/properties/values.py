@@ -53,7 +53,9 @@ class WithClause:
         self._values: Mapping[str, PropertyValue] = {name.upper(): value for name, value in properties}
         unknown = [name for name in self._values if name not in known]
         if unknown:
-            raise PropertyError(f"Failed to prepare statement: Invalid config variable(s) in the WITH clause: {','.join(unknown)}")
+            raise PropertyError(
+                f"Failed to prepare statement: Invalid config variable(s) in the WITH clause: {','.join(unknown)}"
+            )
 
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
@@ -77,7 +79,9 @@ class WithClause:
         number = _whole(value)
         if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
             kind = {16: "SHORT", 32: "INT", 64: "LONG"}[bits]
-            raise PropertyError(f"Failed to prepare statement: Invalid value {value} for configuration {name}: Not a number of type {kind}")
+            raise PropertyError(
+                f"Failed to prepare statement: Invalid value {value} for configuration {name}: Not a number of type {kind}"
+            )
         return number
 
     def boolean(self, name: str) -> bool | None:
@@ -136,7 +140,9 @@ def parse_duration(text: str) -> int:
     """
     parts = text.split()
     if len(parts) != 2:
-        raise ValueError(f"Invalid duration: '{text}'. Expected a number and a time unit. Example valid value: '10 SECONDS'")
+        raise ValueError(
+            f"Invalid duration: '{text}'. Expected a number and a time unit. Example valid value: '10 SECONDS'"
+        )
     unit = parts[1].upper()
     millis = MILLIS.get(unit, MILLIS.get(f"{unit}S"))
     if millis is None:
@@ -179,5 +185,6 @@ def check_delimiter(name: str, value: str) -> None:
         )
     if len(value) != 1 and value not in ("TAB", "SPACE"):
         raise invalid(
-            name, f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE\nExample valid value: ';'"
+            name,
+            f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE\nExample valid value: ';'",
         )

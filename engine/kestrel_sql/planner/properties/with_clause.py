@@ -103,7 +103,9 @@ def source_properties(properties: Properties) -> SourceProperties:
     """
     clause = WithClause(properties, SOURCE_KEYS)
     if "KAFKA_TOPIC" not in clause:
-        raise PropertyError('Failed to prepare statement: Missing required property "KAFKA_TOPIC" which has no default value.')
+        raise PropertyError(
+            'Failed to prepare statement: Missing required property "KAFKA_TOPIC" which has no default value.'
+        )
     return SourceProperties(
         topic=_topic(clause),
         key=_side(clause, "KEY"),
@@ -181,7 +183,9 @@ def _side(clause: WithClause, side: str) -> SideProperties:
     name = clause.text("FORMAT") or clause.text(f"{side}_FORMAT")
     properties = _format_properties(clause, side)
     if name is not None and NULLABLE in properties and NULLABLE not in facts_of(name).properties:
-        raise PropertyError(f"Property {side}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format")
+        raise PropertyError(
+            f"Property {side}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format"
+        )
     return SideProperties(
         format=None if name is None else facts_of(name).name,
         properties=tuple(sorted(properties.items())),

@@ -42,7 +42,11 @@ def grouped_key(
             faults.append(Fault(s.all_of(s.is_not_null(row), result.fails), message))
             empty = s.all_of(s.not_(result.fails), empty)
         usable.append(s.is_not_null(result.value))
-        faults.append(Fault(s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"))
+        faults.append(
+            Fault(
+                s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"
+            )
+        )
         components.append((typed(result.value, bound), java_text(result.value, bound.type or STRING)))
     if joined and len(components) > 1:
         text = s.call("concat_ws", s.text("|+|"), *(words for _, words in components))

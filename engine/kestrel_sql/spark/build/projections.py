@@ -24,7 +24,9 @@ def present(faults: Iterable[Fault], row: Tree) -> tuple[Fault, ...]:
     return tuple(Fault(s.all_of(s.is_not_null(row), fault.condition), fault.message) for fault in faults)
 
 
-def projection(build: QueryBuild, handle: Handle, items: Sequence[SelectItem], part: str) -> tuple[Tree, tuple[Fault, ...]]:
+def projection(
+    build: QueryBuild, handle: Handle, items: Sequence[SelectItem], part: str
+) -> tuple[Tree, tuple[Fault, ...]]:
     """The struct of a projection over `v` or `o`; NULL for a NULL row."""
     context = build.context(handle, part, nested=True)
     scope = scope_of(handle.schema)
@@ -39,7 +41,9 @@ def projection(build: QueryBuild, handle: Handle, items: Sequence[SelectItem], p
             context.columns = {**context.columns, name: changed}
             copies = [at for at, other in enumerate(items[: index + 1]) if other.expression == ColumnRef(name)]
             fields = [(alias, changed if at in copies else field) for at, (alias, field) in enumerate(fields)]
-    return s.if_(s.is_null(handle.part(part)), s.NULL, s.named_struct(fields)), present(context.faults, handle.part(part))
+    return s.if_(s.is_null(handle.part(part)), s.NULL, s.named_struct(fields)), present(
+        context.faults, handle.part(part)
+    )
 
 
 def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree]]:
@@ -48,7 +52,11 @@ def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree
         return
     for child in bound.children:
         yield from _sorted_in_place(child, context)
-    if isinstance(bound.node, FunctionCall) and bound.node.name == "ARRAY_SORT" and isinstance(bound.children[0].node, ColumnRef):
+    if (
+        isinstance(bound.node, FunctionCall)
+        and bound.node.name == "ARRAY_SORT"
+        and isinstance(bound.children[0].node, ColumnRef)
+    ):
         name = bound.children[0].node.name
         silent = replace(context, faults=[])
         yield name, s.call("coalesce", compile_expression(bound, silent).value, context.columns[name])
@@ -62,11 +70,15 @@ def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: s
     holds = s.all_of(s.is_not_null(row), s.coalesce_false(result.value))
     if result.fails is None:
         return holds, ()
-    fault = Fault(s.all_of(s.is_not_null(row), result.fails), f"Error evaluating predicate {format_expression(expression)}")
+    fault = Fault(
+        s.all_of(s.is_not_null(row), result.fails), f"Error evaluating predicate {format_expression(expression)}"
+    )
     return s.all_of(holds, s.not_(result.fails)), (fault,)
 
 
-def rekeyed(build: QueryBuild, handle: Handle, expressions: Sequence[Expression]) -> tuple[list[Tree], tuple[Fault, ...]]:
+def rekeyed(
+    build: QueryBuild, handle: Handle, expressions: Sequence[Expression]
+) -> tuple[list[Tree], tuple[Fault, ...]]:
     """The components of a new key; a component that fails is NULL (`spec/operators.md` 5).
 
     Expressions that use key columns only are computed from the key, so that they work for NULL rows; others are NULL there, `IS NULL` too.
@@ -83,7 +95,9 @@ def rekeyed(build: QueryBuild, handle: Handle, expressions: Sequence[Expression]
             tree = s.if_(s.is_null(row), from_key, tree)
         elif not isinstance(expression, NullLiteral):
             tree = s.if_(s.is_null(row), s.NULL, tree)
-            faults.append(Fault(s.is_null(row), f"Error computing new key from expression {format_expression(expression)}"))
+            faults.append(
+                Fault(s.is_null(row), f"Error computing new key from expression {format_expression(expression)}")
+            )
         trees.append(tree)
     return trees, tuple(faults)
 
@@ -122,5 +136,7 @@ def renamed_key(handle: Handle, names: Sequence[str], kept: Sequence[str]) -> tu
     """The key under new names, restricted to those `kept`; a NULL key stays NULL."""
     if not kept:
         return ()
-    pairs = [(new, handle.part("k", old.name)) for new, old in zip(names, handle.schema.key, strict=True) if new in kept]
+    pairs = [
+        (new, handle.part("k", old.name)) for new, old in zip(names, handle.schema.key, strict=True) if new in kept
+    ]
     return (("k", s.if_(s.is_null(handle.part("k")), s.NULL, s.named_struct(pairs))),)

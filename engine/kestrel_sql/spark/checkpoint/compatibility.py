@@ -56,7 +56,9 @@ def folder_of(checkpoint: str | Path) -> Path:
     return Path(url2pathname(urlsplit(text).path)) if text.startswith("file:") else Path(text)
 
 
-def _flaws(open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: Note, *, replaced: bool) -> Iterator[str]:
+def _flaws(
+    open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: Note, *, replaced: bool
+) -> Iterator[str]:
     levels = pipeline.depth - 1
     operators = _numbered(folder / "state")
     if not _numbered(folder / "offsets"):
@@ -96,7 +98,9 @@ def _page_flaws(fingerprint: list[str], own: Note) -> Callable[[Iterator[pa.Reco
             flaws = []
             for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 flaw = _page_flaw(blob, fingerprint)
-                if flaw is None and not (0 <= task < tasks and (0 <= page < own.pages or (own.has_homes and page == home_page(task)))):
+                if flaw is None and not (
+                    0 <= task < tasks and (0 <= page < own.pages or (own.has_homes and page == home_page(task)))
+                ):
                     flaw = f"the query has {tasks} tasks of {own.pages} pages"
                 if flaw is not None:
                     flaws.append((task, page, flaw))

@@ -74,7 +74,9 @@ def read_note(folder: Path) -> Note | None:
         return None
     except (OSError, UnicodeDecodeError, PlanError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", hint=f"restore the file, {_ANEW}") from error
-    layout, release = (document.get(name) for name in ("layout", "release")) if isinstance(document, dict) else (None, None)
+    layout, release = (
+        (document.get(name) for name in ("layout", "release")) if isinstance(document, dict) else (None, None)
+    )
     if layout not in _READ:
         raise CheckpointError(
             f"the checkpoint {folder} was written by Kestrel {release or 'of an unknown release'} in layout {layout}, "

@@ -21,10 +21,14 @@ _KINDS: dict[ArithmeticOp, type[exp.Binary]] = {
 }
 
 
-def combine(op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | None, SqlType | None], result: SqlType | None) -> Checked:
+def combine(
+    op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | None, SqlType | None], result: SqlType | None
+) -> Checked:
     """Combine two operands of the given types; a NULL operand is a failure, except for text."""
     if result == t.STRING:
-        return Checked(s.call("concat", s.call("coalesce", left, s.text("null")), s.call("coalesce", right, s.text("null"))))
+        return Checked(
+            s.call("concat", s.call("coalesce", left, s.text("null")), s.call("coalesce", right, s.text("null")))
+        )
     null_operand = s.any_of(s.is_null(x) for x in (left, right) if not s.is_constant(x))
     if result == t.DOUBLE:
         value = _double(op, s.cast(left, t.DOUBLE), s.cast(right, t.DOUBLE))
@@ -36,7 +40,11 @@ def combine(op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | No
 
 
 def _widened(value: Tree, sql_type: SqlType | None, result: SqlType | None) -> Tree:
-    return value if sql_type == result and isinstance(value, exp.Column | exp.Dot | exp.Literal | exp.Cast) else s.cast(value, result)
+    return (
+        value
+        if sql_type == result and isinstance(value, exp.Column | exp.Dot | exp.Literal | exp.Cast)
+        else s.cast(value, result)
+    )
 
 
 def _whole(op: ArithmeticOp, left: Tree, right: Tree, result: SqlType | None, null_operand: Tree | None) -> Checked:
@@ -73,7 +81,12 @@ def _by_any(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
 
 
 def _decimal(
-    op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | None, SqlType | None], result: Decimal, null_operand: Tree | None
+    op: ArithmeticOp,
+    left: Tree,
+    right: Tree,
+    types: tuple[SqlType | None, SqlType | None],
+    result: Decimal,
+    null_operand: Tree | None,
 ) -> Checked:
     a, b = (_as_decimal(x, sql_type) for x, sql_type in zip((left, right), types, strict=True))
     value = s.cast(s.binary(_KINDS[op], a, b), result)

@@ -33,14 +33,18 @@ def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], conte
         result = _native(function, types, arguments)
     failed = s.any_of(failures)
     # A NULL argument makes the result NULL only where the declaration says so.
-    quiet = failed is None or (function.nulls is Nulls.PROPAGATE and all(a.falls_silent for a in arguments if isinstance(a, Checked)))
+    quiet = failed is None or (
+        function.nulls is Nulls.PROPAGATE and all(a.falls_silent for a in arguments if isinstance(a, Checked))
+    )
     return Checked(result.value, s.any_of([failed, result.fails]), quiet and result.falls_silent)
 
 
 def constants(bound: Bound, types: CallTypes) -> tuple[tuple[int, Any], ...]:
     """The arguments of a call that are literals, by position: a Python body gets them without a column for each."""
     pairs = enumerate(zip(bound.children, types.arguments, strict=True))
-    return tuple((i, child.node.value) for i, (child, sql_type) in pairs if _is_plain(child.node) and child.type == sql_type)
+    return tuple(
+        (i, child.node.value) for i, (child, sql_type) in pairs if _is_plain(child.node) and child.type == sql_type
+    )
 
 
 def call_types(bound: Bound, context: Context) -> CallTypes:
@@ -54,7 +58,11 @@ def call_types(bound: Bound, context: Context) -> CallTypes:
 def missing_required(bound: Bound, arguments: Sequence[Checked | SparkLambda]) -> list[Tree]:
     """The conditions under which an argument is NULL that the function takes as a Java primitive."""
     pairs = zip(bound.required, arguments, strict=False)
-    return [s.is_null(a.value) for required, a in pairs if required and isinstance(a, Checked) and not s.is_constant(a.value)]
+    return [
+        s.is_null(a.value)
+        for required, a in pairs
+        if required and isinstance(a, Checked) and not s.is_constant(a.value)
+    ]
 
 
 def _is_plain(node: e.Expression) -> TypeGuard[e.StringLiteral | e.IntegerLiteral | e.LongLiteral | e.BooleanLiteral]:
@@ -66,10 +74,14 @@ def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | Sp
     result = _guarded(function, types, given)
     if function.nulls is Nulls.BODY or not any(isinstance(a, exp.Expression) and is_large(a) for a in given):
         return result
-    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)):
+    if result.fails is None and all(
+        gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)
+    ):
         return result
     # The guard and the body would write a large argument twice, and so would those around it.
-    shared = [i for i, a in enumerate(given) if isinstance(a, exp.Expression) and not s.is_constant(a) and not is_simple(a)]
+    shared = [
+        i for i, a in enumerate(given) if isinstance(a, exp.Expression) and not s.is_constant(a) and not is_simple(a)
+    ]
 
     def with_names(*names: Tree) -> Checked:
         named = dict(zip(shared, names, strict=True))
@@ -89,7 +101,9 @@ def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLam
     null_argument = s.any_of(s.is_null(a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a))
     if null_argument is None:
         return result
-    if result.fails is None and all(gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)):
+    if result.fails is None and all(
+        gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)
+    ):
         return result
     fails = None if result.fails is None else s.all_of(s.not_(null_argument), result.fails)
     return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails, result.quiet)
@@ -134,7 +148,20 @@ _NULL_IN_NULL_OUT = frozenset(
             "length",
             "lower",
         ),
-        *("lpad", "md5", "octet_length", "radians", "regexp_replace", "replace", "rpad", "signum", "sin", "sinh", "split", "sqrt"),
+        *(
+            "lpad",
+            "md5",
+            "octet_length",
+            "radians",
+            "regexp_replace",
+            "replace",
+            "rpad",
+            "signum",
+            "sin",
+            "sinh",
+            "split",
+            "sqrt",
+        ),
         *("substring", "tan", "tanh", "upper"),
     }
 )
@@ -165,7 +192,11 @@ def python_result(
 
 
 def evaluated_call(
-    bound: Bound, body: Callable[..., Any], types: tuple[SqlType | None, ...], arguments: Sequence[Checked], context: Context
+    bound: Bound,
+    body: Callable[..., Any],
+    types: tuple[SqlType | None, ...],
+    arguments: Sequence[Checked],
+    context: Context,
 ) -> Checked:
     """Call `body`, which evaluates the whole of a call in Python, with arguments of the given types."""
     function = bound.function

@@ -132,7 +132,9 @@ def java_text(value: Tree, sql_type: SqlType) -> Tree:
             return decimal_text(value, scale)
         case Array(item):
             body = _element_text(lambda x: java_text(x, item))
-            return s.call("concat", s.text("["), s.call("array_join", s.call("transform", value, body), s.text(", ")), s.text("]"))
+            return s.call(
+                "concat", s.text("["), s.call("array_join", s.call("transform", value, body), s.text(", ")), s.text("]")
+            )
         case Map(key, item):
             x = _fresh()
             entry = s.call(
@@ -146,7 +148,9 @@ def java_text(value: Tree, sql_type: SqlType) -> Tree:
         case Struct(fields):
             parts = [s.call("concat", s.text(f"{f.name}="), java_text(_field(value, f.name), f.type)) for f in fields]
             joined = s.call("array_join", s.call("array", *parts), s.text(","))
-            return s.if_(s.is_null(value), s.null_of(t.STRING), s.call("concat", s.text("Struct{"), joined, s.text("}")))
+            return s.if_(
+                s.is_null(value), s.null_of(t.STRING), s.call("concat", s.text("Struct{"), joined, s.text("}"))
+            )
         case Primitive(Base.TIME | Base.DATE | Base.TIMESTAMP | Base.BYTES):
             return cast_checked(value, sql_type, t.STRING).value if sql_type != t.BYTES else s.call("base64", value)
         case _:
@@ -218,14 +222,18 @@ def _string_to_timestamp(value: Tree) -> Checked:
     zone = s.call("regexp_replace", zone_text, s.text(r"([+-]\d\d):?(\d\d)"), s.text("$1:$2"))
     zone = s.if_(s.binary(exp.EQ, zone_text, s.text("")), s.text("Z"), zone)
     has_time = s.call("contains", trimmed, s.text("T"))
-    full_date = s.if_(s.any_of([has_time, s.binary(exp.EQ, trimmed, s.text(""))]) or s.TRUE, date, _padded(date, "0000-01-01"))
+    full_date = s.if_(
+        s.any_of([has_time, s.binary(exp.EQ, trimmed, s.text(""))]) or s.TRUE, date, _padded(date, "0000-01-01")
+    )
     text = s.call("concat", full_date, s.text(" "), _padded(time, "00:00:00.000"), zone)
     parsed = s.call("unix_millis", s.call("try_to_timestamp", text, s.text("yyyy-MM-dd HH:mm:ss.SSSXXX")))
     return _null_means_failure(value, parsed)
 
 
 def _padded(value: Tree, template: str) -> Tree:
-    return s.call("concat", value, s.call("substring", s.text(template), s.binary(exp.Add, s.call("length", value), s.integer(1))))
+    return s.call(
+        "concat", value, s.call("substring", s.text(template), s.binary(exp.Add, s.call("length", value), s.integer(1)))
+    )
 
 
 def _string_to_date(value: Tree) -> Checked:
@@ -241,10 +249,18 @@ def _string_to_time(value: Tree) -> Checked:
     shaped = s.call("rlike", trimmed, s.text(r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?$"))
 
     def piece(start: int, length: int) -> Tree:
-        return s.call("coalesce", s.cast(s.call("substring", trimmed, s.integer(start), s.integer(length)), t.INTEGER), s.integer(0))
+        return s.call(
+            "coalesce",
+            s.cast(s.call("substring", trimmed, s.integer(start), s.integer(length)), t.INTEGER),
+            s.integer(0),
+        )
 
-    millis = s.cast(s.call("rpad", s.call("substring", trimmed, s.integer(10), s.integer(3)), s.integer(3), s.text("0")), t.INTEGER)
-    total = s.binary(exp.Add, s.binary(exp.Mul, piece(1, 2), s.integer(3_600_000)), s.binary(exp.Mul, piece(4, 2), s.integer(60_000)))
+    millis = s.cast(
+        s.call("rpad", s.call("substring", trimmed, s.integer(10), s.integer(3)), s.integer(3), s.text("0")), t.INTEGER
+    )
+    total = s.binary(
+        exp.Add, s.binary(exp.Mul, piece(1, 2), s.integer(3_600_000)), s.binary(exp.Mul, piece(4, 2), s.integer(60_000))
+    )
     total = s.binary(exp.Add, s.binary(exp.Add, total, s.binary(exp.Mul, piece(7, 2), s.integer(1_000))), millis)
     return _null_means_failure(value, s.if_(shaped, total, s.null_of(t.INTEGER)))
 
@@ -278,7 +294,9 @@ def _date_to_timestamp(value: Tree) -> Checked:
 
 
 def _time_to_string(value: Tree) -> Checked:
-    whole_minute = s.binary(exp.EQ, s.call("pmod", s.binary(exp.IntDiv, value, s.integer(1000)), s.integer(60)), s.integer(0))
+    whole_minute = s.binary(
+        exp.EQ, s.call("pmod", s.binary(exp.IntDiv, value, s.integer(1000)), s.integer(60)), s.integer(0)
+    )
     short = s.call("date_format", _instant(value), s.text("HH:mm"))
     return Checked(s.if_(whole_minute, short, s.call("date_format", _instant(value), s.text("HH:mm:ss"))))
 

@@ -23,7 +23,12 @@ _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
 }
 
 _ORDERS = frozenset(
-    {ComparisonOp.LESS_THAN, ComparisonOp.LESS_THAN_OR_EQUAL, ComparisonOp.GREATER_THAN, ComparisonOp.GREATER_THAN_OR_EQUAL}
+    {
+        ComparisonOp.LESS_THAN,
+        ComparisonOp.LESS_THAN_OR_EQUAL,
+        ComparisonOp.GREATER_THAN,
+        ComparisonOp.GREATER_THAN_OR_EQUAL,
+    }
 )
 
 _SPECIAL = r"([\\.\[\]{}()*+?^$|])"
@@ -60,7 +65,10 @@ def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:
         case Array(item):
             return s.call("transform", value, s.lambda_(["a"], _comparable(exp.to_identifier("a"), item)))
         case Struct(fields):
-            parts = [(f.name, _comparable(exp.Dot(this=value, expression=exp.to_identifier(f.name, quoted=True)), f.type)) for f in fields]
+            parts = [
+                (f.name, _comparable(exp.Dot(this=value, expression=exp.to_identifier(f.name, quoted=True)), f.type))
+                for f in fields
+            ]
             return s.if_(s.is_null(value), s.NULL, s.named_struct(parts))
         case _:
             return value
@@ -77,7 +85,9 @@ def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
         if plain is not None:
             return Checked(_like_plain(value, *plain))
         regex = like_regex(pattern.this, escape, any_=".")
-        return Checked(s.FALSE, s.TRUE) if regex is None else Checked(s.call("rlike", value, s.text(f"\\A(?:{regex})\\z")))
+        return (
+            Checked(s.FALSE, s.TRUE) if regex is None else Checked(s.call("rlike", value, s.text(f"\\A(?:{regex})\\z")))
+        )
     return Checked(s.call("rlike", value, _pattern_of(pattern, escape)))
 
 

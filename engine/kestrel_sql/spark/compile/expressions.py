@@ -62,7 +62,9 @@ def _compile(bound: Bound, context: Context) -> Operand:
         return _in_python(bound, context)
     children = [_compile(child, context) for child in bound.children]
     if isinstance(bound.node, e.FunctionCall):
-        return compile_call(bound, [_argument(c, b, context) for c, b in zip(children, bound.children, strict=True)], context)
+        return compile_call(
+            bound, [_argument(c, b, context) for c, b in zip(children, bound.children, strict=True)], context
+        )
     return translate(bound.node, bound, [child for child in children if isinstance(child, Checked)], context)
 
 
@@ -80,11 +82,15 @@ def _in_python(bound: Bound, context: Context) -> Checked:
 
     Its other arguments are compiled as ever, and given as columns together with the columns that the lambdas use.
     """
-    given = [(child, _argument(_compile(child, context), child, context)) for child in bound.children if not stays(child)]
+    given = [
+        (child, _argument(_compile(child, context), child, context)) for child in bound.children if not stays(child)
+    ]
     compiled = [(child, argument) for child, argument in given if isinstance(argument, Checked)]
     captured = {name: sql_type for child in bound.children if stays(child) for name, sql_type in columns_of(child)}
     types = (*(child.type for child, _ in compiled), *captured.values())
-    body = CallInPython.of(bound, tuple(captured), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings)
+    body = CallInPython.of(
+        bound, tuple(captured), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings
+    )
     arguments = [*(argument for _, argument in compiled), *(Checked(context.columns[name]) for name in captured)]
     return evaluated_call(bound, body, types, arguments, context)
 
@@ -187,7 +193,9 @@ def _nullable(value: Tree) -> Tree | None:
         return None
     if isinstance(value, exp.Paren) and isinstance(value.this, exp.Not):
         inner = value.this.this
-        return _nullable(inner.this if isinstance(inner, exp.Paren) else inner) if not isinstance(inner, exp.Is) else None
+        return (
+            _nullable(inner.this if isinstance(inner, exp.Paren) else inner) if not isinstance(inner, exp.Is) else None
+        )
     return s.is_null(value)
 
 
@@ -220,7 +228,9 @@ def _(node: e.InList, bound: Bound, children: list[Checked], context: Context) -
     if own is not None and not t.contains_map(own) and all(sql_type == own for sql_type in types):
         return Checked(s.coalesce_false(s.is_in(operand.value, [item.value for item in items])), fails)
     pairs = zip(items, types, strict=True)
-    equal = [comparisons.compare(e.ComparisonOp.EQUAL, operand.value, item.value, own, sql_type) for item, sql_type in pairs]
+    equal = [
+        comparisons.compare(e.ComparisonOp.EQUAL, operand.value, item.value, own, sql_type) for item, sql_type in pairs
+    ]
     return Checked(s.coalesce_false(s.any_of(equal) or s.FALSE), fails)
 
 
@@ -323,9 +333,14 @@ def _(node: e.MapConstructor, bound: Bound, children: list[Checked], context: Co
     def build(items: list[Tree]) -> Tree:
         assert isinstance(bound.type, Map)  # noqa: S101
         # Spark's maps have no NULL key. ksqlDB's have, and its JSON writes it as this text.
-        keys = [s.call("coalesce", key, exp.Literal.string("null")) if bound.type.key == t.STRING else key for key in items[::2]]
+        keys = [
+            s.call("coalesce", key, exp.Literal.string("null")) if bound.type.key == t.STRING else key
+            for key in items[::2]
+        ]
         pairs = [s.named_struct([("key", k), ("value", v)]) for k, v in zip(keys, items[1::2], strict=True)]
-        given = s.lambda_(["m"], s.is_not_null(exp.Dot(this=exp.to_identifier("m"), expression=exp.to_identifier("key"))))
+        given = s.lambda_(
+            ["m"], s.is_not_null(exp.Dot(this=exp.to_identifier("m"), expression=exp.to_identifier("key")))
+        )
         return s.call("map_from_entries", s.call("filter", s.call("array", *pairs), given))
 
     return _constructed(bound, children, context, build)
@@ -337,10 +352,14 @@ def _(node: e.StructConstructor, bound: Bound, children: list[Checked], context:
     return _constructed(bound, children, context, lambda items: s.named_struct(zip(names, items, strict=True)))
 
 
-def _constructed(bound: Bound, children: list[Checked], context: Context, build: Callable[[list[Tree]], Tree]) -> Checked:
+def _constructed(
+    bound: Bound, children: list[Checked], context: Context, build: Callable[[list[Tree]], Tree]
+) -> Checked:
     """A constructor: each item has its own error scope; untyped NULLs take the type that the whole has."""
     scoped = [_scoped(child, item, context) for child, item in zip(children, bound.children, strict=True)]
-    return Checked(s.cast(build([child.value for child in scoped]), bound.type), s.any_of(child.fails for child in scoped))
+    return Checked(
+        s.cast(build([child.value for child in scoped]), bound.type), s.any_of(child.fails for child in scoped)
+    )
 
 
 @translate.register
@@ -363,5 +382,9 @@ def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context
 @translate.register
 def _(node: e.Dereference, bound: Bound, children: list[Checked], context: Context) -> Checked:
     base = children[0]
-    value = base.value if isinstance(base.value, exp.Column | exp.Dot | exp.Anonymous | exp.Identifier) else exp.Paren(this=base.value)
+    value = (
+        base.value
+        if isinstance(base.value, exp.Column | exp.Dot | exp.Anonymous | exp.Identifier)
+        else exp.Paren(this=base.value)
+    )
     return Checked(exp.Dot(this=value, expression=exp.to_identifier(node.field, quoted=True)), base.fails, base.quiet)

@@ -53,7 +53,9 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
         if encode is not None:
             values = [None if value is None else encode(value) for value in values]
         result = _arrow(values, value_type, errors)
-        messages = pa.array([errors.get(at) for at in range(size)], pa.string()) if errors else pa.nulls(size, pa.string())
+        messages = (
+            pa.array([errors.get(at) for at in range(size)], pa.string()) if errors else pa.nulls(size, pa.string())
+        )
         return pa.StructArray.from_arrays([result, messages], ["v", "e"])
 
     return run
@@ -79,7 +81,10 @@ def _rows(
     if not types:
         return repeat((), size)
     left = iter(columns)
-    given = (repeat(literals[at], size) if at in literals else _values(next(left), sql_type) for at, sql_type in enumerate(types))
+    given = (
+        repeat(literals[at], size) if at in literals else _values(next(left), sql_type)
+        for at, sql_type in enumerate(types)
+    )
     return zip(*given, strict=True)
 
 

@@ -152,7 +152,9 @@ def is_in(tree: Tree, items: Sequence[Tree]) -> Tree:
 
 def coalesce_false(tree: Tree) -> Tree:
     """The condition, with NULL read as false."""
-    if isinstance(tree, exp.Boolean) or (isinstance(tree, exp.Anonymous) and tree.name == "coalesce" and tree.expressions[-1] is FALSE):
+    if isinstance(tree, exp.Boolean) or (
+        isinstance(tree, exp.Anonymous) and tree.name == "coalesce" and tree.expressions[-1] is FALSE
+    ):
         return tree
     return call("coalesce", tree, FALSE)
 
@@ -173,5 +175,7 @@ def named_struct(fields: Iterable[tuple[str, Tree]]) -> Tree:
 
 
 def _grouped(tree: Tree) -> Tree:
-    simple = exp.Literal | exp.Column | exp.Anonymous | exp.Paren | exp.Null | exp.Boolean | exp.Cast | exp.Dot | exp.Case
+    simple = (
+        exp.Literal | exp.Column | exp.Anonymous | exp.Paren | exp.Null | exp.Boolean | exp.Cast | exp.Dot | exp.Case
+    )
     return tree if isinstance(tree, simple) else exp.Paren(this=tree)

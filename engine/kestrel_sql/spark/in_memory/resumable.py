@@ -50,7 +50,9 @@ class ResumableRunner(MemoryRunner):
 
     def memory_stream(self) -> Any:
         """Make a memory stream of records."""
-        return self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(self._encoder, self._spark._jsparkSession)
+        return self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
+            self._encoder, self._spark._jsparkSession
+        )
 
     def frame(self, pipeline: Pipeline, stream: Any) -> DataFrame:
         """Put a pipeline over a memory stream."""
@@ -110,6 +112,8 @@ def _move_paths(checkpoint: Path) -> None:
     """Let the metadata of a checkpoint that was copied name its own files: Spark writes the full paths of schemas into it."""
     for file in checkpoint.glob("state/*/_metadata/v2/[!.]*"):
         text = file.read_text(encoding="utf-8")
-        file.write_text(re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text), encoding="utf-8")
+        file.write_text(
+            re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text), encoding="utf-8"
+        )
         # Its checksum is that of the text before.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

@@ -113,8 +113,12 @@ class MemoryRunner:
             Exception: Spark's own, when the pipeline as a whole does not run.
         """
         chosen = cut or Cut()
-        rows = sorted((_row(q, at, r) for q, feed in enumerate(feeds) for at, r in enumerate(feed)), key=lambda row: row["feed"])
-        stream = self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(self._encoder, self._spark._jsparkSession)
+        rows = sorted(
+            (_row(q, at, r) for q, feed in enumerate(feeds) for at, r in enumerate(feed)), key=lambda row: row["feed"]
+        )
+        stream = self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
+            self._encoder, self._spark._jsparkSession
+        )
         frame = pipeline.frame(self._spark, DataFrame(stream.toDF(), self._spark), pages, tasks=tasks)
         table = f"kestrel_out_{next(_names)}"
         checkpoint = f"{self._root}/{table}"
@@ -131,7 +135,12 @@ class MemoryRunner:
         return _outputs(out, pipeline, len(feeds))
 
     def _once(self, frame: DataFrame, table: str, checkpoint: str) -> list[dict[str, Any]]:
-        writer = frame.writeStream.format("memory").queryName(table).outputMode("update").option("checkpointLocation", checkpoint)
+        writer = (
+            frame.writeStream.format("memory")
+            .queryName(table)
+            .outputMode("update")
+            .option("checkpointLocation", checkpoint)
+        )
         self._finish(writer.trigger(availableNow=True).start())
         out: list[dict[str, Any]] = self._spark.table(table).toArrow().to_pylist()
         self._spark.catalog.dropTempView(table)

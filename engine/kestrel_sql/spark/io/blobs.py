@@ -12,7 +12,9 @@ _LARGER_ROWS = 1 << 14
 _LARGER_BYTES = 16 << 20
 
 
-def in_chunks(batches: Iterator[pa.RecordBatch], most_rows: int = _CHUNK_ROWS, most_bytes: int = _CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
+def in_chunks(
+    batches: Iterator[pa.RecordBatch], most_rows: int = _CHUNK_ROWS, most_bytes: int = _CHUNK_BYTES
+) -> Iterator[pa.RecordBatch]:
     """Join small batches to larger ones of limited size."""
     held: list[pa.RecordBatch] = []
     rows = size = 0

@@ -37,7 +37,11 @@ class IntakeReader:
             pa.array(structs, type=self._type),
             nothing,
             nothing,
-            {at: self._entry(message.error, rows[at]) for at, message in enumerate(messages) if message.error is not None},
+            {
+                at: self._entry(message.error, rows[at])
+                for at, message in enumerate(messages)
+                if message.error is not None
+            },
             frozenset(at for at, message in enumerate(messages) if not message.is_row),
         )
 

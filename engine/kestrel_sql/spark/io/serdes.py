@@ -84,7 +84,11 @@ class SideReader:
         spread = scattered(positions, len(data))
         there = np.zeros(len(data), dtype=bool)
         there[positions] = side.present
-        return Side([a.take(spread) for a in side.arrays], there, {int(positions[at]): error for at, error in side.errors.items()})
+        return Side(
+            [a.take(spread) for a in side.arrays],
+            there,
+            {int(positions[at]): error for at, error in side.errors.items()},
+        )
 
     def _in_bulk(self, data: pa.BinaryArray, many: BulkDecoder) -> Side:
         whole = _plain(many, data)
@@ -111,7 +115,10 @@ class SideReader:
         turned: Sequence[Sequence[Any]] = list(zip(*(nothing if row is None else row for row in rows), strict=True))
         turned = turned or [()] * len(self._types)
         plan = zip(turned, self._to_arrow, self._types, strict=True)
-        return [pa.array(values if convert is None else [convert(v) for v in values], type=kind) for values, convert, kind in plan]
+        return [
+            pa.array(values if convert is None else [convert(v) for v in values], type=kind)
+            for values, convert, kind in plan
+        ]
 
 
 def _plain(many: BulkDecoder, data: pa.BinaryArray) -> Side | None:
@@ -163,7 +170,9 @@ class SideWriter:
         if len(positions) == len(present):
             return self._in_bulk(arrays, self._many)
         data, errors = self._in_bulk([array.take(pa.array(positions)) for array in arrays], self._many)
-        return data.take(scattered(positions, len(present))), {int(positions[at]): error for at, error in errors.items()}
+        return data.take(scattered(positions, len(present))), {
+            int(positions[at]): error for at, error in errors.items()
+        }
 
     def _in_bulk(self, arrays: Sequence[pa.Array], many: BulkEncoder) -> tuple[pa.BinaryArray, Errors]:
         whole = _written(many, arrays)

@@ -56,7 +56,9 @@ class Writer:
         return failed(kind, f"{self.sink.logger}.serializer", str(error), error, record)
 
 
-def _with_windows(keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array, window: WindowInfo) -> tuple[pa.BinaryArray, Errors]:
+def _with_windows(
+    keys: pa.BinaryArray, starts: pa.Array, ends: pa.Array, window: WindowInfo
+) -> tuple[pa.BinaryArray, Errors]:
     with suppress(NotPlainError):
         return join_all(keys, starts, ends, window), {}
     found: list[bytes | None] = []

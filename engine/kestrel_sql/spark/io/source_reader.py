@@ -85,7 +85,9 @@ def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
     return next((header["value"] for header in reversed(headers) if header["key"] == name), None)
 
 
-def _split_keys(keys: pa.BinaryArray, info: WindowInfo | None) -> tuple[pa.BinaryArray, tuple[pa.Array, pa.Array], Errors]:
+def _split_keys(
+    keys: pa.BinaryArray, info: WindowInfo | None
+) -> tuple[pa.BinaryArray, tuple[pa.Array, pa.Array], Errors]:
     """The keys without their windows, the bounds of these, and why a key holds none."""
     if info is None:
         nothing = pa.nulls(len(keys), pa.int64())
@@ -105,7 +107,11 @@ def _split_keys(keys: pa.BinaryArray, info: WindowInfo | None) -> tuple[pa.Binar
         bare.append(inner)
         starts.append(window[0])
         ends.append(window[1])
-    return pa.array(bare, type=pa.binary()), (pa.array(starts, type=pa.int64()), pa.array(ends, type=pa.int64())), errors
+    return (
+        pa.array(bare, type=pa.binary()),
+        (pa.array(starts, type=pa.int64()), pa.array(ends, type=pa.int64())),
+        errors,
+    )
 
 
 def _struct(arrays: Sequence[pa.Array], kind: pa.StructType, present: Mask) -> pa.StructArray:

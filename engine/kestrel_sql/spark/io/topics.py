@@ -118,7 +118,9 @@ def _reader(source: SourceRead, position: int) -> AnyReader:
     return Reader(source, position) if source.intake is None else IntakeReader(source, source.intake, position)
 
 
-def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyReader]], schema: pa.Schema) -> pa.RecordBatch:
+def _decoded(
+    batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyReader]], schema: pa.Schema
+) -> pa.RecordBatch:
     """Rows in the order of their records, those of one record in the order of its readers."""
     shares = [(reader, rows) for pair, rows in _by_topic(batch).items() for reader in readers.get(pair, ())]
     rows = np.concatenate([_NO_POSITIONS, *(rows for _, rows in shares)])
@@ -138,7 +140,9 @@ def _decoded(batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyRe
     columns = _envelope(taken, numbers[order], made)
     for reader, read, at in made:
         columns[struct_column(reader.source.relation)] = read.structs if whole else _padded(read.structs, at, len(rows))
-    arrays = [columns[name] if name in columns else pa.nulls(len(rows), schema.field(name).type) for name in schema.names]
+    arrays = [
+        columns[name] if name in columns else pa.nulls(len(rows), schema.field(name).type) for name in schema.names
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -153,7 +157,9 @@ def _by_topic(batch: pa.RecordBatch) -> dict[tuple[int, str], Positions]:
     return {pair: np.array(rows) for pair, rows in found.items()}
 
 
-def _envelope(batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[AnyReader, Read, Positions]]) -> dict[str, pa.Array]:
+def _envelope(
+    batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[AnyReader, Read, Positions]]
+) -> dict[str, pa.Array]:
     count = len(batch)
     relations = np.full(count, DEAD, dtype=np.int32)
     log: dict[int, dict[str, Any]] = {}
@@ -174,7 +180,9 @@ def _envelope(batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[An
         "part": batch.column("part"),
         "off": batch.column("off"),
         "task": batch.column("part"),
-        "log": pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG) if log else _empty_lists(count, LOG),
+        "log": pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG)
+        if log
+        else _empty_lists(count, LOG),
     }
 
 
@@ -268,7 +276,9 @@ def _share(
     """The rows of one sink that could be written, the bytes of their keys and values, and their topic."""
     whole = len(at) == len(batch)
     indices = pa.array(at)
-    columns = [batch.column(name) if whole else batch.column(name).take(indices) for name in (writer.column, "ws", "we")]
+    columns = [
+        batch.column(name) if whole else batch.column(name).take(indices) for name in (writer.column, "ws", "we")
+    ]
     written = writer.write(*columns)
     if not written.log:
         return at, written.keys, written.values, writer.sink.topic
@@ -295,7 +305,14 @@ def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
 def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
     about = batch.select(["q", "place", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
     rows = [
-        {"q": row["q"], "place": row["place"], **entry, "src_topic": row["topic"], "src_part": row["part"], "src_off": row["off"]}
+        {
+            "q": row["q"],
+            "place": row["place"],
+            **entry,
+            "src_topic": row["topic"],
+            "src_part": row["part"],
+            "src_off": row["off"],
+        }
         for row, (_, entry) in zip(about, entries, strict=True)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=ARROW_OUTPUT)

@@ -64,7 +64,9 @@ def _loaded(batch: pa.RecordBatch, carried: Collection[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(kept)
 
 
-def _parts(batch: pa.RecordBatch, held: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
+def _parts(
+    batch: pa.RecordBatch, held: pa.RecordBatch, schema: pa.Schema
+) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
     """What belongs to the rows of a batch out of the blob that came before it and those in it, and the last of them."""
     blobs, places = batch.column(CARGO), batch.column(AT)
     starts = pc.indices_nonzero(blobs.is_valid()).to_pylist()
@@ -92,4 +94,6 @@ def _unloaded(batch: pa.RecordBatch, cargo: pa.RecordBatch) -> pa.RecordBatch:
 def _log(carried: pa.ListArray, added: pa.ListArray | None) -> pa.ListArray:
     if added is None or not pc.sum(pc.list_value_length(added)).as_py():
         return carried
-    return pa.array([before + behind for before, behind in zip(carried.to_pylist(), added.to_pylist(), strict=True)], LOG)
+    return pa.array(
+        [before + behind for before, behind in zip(carried.to_pylist(), added.to_pylist(), strict=True)], LOG
+    )

@@ -66,7 +66,10 @@ class Pipeline:
     def texts(self) -> tuple[str, ...]:
         """The SQL to read, stage by stage, over an input called `kestrel_input`; what is done on Arrow, it says in SQL, too."""
         parts = zip(self.group.stages, self._parts, strict=True)
-        return tuple(_note(part.moved) + stage.sql("kestrel_input", stage.carried() if part.template else ()) for stage, part in parts)
+        return tuple(
+            _note(part.moved) + stage.sql("kestrel_input", stage.carried() if part.template else ())
+            for stage, part in parts
+        )
 
     @cached_property
     def _parts(self) -> tuple[_Part, ...]:
@@ -105,7 +108,9 @@ class Pipeline:
         function, schema = end
         return rows.through(function).frame(schema)
 
-    def between(self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Passes:
+    def between(
+        self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False
+    ) -> Passes:
         """Put the stages and levels over decoded rows; gives the rows of the sinks."""
         for at, (stage, part) in enumerate(zip(self.group.stages, self._parts, strict=True)):
             if at > 0:
@@ -115,7 +120,10 @@ class Pipeline:
                 rows = rows.through(move_batches(stage, part.moved))
             if part.template is not None or (above is not None and not can_page(above, pages)):
                 paged = [] if above is None else page_columns(above, pages)
-                columns = {**self._columns(at), **{struct_column(relation): stage.types[relation] for relation in part.moved}}
+                columns = {
+                    **self._columns(at),
+                    **{struct_column(relation): stage.types[relation] for relation in part.moved},
+                }
                 rows = _computed(spark, rows, columns, part, paged)
             elif above is not None and pages > 1:
                 rows = rows.through(page_batches(above, pages))
@@ -168,7 +176,9 @@ def _note(moved: frozenset[int]) -> str:
     return f"-- on Arrow, which comes to this: {names}\n" if moved else ""
 
 
-def _computed(spark: SparkSession, rows: Passes, columns: Mapping[str, str], part: _Part, paged: Sequence[str]) -> Passes:
+def _computed(
+    spark: SparkSession, rows: Passes, columns: Mapping[str, str], part: _Part, paged: Sequence[str]
+) -> Passes:
     """Rows of these columns behind the SQL of a stage, which sees only those that it looks at."""
     carried = part.carried
     if not carried:
@@ -198,9 +208,16 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
         root = run.plan.physical_plan
         group.plans[number] = run.plan
         build = QueryBuild(
-            group=group, query=number, query_id=run.plan.query_id, settings=run.settings, serde=run.serde, unread=unread_table(root)
+            group=group,
+            query=number,
+            query_id=run.plan.query_id,
+            settings=run.settings,
+            serde=run.serde,
+            unread=unread_table(root),
         )
-        group.ends[number] = build_kept(root, build, replaceable=run.replaceable) if run.queryable else build_step(root, build)
+        group.ends[number] = (
+            build_kept(root, build, replaceable=run.replaceable) if run.queryable else build_step(root, build)
+        )
     return finish(group)
 
 

@@ -29,7 +29,9 @@ class _ComputedError(Exception):
 
 def moved_relations(stage: Stage) -> frozenset[int]:
     """The relations of a stage that are only moved, by one operation or more."""
-    return frozenset(relation for relation, operations in stage.operations.items() if operations and all(map(_is_move, operations)))
+    return frozenset(
+        relation for relation, operations in stage.operations.items() if operations and all(map(_is_move, operations))
+    )
 
 
 def move_batches(stage: Stage, relations: Collection[int]) -> Pass:
@@ -97,7 +99,9 @@ def _move(operation: Operation) -> _Move:
     if any(each is not None for each in computed) or (operation.faults and not isinstance(operation.record, exp.Null)):
         raise _ComputedError
     faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
-    return _Move(_struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults)
+    return _Move(
+        _struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults
+    )
 
 
 def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -105,7 +109,9 @@ def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
     relations = batch.column("rel")
     if not len(relations) or pc.min(relations).as_py() >= 0:
         return batch
-    return batch.filter(pc.or_(pc.greater_equal(relations, 0), pc.greater(pc.list_value_length(batch.column("log")), 0)))
+    return batch.filter(
+        pc.or_(pc.greater_equal(relations, 0), pc.greater(pc.list_value_length(batch.column("log")), 0))
+    )
 
 
 def _value(tree: Tree) -> _Value:
@@ -152,7 +158,9 @@ def _struct(fields: Sequence[tuple[str, Tree]], absent: _Value | None) -> _Value
     names, values = [name for name, _ in fields], [_value(tree) for _, tree in fields]
 
     def make(batch: pa.RecordBatch) -> pa.Array:
-        return pa.StructArray.from_arrays([value(batch) for value in values], names, mask=None if absent is None else absent(batch))
+        return pa.StructArray.from_arrays(
+            [value(batch) for value in values], names, mask=None if absent is None else absent(batch)
+        )
 
     return make
 

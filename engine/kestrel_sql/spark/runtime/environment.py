@@ -96,7 +96,9 @@ def _spark_home() -> Path:
     home = own_folder() / f"spark-{pyspark.__version__}"
     library = home / "python" / "lib"
     library.mkdir(parents=True, exist_ok=True)
-    linked = [(entry, home / entry.name) for entry in wheel.iterdir() if entry.name in ("jars", "bin", "sbin", "licenses")]
+    linked = [
+        (entry, home / entry.name) for entry in wheel.iterdir() if entry.name in ("jars", "bin", "sbin", "licenses")
+    ]
     linked += [(entry, library / entry.name) for entry in (wheel / "python" / "lib").glob("py4j-*.zip")]
     for source, target in linked:
         if not target.exists():

@@ -19,7 +19,9 @@ _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _PARALLEL = "-XX:+UseParallelGC"
 """A batch may pause, but is to be done soon: Java's usual collector works beside it, and took a twelfth of the processors' time."""
 
-_LATE_COMPILER = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+_LATE_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+)
 """Ten times what is usual: what the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores."""
 
 HEAP_VARIABLE = "KESTREL_TEST_HEAP"

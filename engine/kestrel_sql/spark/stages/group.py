@@ -176,7 +176,9 @@ class QueryBuild:
         self.group.stage(handle.level).add(handle.relation, operation, result.struct_type())
         return result
 
-    def stateful(self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str) -> Handle:
+    def stateful(
+        self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str
+    ) -> Handle:
         """Put an operator above `inputs`; `make` gets the new relation and level."""
         level = max(handle.level for handle in inputs)
         lifted = tuple(self.group.lift(handle, level) for handle in inputs)
@@ -184,16 +186,28 @@ class QueryBuild:
         operator, output = make(relation, level + 1)
         # A query-wide operator has no tasks: what comes out belongs to the task of its key again.
         output = replace(output, rekeyed=operator.scope is Scope.QUERY)
-        return self.group.add_stateful(Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger))
+        return self.group.add_stateful(
+            Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger)
+        )
 
 
 def _json_row(handle: Handle) -> Tree:
     """The value of a row as a JSON array; NULL for a tombstone."""
     values = [_json(handle.part("v", column.name)) for column in handle.schema.value]
-    return s.if_(s.is_not_null(handle.part("v")), s.call("concat", s.text("["), s.call("concat_ws", s.text(","), *values), s.text("]")))
+    return s.if_(
+        s.is_not_null(handle.part("v")),
+        s.call("concat", s.text("["), s.call("concat_ws", s.text(","), *values), s.text("]")),
+    )
 
 
 def _json(value: Tree) -> Tree:
     """A value of any type as JSON: Spark writes structs, and what stands around the value is of known length."""
-    whole = s.call("to_json", s.named_struct([("v", value)]), s.call("map", s.text("ignoreNullFields"), s.text("false")))
-    return s.call("substring", whole, s.integer(len('{"v":') + 1), s.binary(exp.Sub, s.call("length", whole), s.integer(len('{"v":}'))))
+    whole = s.call(
+        "to_json", s.named_struct([("v", value)]), s.call("map", s.text("ignoreNullFields"), s.text("false"))
+    )
+    return s.call(
+        "substring",
+        whole,
+        s.integer(len('{"v":') + 1),
+        s.binary(exp.Sub, s.call("length", whole), s.integer(len('{"v":}'))),
+    )

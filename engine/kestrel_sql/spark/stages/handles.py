@@ -72,7 +72,9 @@ class Handle:
 
     def struct_type(self, wanted: Collection[str] | None = None) -> str:
         """The Spark type of the struct column, of the `wanted` fields only if they are given."""
-        fields = (f"{name(field)}:{field_type}" for field, field_type in self.fields() if wanted is None or field in wanted)
+        fields = (
+            f"{name(field)}:{field_type}" for field, field_type in self.fields() if wanted is None or field in wanted
+        )
         return f"STRUCT<{','.join(fields)}>"
 
     def unchanged(self) -> tuple[tuple[str, Tree], ...]:

@@ -151,7 +151,11 @@ def _layer(inner: str, layer: Mapping[int, Operation], names: Iterable[str], rel
     for relation in relations:
         name = struct_column(relation)
         operation = layer.get(relation)
-        columns[name] = s.column(name) if operation is None else s.case([(is_relation(relation), s.named_struct(operation.fields))], None)
+        columns[name] = (
+            s.column(name)
+            if operation is None
+            else s.case([(is_relation(relation), s.named_struct(operation.fields))], None)
+        )
     selected = ", ".join(f"{s.to_text(tree)} AS `{name}`" for name, tree in columns.items())
     view = f" LATERAL VIEW explode({s.to_text(_positions(exploding))}) _positions AS `_position`" if exploding else ""
     return f"SELECT {selected} FROM ({inner}){view}"
@@ -164,7 +168,9 @@ def is_relation(relation: int) -> Tree:
 
 def _relation(layer: Mapping[int, Operation], exploding: Mapping[int, Operation]) -> Tree:
     dropped = [
-        (s.all_of(is_relation(rel), s.not_(s.coalesce_false(op.keep))), s.integer(DEAD)) for rel, op in layer.items() if op.keep is not None
+        (s.all_of(is_relation(rel), s.not_(s.coalesce_false(op.keep))), s.integer(DEAD))
+        for rel, op in layer.items()
+        if op.keep is not None
     ]
     if exploding:
         dropped.append((s.binary(exp.LT, POSITION, s.integer(0)), s.integer(DEAD)))
@@ -174,7 +180,10 @@ def _relation(layer: Mapping[int, Operation], exploding: Mapping[int, Operation]
 def _replaced(layer: Mapping[int, Operation]) -> dict[str, Tree]:
     """The columns of the envelope that operations replace."""
     names = dict.fromkeys(name for op in layer.values() for name in op.replaced())
-    columns = {name: _by_relation({rel: op.replaced().get(name) for rel, op in layer.items()}, s.column(name)) for name in names}
+    columns = {
+        name: _by_relation({rel: op.replaced().get(name) for rel, op in layer.items()}, s.column(name))
+        for name in names
+    }
     faulty = {rel: op for rel, op in layer.items() if op.faults}
     return {**columns, "log": _log(faulty)} if faulty else columns
 
@@ -218,7 +227,9 @@ def _positions(exploding: Mapping[int, Operation]) -> Tree:
     """The positions of the rows that replace a row; -1 keeps a row that vanishes but has something to log."""
     one = s.call("array", s.integer(0))
     nothing = s.cast_text(s.call("array"), "ARRAY<INT>")
-    only_log = s.if_(s.binary(exp.GT, s.call("size", s.column("log")), s.integer(0)), s.call("array", s.integer(-1)), nothing)
+    only_log = s.if_(
+        s.binary(exp.GT, s.call("size", s.column("log")), s.integer(0)), s.call("array", s.integer(-1)), nothing
+    )
     branches = []
     for relation, operation in exploding.items():
         rows = operation.rows or s.integer(0)

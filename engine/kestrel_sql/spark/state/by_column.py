@@ -93,14 +93,21 @@ class BulkAggregate:
         times = rows.column("ts").to_numpy()
         begun = times[order[starts]].tolist()
         columns, calls = self._operator.columns, self._operator.calls
-        groups = [stored.get(name) or new_group(columns, calls, time) for stored, name, time in zip(own, names, begun, strict=True)]
+        groups = [
+            stored.get(name) or new_group(columns, calls, time)
+            for stored, name, time in zip(own, names, begun, strict=True)
+        ]
         return _Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
 
     def _folded(self, grouped: _Grouped, at: int) -> Folded:
         aggregator, arguments = self._operator.calls[at]
         assert aggregator.fold is not None  # noqa: S101 - `bulk_aggregate` made sure of it
         values = [grouped.structs.field("v").field(index) for index in arguments]
-        numbers = _numbers(values[0]) if values and aggregator.fold is not Fold.COUNT else np.zeros(len(grouped.order), np.int64)
+        numbers = (
+            _numbers(values[0])
+            if values and aggregator.fold is not Fold.COUNT
+            else np.zeros(len(grouped.order), np.int64)
+        )
         valid = np.ones(len(grouped.order), dtype=bool)
         for array in values:
             valid &= _valid(array)
@@ -147,10 +154,14 @@ class BulkAggregate:
         for stored, name, key, last in zip(grouped.own, grouped.names, grouped.keys, lasts, strict=True):
             stored[name] = self._group(last, key)
 
-    def _enveloped(self, rows: pa.RecordBatch, shares: Shares, times: Numbers, structs: pa.StructArray, task: int) -> pa.RecordBatch:
+    def _enveloped(
+        self, rows: pa.RecordBatch, shares: Shares, times: Numbers, structs: pa.StructArray, task: int
+    ) -> pa.RecordBatch:
         size = rows.num_rows
         starts, ends = shares.bounds or (pa.nulls(size, pa.int64()), pa.nulls(size, pa.int64()))
-        columns: dict[str, pa.Array] = {field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"}
+        columns: dict[str, pa.Array] = {
+            field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"
+        }
         columns |= {
             "rel": pa.array(np.full(size, self._output.relation, np.int32)),
             "place": _below(rows, shares.positions),
@@ -280,7 +291,12 @@ def can_run(rows: pa.RecordBatch) -> bool:
 def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:
     keys: Any = operator.key_bytes
     has_key = bool(stateful.inputs[0].schema.key)
-    return has_key and isinstance(keys, EncodedKey) and keys.exact and all(call.fold is not None for call, _ in operator.calls)
+    return (
+        has_key
+        and isinstance(keys, EncodedKey)
+        and keys.exact
+        and all(call.fold is not None for call, _ in operator.calls)
+    )
 
 
 def _places(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:

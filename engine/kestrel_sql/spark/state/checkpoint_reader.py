@@ -136,7 +136,9 @@ def committed(checkpoint: Path) -> int:
 
 def stored_pages(spark: SparkSession, checkpoint: str, *, levels: int, level: int) -> DataFrame:
     """All pages of a level as of the last committed batch: `task INT, page INT, blob BINARY`."""
-    reader = spark.read.format("statestore").option("path", checkpoint).option("batchId", committed(Path(checkpoint)) - 1)
+    reader = (
+        spark.read.format("statestore").option("path", checkpoint).option("batchId", committed(Path(checkpoint)) - 1)
+    )
     reader = reader.option("operatorId", _operator(levels, level)).option("stateVarName", _VARIABLE)
     return reader.load().select("key.task", "key.page", "value.blob")
 
@@ -168,7 +170,9 @@ class _Store:
         os.close(handle)
         self._handed = Path(name)
         states = jvm.org.apache.spark.sql.execution.streaming.state
-        self._key, self._value = (jvm.org.apache.spark.sql.types.StructType.fromDDL(columns) for columns in (_KEY, _VALUE))
+        self._key, self._value = (
+            jvm.org.apache.spark.sql.types.StructType.fromDDL(columns) for columns in (_KEY, _VALUE)
+        )
         self._projection = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeProjection.create(self._key)
         self._encoding = states.NoPrefixKeyStateEncoderSpec(self._key)
         hadoop = session.sessionState().newHadoopConf()

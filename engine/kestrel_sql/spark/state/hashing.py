@@ -31,7 +31,9 @@ def hash_rows(arrays: Sequence[pa.Array], columns: Sequence[Column]) -> npt.NDAr
     found = np.full(len(arrays[0]), _SEED, dtype=np.uint32)
     for array, column in zip(arrays, columns, strict=True):
         hashed = _of_strings(array, found) if column.type == STRING else _of_numbers(array, column, found)
-        found = hashed if not array.null_count else np.where(array.is_valid().to_numpy(zero_copy_only=False), hashed, found)
+        found = (
+            hashed if not array.null_count else np.where(array.is_valid().to_numpy(zero_copy_only=False), hashed, found)
+        )
     return found.view(np.int32)
 
 

@@ -68,9 +68,16 @@ class Level:
 
 
 def _field(handle: Handle) -> pa.Field:
-    columns = {"k": handle.schema.key, "ok": handle.schema.key, "v": handle.schema.value, "o": handle.schema.value, "x": handle.extra}
+    columns = {
+        "k": handle.schema.key,
+        "ok": handle.schema.key,
+        "v": handle.schema.value,
+        "o": handle.schema.value,
+        "x": handle.extra,
+    }
     return pa.field(
-        struct_column(handle.relation), pa.struct([pa.field(field, arrow_struct(columns[field])) for field, _ in handle.fields()])
+        struct_column(handle.relation),
+        pa.struct([pa.field(field, arrow_struct(columns[field])) for field, _ in handle.fields()]),
     )
 
 

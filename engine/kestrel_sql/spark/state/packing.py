@@ -99,7 +99,8 @@ def page_columns(level: Level, pages: int) -> list[str]:
     for column, handles in _paged(level).items():
         key = _KEYS[column]
         branches = [
-            (is_relation(handle.relation), s.call("pmod", s.call("hash", handle.part(key)), s.integer(pages))) for handle in handles
+            (is_relation(handle.relation), s.call("pmod", s.call("hash", handle.part(key)), s.integer(pages)))
+            for handle in handles
         ]
         columns[column] = s.case(branches, s.integer(0)) if branches else s.integer(0)
     return [f"{s.to_text(tree)} AS {column}" for column, tree in columns.items()]
@@ -134,8 +135,13 @@ def page_batches(level: Level, pages: int) -> Pass:
 
 def _paged(level: Level) -> Mapping[str, Sequence[Handle]]:
     """The relations whose keys say their page, by the column that holds it."""
-    handles = [handle for stateful in level.operators for handle in stateful.inputs if stateful.operator.scope is Scope.KEY]
-    return {column: [each for each in handles if key in dict(each.fields()) and not _has_map(each)] for column, key in _KEYS.items()}
+    handles = [
+        handle for stateful in level.operators for handle in stateful.inputs if stateful.operator.scope is Scope.KEY
+    ]
+    return {
+        column: [each for each in handles if key in dict(each.fields()) and not _has_map(each)]
+        for column, key in _KEYS.items()
+    }
 
 
 @cache
@@ -179,7 +185,9 @@ class _Packer:
     def __post_init__(self) -> None:
         self.passing, self.read = self.level.passing(), self.level.read()
         operators = self.level.operators
-        self.crossing = [handle.relation for each in operators if each.operator.scope is not Scope.KEY for handle in each.inputs]
+        self.crossing = [
+            handle.relation for each in operators if each.operator.scope is not Scope.KEY for handle in each.inputs
+        ]
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, bool, bytes]]:
         """Give task, page, whether they pass, and the rows."""
@@ -202,7 +210,12 @@ class _Packer:
         if (wanted & logged).any():
             rows = batch.filter(pa.array(wanted & logged)).select([f.name for f in ENVELOPE_FIELDS])
             dead = rows.set_column(0, "rel", pa.array(np.full(rows.num_rows, DEAD), pa.int32()))
-            yield 0, 0, True, write_rows(_as(_widened(_as(dead, pa.schema(ENVELOPE_FIELDS)), self.passing), self.passing))
+            yield (
+                0,
+                0,
+                True,
+                write_rows(_as(_widened(_as(dead, pa.schema(ENVELOPE_FIELDS)), self.passing), self.passing)),
+            )
 
     def _split(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
         """The rows with their pages; a row of a table that leaves one page's group for one of another page becomes two."""
@@ -225,7 +238,9 @@ class _Packer:
     def _pages(self, batch: pa.RecordBatch, rows: pa.RecordBatch, column: str, key: str) -> Numbers:
         """Task and page of each row as one number."""
         names = batch.schema.names
-        pages: Numbers = batch.column(column).to_numpy().astype(np.int64) if column in names else np.zeros(rows.num_rows, np.int64)
+        pages: Numbers = (
+            batch.column(column).to_numpy().astype(np.int64) if column in names else np.zeros(rows.num_rows, np.int64)
+        )
         if self.partitions.max(initial=1) <= 1:
             return pages
         tasks = self._tasks(rows, key)
@@ -282,7 +297,9 @@ def _partitions(keys: Sequence[Any], key_bytes: Callable[[Any], bytes], counts: 
 def _without(struct: pa.StructArray, absent: tuple[str, str]) -> pa.StructArray:
     fields = list(struct.type)
     children = struct.flatten()
-    arrays = [pa.nulls(len(struct), f.type) if f.name in absent else child for f, child in zip(fields, children, strict=True)]
+    arrays = [
+        pa.nulls(len(struct), f.type) if f.name in absent else child for f, child in zip(fields, children, strict=True)
+    ]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=struct.is_null())
 
 

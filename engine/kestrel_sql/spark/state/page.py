@@ -80,7 +80,9 @@ class PageRunner:
         self._operators = level.operators
         self._bulk = bulk_aggregates(level.operators, self._schema)
         self._inputs = {
-            handle.relation: _Input(stateful, side, handle) for stateful in level.operators for side, handle in enumerate(stateful.inputs)
+            handle.relation: _Input(stateful, side, handle)
+            for stateful in level.operators
+            for side, handle in enumerate(stateful.inputs)
         }
 
     def run(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -99,7 +101,9 @@ class PageRunner:
             if isinstance(stateful.operator, TimeWindowAggregate):
                 stateful.operator.pack(state.get(str(stateful.output.relation), {}))
 
-    def _in_bulk(self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    def _in_bulk(
+        self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
         _, own = self._owner(relation, state)
         return iter(()) if "failed" in own else self._bulk[relation].run(rows, task, own)
 
@@ -164,7 +168,9 @@ class PageRunner:
     def _stopped(self, made: _Made, stateful: Stateful) -> _Made:
         """The outputs without those of an operator from the first on that its columns cannot hold."""
         kept, stopped = _Made(), False
-        for at, (relation, cause, place, output) in enumerate(zip(made.relations, made.causes, made.places, made.outputs, strict=True)):
+        for at, (relation, cause, place, output) in enumerate(
+            zip(made.relations, made.causes, made.places, made.outputs, strict=True)
+        ):
             if output is None or relation != stateful.output.relation:
                 kept.keep(made, at)
             elif not stopped:
@@ -176,7 +182,9 @@ class PageRunner:
                     stopped = True
         return kept
 
-    def _with_envelope(self, made: _Made, structs: Mapping[int, pa.Array], rows: pa.RecordBatch, task: int) -> pa.RecordBatch:
+    def _with_envelope(
+        self, made: _Made, structs: Mapping[int, pa.Array], rows: pa.RecordBatch, task: int
+    ) -> pa.RecordBatch:
         causes = pa.array(made.causes, pa.int64())
         size = len(made.causes)
         windows = [output and output.window for output in made.outputs]
@@ -184,7 +192,10 @@ class PageRunner:
         columns: dict[str, pa.Array] = {
             "rel": pa.array(made.relations, pa.int32()),
             "place": pa.array(made.places, pa.list_(pa.int64())),
-            "ts": pa.array([times[at] if output is None else output.timestamp for at, output in enumerate(made.outputs)], pa.int64()),
+            "ts": pa.array(
+                [times[at] if output is None else output.timestamp for at, output in enumerate(made.outputs)],
+                pa.int64(),
+            ),
             "ws": pa.array([window and window[0] for window in windows], pa.int64()),
             "we": pa.array([window and window[1] for window in windows], pa.int64()),
             "task": pa.array(np.full(size, task), pa.int32()),
@@ -205,7 +216,11 @@ class PageRunner:
     def _structs(self, made: _Made, handle: Handle) -> pa.Array:
         """The struct column of a relation: NULL in the rows of others."""
         kind = self._schema.field(struct_column(handle.relation)).type
-        own = [output for relation, output in zip(made.relations, made.outputs, strict=True) if relation == handle.relation and output]
+        own = [
+            output
+            for relation, output in zip(made.relations, made.outputs, strict=True)
+            if relation == handle.relation and output
+        ]
         if not own:
             return pa.nulls(len(made.relations), kind)
         structs = self._parts(own, handle)

@@ -130,7 +130,11 @@ def _(expression: e.Negate) -> str:
     if operand.startswith("-"):
         return f"- {operand}"
     # A minus directly before digits would become part of the literal.
-    return f"-({operand})" if operand[0] in "0123456789." and not isinstance(expression.operand, e.ColumnRef) else f"-{operand}"
+    return (
+        f"-({operand})"
+        if operand[0] in "0123456789." and not isinstance(expression.operand, e.ColumnRef)
+        else f"-{operand}"
+    )
 
 
 @format_expression.register

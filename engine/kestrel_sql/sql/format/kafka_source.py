@@ -77,7 +77,9 @@ def _envelope(clause: k.EnvelopeClause | None) -> str:
     if clause is None:
         return ""
     alias = "" if clause.error_name is None else f" AS {_name(clause.error_name)}"
-    return _words("ENVELOPE", _name(clause.name), f"(VALUE DECODING ERRORS = (INLINE{alias}))" if clause.inline_errors else "")
+    return _words(
+        "ENVELOPE", _name(clause.name), f"(VALUE DECODING ERRORS = (INLINE{alias}))" if clause.inline_errors else ""
+    )
 
 
 def _words(*words: str) -> str:

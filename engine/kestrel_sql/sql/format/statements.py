@@ -67,8 +67,12 @@ def _(statement: s.CreateSource) -> str:
 
 @format_statement.register
 def _(statement: s.CreateAs) -> str:
-    head = _words("CREATE", _or_replace(statement.or_replace), statement.kind.value, _if_not_exists(statement.if_not_exists))
-    return _words(head, format_identifier(statement.name), _with(statement.properties), "AS", format_statement(statement.query))
+    head = _words(
+        "CREATE", _or_replace(statement.or_replace), statement.kind.value, _if_not_exists(statement.if_not_exists)
+    )
+    return _words(
+        head, format_identifier(statement.name), _with(statement.properties), "AS", format_statement(statement.query)
+    )
 
 
 @format_statement.register
@@ -83,18 +87,31 @@ def _(statement: CreateGeneratedSource) -> str:
 
 @format_statement.register
 def _(statement: s.InsertInto) -> str:
-    return _words("INSERT INTO", format_identifier(statement.target), _with(statement.properties), format_statement(statement.query))
+    return _words(
+        "INSERT INTO",
+        format_identifier(statement.target),
+        _with(statement.properties),
+        format_statement(statement.query),
+    )
 
 
 @format_statement.register
 def _(statement: s.InsertValues) -> str:
-    return _words("INSERT INTO", format_identifier(statement.target), _names(statement.columns), "VALUES", _tuple(statement.values))
+    return _words(
+        "INSERT INTO",
+        format_identifier(statement.target),
+        _names(statement.columns),
+        "VALUES",
+        _tuple(statement.values),
+    )
 
 
 @format_statement.register
 def _(statement: s.DropSource) -> str:
     delete = "DELETE TOPIC" if statement.delete_topic else ""
-    return _words("DROP", statement.kind.value, _if_exists(statement.if_exists), format_identifier(statement.name), delete)
+    return _words(
+        "DROP", statement.kind.value, _if_exists(statement.if_exists), format_identifier(statement.name), delete
+    )
 
 
 @format_statement.register
@@ -110,7 +127,9 @@ def _(statement: s.DropType) -> str:
 
 @format_statement.register
 def _(statement: s.AlterSource) -> str:
-    added = ", ".join(f"ADD COLUMN {format_identifier(name)} {format_type(sql_type)}" for name, sql_type in statement.columns)
+    added = ", ".join(
+        f"ADD COLUMN {format_identifier(name)} {format_type(sql_type)}" for name, sql_type in statement.columns
+    )
     return _words("ALTER", statement.kind.value, format_identifier(statement.name), added)
 
 
@@ -199,12 +218,24 @@ def _(statement: a.AssertSchema) -> str:
 
 @format_statement.register
 def _(statement: a.AssertValues) -> str:
-    return _words("ASSERT VALUES", format_identifier(statement.source), _names(statement.columns), "VALUES", _tuple(statement.values))
+    return _words(
+        "ASSERT VALUES",
+        format_identifier(statement.source),
+        _names(statement.columns),
+        "VALUES",
+        _tuple(statement.values),
+    )
 
 
 @format_statement.register
 def _(statement: a.AssertNullValues) -> str:
-    return _words("ASSERT NULL VALUES", format_identifier(statement.source), _names(statement.columns), "KEY", _tuple(statement.values))
+    return _words(
+        "ASSERT NULL VALUES",
+        format_identifier(statement.source),
+        _names(statement.columns),
+        "KEY",
+        _tuple(statement.values),
+    )
 
 
 @format_statement.register
@@ -336,7 +367,11 @@ def _element(element: s.Element) -> str:
 
 
 def _with(properties: s.Properties) -> str:
-    return f"WITH ({', '.join(f'{format_identifier(name)}={_property(value)}' for name, value in properties)})" if properties else ""
+    return (
+        f"WITH ({', '.join(f'{format_identifier(name)}={_property(value)}' for name, value in properties)})"
+        if properties
+        else ""
+    )
 
 
 def _property(value: s.PropertyValue) -> str:

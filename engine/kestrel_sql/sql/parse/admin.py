@@ -41,7 +41,9 @@ class AdminRules(QueryRules):
     def print_topic(self, c: Children) -> a.PrintTopic:
         """`PRINT topic`."""
         found = parts(c)
-        return a.PrintTopic(found["resource"], "from_beginning" in found, found.get("every"), found.get("limit"), span=cover(c))
+        return a.PrintTopic(
+            found["resource"], "from_beginning" in found, found.get("every"), found.get("limit"), span=cover(c)
+        )
 
     def from_beginning(self, c: Children) -> Part:
         """`FROM BEGINNING`."""
@@ -92,7 +94,9 @@ class AdminRules(QueryRules):
         """`ASSERT [NOT EXISTS] TOPIC`."""
         found = parts(c)
         exists = "not_exists" not in found
-        return a.AssertTopic(found["resource"], found.get("properties", ()), found.get("timeout"), exists, span=cover(c))
+        return a.AssertTopic(
+            found["resource"], found.get("properties", ()), found.get("timeout"), exists, span=cover(c)
+        )
 
     def assert_schema(self, c: Children) -> a.AssertSchema:
         """`ASSERT [NOT EXISTS] SCHEMA`."""

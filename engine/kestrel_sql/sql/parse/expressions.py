@@ -173,7 +173,9 @@ class ExpressionRules(TypeRules):
     def typed_literal(self, c: Children) -> e.DecimalLiteral:
         """`"DECIMAL" '1.5'`, the only typed literal there is."""
         if c[0].value.upper() != "DECIMAL":
-            raise SqlSyntaxError(f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" may stand before a string')
+            raise SqlSyntaxError(
+                f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" may stand before a string'
+            )
         return _exact(c, self.text_of(c[1]))
 
     def null(self, c: Children) -> e.NullLiteral:

@@ -35,7 +35,9 @@ class KafkaRules(AdminRules):
         """`CREATE SOURCE s FROM LOAD GENERATOR …`."""
         found = parts(c)
         name, generator = names(c)
-        return k.CreateGeneratedSource(name, generator, found.get("include", ()), "if_not_exists" in found, span=cover(c))
+        return k.CreateGeneratedSource(
+            name, generator, found.get("include", ()), "if_not_exists" in found, span=cover(c)
+        )
 
     def new_name(self, c: Children) -> Token:
         """A name where the words of this statement are names, too."""
@@ -55,7 +57,9 @@ class KafkaRules(AdminRules):
     def kafka_broker(self, c: Children) -> Part:
         """`BROKER 'host' TOPIC 't'`."""
         found = parts(c)
-        topic = k.KafkaTopic(found["kafka_name"], None, self.text_of(c[1]), found.get("start_offset", ()), span=cover(c))
+        topic = k.KafkaTopic(
+            found["kafka_name"], None, self.text_of(c[1]), found.get("start_offset", ()), span=cover(c)
+        )
         return Part("kafka_topic", topic, cover(c))
 
     def kafka_name(self, c: Children) -> Part:

@@ -15,7 +15,14 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.nodes.admin import Statement
 from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.sql.nodes.statements import DefineVariable, Element, ElementRole, SelectExpression, UndefineVariable, Window
+from kestrel_sql.sql.nodes.statements import (
+    DefineVariable,
+    Element,
+    ElementRole,
+    SelectExpression,
+    UndefineVariable,
+    Window,
+)
 from kestrel_sql.sql.parse.nesting import MAX_DEPTH, is_deep
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
@@ -25,7 +32,16 @@ from kestrel_sql.types.schema import Column, Role, Schema
 from kestrel_sql.types.sql_types import SqlType
 
 # `script` is never parsed as one; it makes the semicolon a token of the grammar.
-_STARTS = ["statement", "test_statement", "script", "expression", "aliased_expression", "window_expression", "schema", "type"]
+_STARTS = [
+    "statement",
+    "test_statement",
+    "script",
+    "expression",
+    "aliased_expression",
+    "window_expression",
+    "schema",
+    "type",
+]
 _ROLES = {
     ElementRole.NONE: Role.VALUE,
     ElementRole.KEY: Role.KEY,
@@ -44,7 +60,9 @@ class ParsedStatement:
     span: Span
 
 
-def parse_script(text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False) -> tuple[ParsedStatement, ...]:
+def parse_script(
+    text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False
+) -> tuple[ParsedStatement, ...]:
     """Parse a list of statements, each ended by a semicolon; nothing is returned unless all of them parse.
 
     With `variables`, `${name}` references are replaced, also by the DEFINE and UNDEFINE statements of the script itself; with
@@ -73,7 +91,9 @@ def parse_statement(text: str, *, test_statements: bool = False) -> Statement:
     """
     pieces = tuple(split_statements(grammar(), text))
     if len(pieces) != 1:
-        raise SqlSyntaxError(f"expected one statement, got {len(pieces)}", span=_outer_span(pieces[1]) if pieces else None)
+        raise SqlSyntaxError(
+            f"expected one statement, got {len(pieces)}", span=_outer_span(pieces[1]) if pieces else None
+        )
     return _statement(pieces[0], None, test_statements)
 
 
@@ -150,7 +170,13 @@ def grammar() -> Lark:
     text = resources.files("kestrel_sql.sql.parse").joinpath("grammar.lark").read_text("utf-8")
     # The basic lexer, not the contextual one: a reserved word must stay one also where no keyword can follow.
     return Lark(
-        text, parser="lalr", lexer="basic", start=_STARTS, keep_all_tokens=True, maybe_placeholders=False, transformer=StatementRules()
+        text,
+        parser="lalr",
+        lexer="basic",
+        start=_STARTS,
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+        transformer=StatementRules(),
     )
 
 

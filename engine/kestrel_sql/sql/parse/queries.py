@@ -131,7 +131,9 @@ class QueryRules(ExpressionRules):
         """`n UNIT`."""
         span = s.TimeSpan(whole(c[0]), plural(c[1]), span=cover(c))
         if span.millis > _MOST_MILLIS:
-            raise SqlSyntaxError(f"{span.value} {span.unit} are too long: the milliseconds must fit into a BIGINT", span=span.span)
+            raise SqlSyntaxError(
+                f"{span.value} {span.unit} are too long: the milliseconds must fit into a BIGINT", span=span.span
+            )
         return span
 
 
@@ -144,7 +146,9 @@ def whole(number: e.Literal) -> int:
     if isinstance(number, e.IntegerLiteral):
         return number.value
     where = place(number)
-    raise SqlSyntaxError(f"Failed to prepare statement: line {where.line}:{where.column}: a whole number is needed", span=where)
+    raise SqlSyntaxError(
+        f"Failed to prepare statement: line {where.line}:{where.column}: a whole number is needed", span=where
+    )
 
 
 def _spans(c: Children) -> tuple[s.TimeSpan, ...]:

@@ -67,7 +67,9 @@ def specialised(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     # What follows these two words is the name of the source.
     names = [False, *(token.type in ("SOURCE", "EXISTS") for token in tokens)]
     words = zip(tokens, names, strict=False)
-    return tuple(token.update(token.upper()) if not is_name and _is_kafka_word(token) else token for token, is_name in words)
+    return tuple(
+        token.update(token.upper()) if not is_name and _is_kafka_word(token) else token for token, is_name in words
+    )
 
 
 def _is_kafka_word(token: Token) -> bool:

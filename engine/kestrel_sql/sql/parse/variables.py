@@ -32,7 +32,9 @@ class Variables:
         """
         for name in values:
             if not _NAME.fullmatch(name):
-                raise SqlSyntaxError(f"Illegal variable name: '{name}'", hint="letters, digits, '_' and '@', not starting with a digit")
+                raise SqlSyntaxError(
+                    f"Illegal variable name: '{name}'", hint="letters, digits, '_' and '@', not starting with a digit"
+                )
         self._values = {name.upper(): value for name, value in values.items()}
 
     @property
@@ -69,7 +71,9 @@ class Variables:
         """
         name = reference.removeprefix("${").removesuffix("}").upper()
         if name not in self._values:
-            raise SqlSyntaxError(f"Variable {reference} is not defined", span=span, hint=f"DEFINE {name} = '...'; comes before")
+            raise SqlSyntaxError(
+                f"Variable {reference} is not defined", span=span, hint=f"DEFINE {name} = '...'; comes before"
+            )
         value = self._values[name]
         tokens = _literal_tokens(value) or _identifier_tokens(value)
         if tokens is None:

@@ -20,7 +20,9 @@ def _limit(call: AggregateCall, function: str) -> int:
 def _position(values: list[Any], value: Any) -> int | None:
     """Find the last element that Java's equals takes for `value` (NaN equals NaN)."""
     if value != value:
-        return next((position for position in range(len(values) - 1, -1, -1) if values[position] != values[position]), None)
+        return next(
+            (position for position in range(len(values) - 1, -1, -1) if values[position] != values[position]), None
+        )
     return len(values) - 1 - values[::-1].index(value) if value in values else None
 
 

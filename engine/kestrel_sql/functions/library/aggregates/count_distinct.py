@@ -46,7 +46,11 @@ def _sketch(hashes: Iterable[int]) -> dict[str, Any]:
 
 def _summed(registers: bytes) -> dict[str, Any]:
     """Give the state of these registers: with it the count of zeros and the sum of 2^-register, as a whole number of 2^-51."""
-    return {"registers": registers, "zeros": registers.count(0), "weight": sum(1 << (_UNIT - rank) for rank in registers)}
+    return {
+        "registers": registers,
+        "zeros": registers.count(0),
+        "weight": sum(1 << (_UNIT - rank) for rank in registers),
+    }
 
 
 def _include(state: dict[str, Any], value: Any) -> dict[str, Any]:

@@ -7,7 +7,20 @@ from math import copysign, isnan
 from typing import Any
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
-from kestrel_sql.types.sql_types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, SqlType, Struct
+from kestrel_sql.types.sql_types import (
+    BIGINT,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Field,
+    SqlType,
+    Struct,
+)
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
 _NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)

@@ -106,7 +106,13 @@ def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
     Example: ARRAY_UNION(ARRAY[1, 2, 1], ARRAY[2, 3]) -> ARRAY[1, 2, 3]
     """
     item = _item(types)
-    return _sets("array_union", left, right, item, lambda a, b: let([call("concat", a, b)], lambda c: keep(c, item, lambda _: exp.true())))
+    return _sets(
+        "array_union",
+        left,
+        right,
+        item,
+        lambda a, b: let([call("concat", a, b)], lambda c: keep(c, item, lambda _: exp.true())),
+    )
 
 
 def _sets(native: str, left: Tree, right: Tree, item: SqlType | None, body: Callable[[Tree, Tree], Tree]) -> Tree:

@@ -6,7 +6,19 @@ from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked, scalar
 from kestrel_sql.functions.library.spark_sql.arrays import ITEM, lambda_, name, part
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, all_of, any_of, call, cast, is_in, is_null, let, not_, number, op
+from kestrel_sql.functions.library.spark_sql.expressions import (
+    Tree,
+    all_of,
+    any_of,
+    call,
+    cast,
+    is_in,
+    is_null,
+    let,
+    not_,
+    number,
+    op,
+)
 
 _ENTRIES = "ARRAY<STRUCT<KEY STRING, VALUE T>>"
 _UTF8 = ("utf8", "utf-8")
@@ -20,7 +32,9 @@ def map_build(entries: Tree) -> Tree:
     """
     usable = all_of(not_(is_null(name(ITEM))), not_(is_null(part(name(ITEM), "KEY"))))
     pair = call("struct", part(name(ITEM), "KEY"), part(name(ITEM), "VALUE"))
-    return call("map_from_entries", call("transform", call("filter", entries, lambda_([ITEM], usable)), lambda_([ITEM], pair)))
+    return call(
+        "map_from_entries", call("transform", call("filter", entries, lambda_([ITEM], usable)), lambda_([ITEM], pair))
+    )
 
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> T")
@@ -52,4 +66,6 @@ def convert_from(data: Tree, encoding: Tree) -> Checked:
     Example: CONVERT_FROM(TO_BYTES('6769c3a1', 'hex'), 'utf8') -> 'giá'
     """
     known = is_in(call("lower", encoding), *_UTF8)
-    return Checked(cast(data, "STRING"), call("coalesce", any_of(not_(call("is_valid_utf8", data)), not_(known)), exp.false()))
+    return Checked(
+        cast(data, "STRING"), call("coalesce", any_of(not_(call("is_valid_utf8", data)), not_(known)), exp.false())
+    )

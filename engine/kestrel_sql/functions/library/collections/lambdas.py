@@ -19,7 +19,9 @@ from kestrel_sql.functions.library.spark_sql.size_limits import MOST_ITEMS, too_
 from kestrel_sql.types.sql_types import BYTES, STRING, Array, SqlType
 
 
-@scalar("(array ARRAY<T>, mapping LAMBDA (T) => R) -> ARRAY<R>", name="TRANSFORM", nulls=Nulls.BODY, printed="transform")
+@scalar(
+    "(array ARRAY<T>, mapping LAMBDA (T) => R) -> ARRAY<R>", name="TRANSFORM", nulls=Nulls.BODY, printed="transform"
+)
 def transform_array(items: Tree, mapping: SparkLambda) -> Checked:
     """Return what the lambda makes of each item.
 
@@ -47,7 +49,11 @@ def transform_map(types: CallTypes, given: Tree, key: SparkLambda, value: SparkL
         keys, values = _each_entry(m, key), _each_entry(m, value)
         if texts:
             # A NULL key of a Java map is written as this text; Spark has no such keys.
-            return call("map_from_arrays", call("transform", keys, lambda_([ITEM], call("coalesce", name(ITEM), text("null")))), values)
+            return call(
+                "map_from_arrays",
+                call("transform", keys, lambda_([ITEM], call("coalesce", name(ITEM), text("null")))),
+                values,
+            )
         return if_(_any_null(keys), null(), call("map_from_arrays", keys, values))
 
     def broken(m: Tree) -> Tree:
@@ -72,7 +78,9 @@ def filter_array(items: Tree, keep: SparkLambda) -> Checked:
     return Checked(value, any_item(items, keep.parameters, any_of(*failures)) if failures else None)
 
 
-@scalar("(map MAP<K, V>, keep LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>", name="FILTER", nulls=Nulls.BODY, printed="filter")
+@scalar(
+    "(map MAP<K, V>, keep LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>", name="FILTER", nulls=Nulls.BODY, printed="filter"
+)
 def filter_map(given: Tree, keep: SparkLambda) -> Checked:
     """Return the entries for which the lambda is true; that it is NULL, or that it is true for a value that is NULL, is an error.
 
@@ -84,7 +92,13 @@ def filter_map(given: Tree, keep: SparkLambda) -> Checked:
     return Checked(value, _any_entry(given, keep.parameters, broken))
 
 
-@scalar("(array ARRAY<T>, initial S, step LAMBDA (S, T) => S) -> S", name="REDUCE", nulls=Nulls.BODY, with_types=True, printed="reduce")
+@scalar(
+    "(array ARRAY<T>, initial S, step LAMBDA (S, T) => S) -> S",
+    name="REDUCE",
+    nulls=Nulls.BODY,
+    with_types=True,
+    printed="reduce",
+)
 def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda) -> Checked:
     """Go through the items with a state: the lambda makes the next one of a state and an item; return the last.
 
@@ -95,7 +109,13 @@ def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda
     return _reduce([items, initial], lambda a: a, _bounded(step, types.returns), step.parameters[1], lambda tree: tree)
 
 
-@scalar("(map MAP<K, V>, initial S, step LAMBDA (S, K, V) => S) -> S", name="REDUCE", nulls=Nulls.BODY, with_types=True, printed="reduce")
+@scalar(
+    "(map MAP<K, V>, initial S, step LAMBDA (S, K, V) => S) -> S",
+    name="REDUCE",
+    nulls=Nulls.BODY,
+    with_types=True,
+    printed="reduce",
+)
 def reduce_map(types: CallTypes, given: Tree, initial: Tree, step: SparkLambda) -> Checked:
     """Go through the entries, in the order of a Java HashMap, with a state that the lambda changes; return the last state.
 
@@ -125,7 +145,9 @@ def _bounded(step: SparkLambda, state_type: SqlType) -> SparkLambda:
     return SparkLambda(step.parameters, if_(large, name(state), step.body), fails)
 
 
-def _reduce(given: list[Tree], listed: Callable[[Tree], Tree], step: SparkLambda, item: str, with_item: Callable[[Tree], Tree]) -> Checked:
+def _reduce(
+    given: list[Tree], listed: Callable[[Tree], Tree], step: SparkLambda, item: str, with_item: Callable[[Tree], Tree]
+) -> Checked:
     """Fold the items that `listed` makes of the collection; `with_item` gives a tree the lambda's names for the parts of `item`."""
     state = step.parameters[0]
 

@@ -37,7 +37,9 @@ def map_union(first: Tree, second: Tree) -> Tree:
 
     Example: MAP_UNION(MAP('a' := 1, 'b' := 2), MAP('b' := 3)) -> MAP('a' := 1, 'b' := 3)
     """
-    return let([alike(first, second), alike(second, first)], lambda a, b: call("coalesce", call("map_concat", a, b), a, b))
+    return let(
+        [alike(first, second), alike(second, first)], lambda a, b: call("coalesce", call("map_concat", a, b), a, b)
+    )
 
 
 @scalar("(map MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, printed="map_keys")
@@ -76,7 +78,9 @@ def entries(types: CallTypes, given: Tree, ordered: Tree) -> Tree:
 
     def listed(m: Tree) -> Tree:
         by_key = call("array_sort", call("map_entries", m))
-        chosen = by_key if ordered == exp.true() else if_(ordered, by_key, java_entries(m, key_type(types.arguments[0])))
+        chosen = (
+            by_key if ordered == exp.true() else if_(ordered, by_key, java_entries(m, key_type(types.arguments[0])))
+        )
         return call("transform", chosen, lambda_([ENTRY], pair))
 
     return let([given], listed)

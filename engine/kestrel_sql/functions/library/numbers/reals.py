@@ -14,12 +14,27 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked, Nulls, python_scalar, scalar
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, any_of, call, double, if_, is_in, let, not_, op, text
+from kestrel_sql.functions.library.spark_sql.expressions import (
+    Tree,
+    any_of,
+    call,
+    double,
+    if_,
+    is_in,
+    let,
+    not_,
+    op,
+    text,
+)
 
 
 def _reals(values: Any) -> Any:
     """A column of numbers, or a constant, as DOUBLE."""
-    return pc.cast(values, pa.float64(), safe=False) if isinstance(values, pa.Array) else pa.scalar(float(values), pa.float64())
+    return (
+        pc.cast(values, pa.float64(), safe=False)
+        if isinstance(values, pa.Array)
+        else pa.scalar(float(values), pa.float64())
+    )
 
 
 # Arrow takes these from the same library as Python does, so that both give the same digits.
@@ -282,7 +297,10 @@ def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | No
     word = text("") if unit is None else call("coalesce", call("lower", call("trim", unit)), text(""))
     value = let([lat1, lon1, lat2, lon2], _haversine)
     radius = if_(is_in(word, *_MILES), double(3959.0), double(6371.0))
-    bad = [op(exp.GT, call("abs", x), double(limit)) for x, limit in ((lat1, 90.0), (lon1, 180.0), (lat2, 90.0), (lon2, 180.0))]
+    bad = [
+        op(exp.GT, call("abs", x), double(limit))
+        for x, limit in ((lat1, 90.0), (lon1, 180.0), (lat2, 90.0), (lon2, 180.0))
+    ]
     fails = call("coalesce", any_of(*bad), exp.false())
     if unit is not None:
         fails = any_of(fails, not_(is_in(word, *_KILOMETERS, *_MILES)))

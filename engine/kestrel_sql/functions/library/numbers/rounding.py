@@ -83,7 +83,9 @@ def ceil_double(value: Tree) -> Tree:
     def body(x: Tree) -> Tree:
         # Minus the floor of minus x keeps the sign of zero: Math.ceil(-0.5) is -0.0.
         negative = exp.Neg(this=cast(call("floor", exp.Neg(this=exp.Paren(this=x))), "DOUBLE"))
-        return case([(_is_whole(x), x), (op(exp.LT, x, number(0)), exp.Paren(this=negative))], cast(call("ceil", x), "DOUBLE"))
+        return case(
+            [(_is_whole(x), x), (op(exp.LT, x, number(0)), exp.Paren(this=negative))], cast(call("ceil", x), "DOUBLE")
+        )
 
     return let([value], body)
 
@@ -255,7 +257,8 @@ def _extreme(types: CallTypes, function: str, values: Sequence[Tree]) -> Tree:
     if types.returns == STRING:
         # Java orders strings by UTF-16 units, Spark by UTF-8 bytes.
         keyed = [
-            if_(is_null(v), null(), call("named_struct", text("k"), call("encode", v, text("UTF-16BE")), text("v"), v)) for v in values
+            if_(is_null(v), null(), call("named_struct", text("k"), call("encode", v, text("UTF-16BE")), text("v"), v))
+            for v in values
         ]
         return exp.Dot(this=call(function, *keyed), expression=exp.to_identifier("v"))
     return call(function, *values)

@@ -36,7 +36,9 @@ def alike(tree: Tree, other: Tree) -> Tree:
 def bind(parameters: Sequence[str], values: Sequence[Tree], body: Tree) -> Tree:
     """Evaluate `body` with one or two parameters standing for `values`."""
     items = [call("array", value) for value in values]
-    return call("element_at", call("transform" if len(items) == 1 else "zip_with", *items, lambda_(parameters, body)), number(1))
+    return call(
+        "element_at", call("transform" if len(items) == 1 else "zip_with", *items, lambda_(parameters, body)), number(1)
+    )
 
 
 def any_item(items: Tree, parameters: Sequence[str], condition: Tree) -> Tree:

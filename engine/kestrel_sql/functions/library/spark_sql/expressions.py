@@ -80,7 +80,9 @@ def negative(tree: Tree, sql_type: SqlType | None) -> Tree:
 
     def turned(written: Tree) -> Tree:
         rest = call("substring", written, number(2))
-        return cast_decimal(if_(call("startswith", written, text("-")), rest, call("concat", text("-"), written)), sql_type)
+        return cast_decimal(
+            if_(call("startswith", written, text("-")), rest, call("concat", text("-"), written)), sql_type
+        )
 
     return let([cast(tree, "STRING")], turned)
 
@@ -122,7 +124,9 @@ def is_in(tree: Tree, *values: str) -> Tree:
 def is_simple(tree: Tree) -> bool:
     """Whether it costs nothing to evaluate twice: a literal, a column, or a field of one."""
     if isinstance(tree, exp.Dot):
-        return isinstance(tree.this, exp.Expression) and not isinstance(tree.this, exp.Identifier) and is_simple(tree.this)
+        return (
+            isinstance(tree.this, exp.Expression) and not isinstance(tree.this, exp.Identifier) and is_simple(tree.this)
+        )
     return isinstance(tree, exp.Column | exp.Literal | exp.Boolean)
 
 

@@ -142,4 +142,8 @@ def uuid_of(value: Tree) -> Tree:
     """
     digits = call("lower", call("hex", value))
     pattern = text("^(.{8})(.{4})(.{4})(.{4})(.{12})$")
-    return if_(op(exp.EQ, call("octet_length", value), number(16)), call("regexp_replace", digits, pattern, text("$1-$2-$3-$4-$5")), null())
+    return if_(
+        op(exp.EQ, call("octet_length", value), number(16)),
+        call("regexp_replace", digits, pattern, text("$1-$2-$3-$4-$5")),
+        null(),
+    )

@@ -79,7 +79,9 @@ def elt(n: Tree, *texts: Tree) -> Tree:
 
     Example: ELT(2, 'a', 'b') -> 'b'
     """
-    return case([(op(exp.EQ, n, number(i)), given) for i, given in enumerate(texts, start=1)], null()) if texts else null()
+    return (
+        case([(op(exp.EQ, n, number(i)), given) for i, given in enumerate(texts, start=1)], null()) if texts else null()
+    )
 
 
 @scalar("(wanted STRING, texts STRING...) -> INT", nulls=Nulls.BODY, printed="field")
@@ -88,7 +90,11 @@ def field(wanted: Tree, *texts: Tree) -> Tree:
 
     Example: FIELD('b', 'a', 'b') -> 2
     """
-    return case([(op(exp.EQ, wanted, given), number(i)) for i, given in enumerate(texts, start=1)], number(0)) if texts else number(0)
+    return (
+        case([(op(exp.EQ, wanted, given), number(i)) for i, given in enumerate(texts, start=1)], number(0))
+        if texts
+        else number(0)
+    )
 
 
 _RARE_BLANK = re.compile(r"[\t\n\x0b\f\r]")
@@ -255,7 +261,9 @@ def replace(value: Tree, old: Tree, new: Tree) -> Checked:
             large = too_large(call("octet_length", value), LARGEST // growth)
             return Checked(if_(large, null(), _replaced(value, old, new)), large, quiet=True)
     fails = let(given, _grows_too_large)
-    return Checked(let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails, quiet=True)
+    return Checked(
+        let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails, quiet=True
+    )
 
 
 _SMALL_GROWTH = 16
@@ -265,7 +273,11 @@ _SMALL_GROWTH = 16
 def _replaced(value: Tree, old: Tree, new: Tree) -> Tree:
     spread = call("concat", new, call("array_join", call("split", value, text("")), new), new)
     replaced = (op(exp.NEQ, old, text("")), call("replace", value, old, new))
-    return replaced[1] if isinstance(old, exp.Literal) and old.name else case([replaced, (op(exp.EQ, value, text("")), new)], spread)
+    return (
+        replaced[1]
+        if isinstance(old, exp.Literal) and old.name
+        else case([replaced, (op(exp.EQ, value, text("")), new)], spread)
+    )
 
 
 def _grows_too_large(value: Tree, old: Tree, new: Tree) -> Tree:
@@ -303,7 +315,11 @@ def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     return [value[i : i + 1] for i in range(len(value))] or [b""]
 
 
-@python_scalar("(input STRING, entryDelimiter STRING, kvDelimiter STRING) -> MAP<STRING, STRING>", nulls=Nulls.BODY, printed="split_to_map")
+@python_scalar(
+    "(input STRING, entryDelimiter STRING, kvDelimiter STRING) -> MAP<STRING, STRING>",
+    nulls=Nulls.BODY,
+    printed="split_to_map",
+)
 def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: str | None) -> dict[str, str] | None:
     """Read `key<kv>value` entries; those without a `kvDelimiter` are skipped, the last of equal keys wins.
 
@@ -336,7 +352,9 @@ def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
     start = _start(position, call("length", value))
     if length is None:
         return call("substring", value, start)
-    return call("substring", value, start, length if isinstance(length, exp.Literal) else call("greatest", length, number(0)))
+    return call(
+        "substring", value, start, length if isinstance(length, exp.Literal) else call("greatest", length, number(0))
+    )
 
 
 _CONTROL = "".join(map(chr, range(33)))

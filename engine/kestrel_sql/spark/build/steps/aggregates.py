@@ -14,7 +14,12 @@ from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import Operator
 from kestrel_sql.plan.schemas import of_column, scope_of
 from kestrel_sql.plan.step import WindowInfo, WindowType
-from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1, TableSuppressV1
+from kestrel_sql.plan.steps.aggregates import (
+    StreamAggregateV1,
+    StreamWindowedAggregateV1,
+    TableAggregateV1,
+    TableSuppressV1,
+)
 from kestrel_sql.spark.build.keyed import key_bytes
 from kestrel_sql.spark.build.steps.streams import schema_after
 from kestrel_sql.spark.stages.group import QueryBuild
@@ -62,7 +67,13 @@ def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBu
     keys = key_bytes(build, source)
     if isinstance(window, SessionWindow):
         session = SessionWindowAggregate(
-            key_bytes=keys, columns=columns, calls=calls, gap_ms=window.gap.millis, grace_ms=grace, retention_ms=retention, final=final
+            key_bytes=keys,
+            columns=columns,
+            calls=calls,
+            gap_ms=window.gap.millis,
+            grace_ms=grace,
+            retention_ms=retention,
+            final=final,
         )
         return _aggregated(step, build, source, session, WindowInfo(WindowType.SESSION))
     size = window.size.millis
@@ -101,7 +112,9 @@ def table_suppress_v1(step: TableSuppressV1, build: QueryBuild, source: Handle) 
     return build.stateful(make, (source,), build.logger(step))
 
 
-def _aggregated(step: AnyAggregate, build: QueryBuild, source: Handle, operator: Operator, window: WindowInfo | None) -> Handle:
+def _aggregated(
+    step: AnyAggregate, build: QueryBuild, source: Handle, operator: Operator, window: WindowInfo | None
+) -> Handle:
     schema = schema_after(build, step, source)
     suppress = 0
     if isinstance(step, StreamWindowedAggregateV1):
@@ -132,7 +145,9 @@ def _columns(step: AnyAggregate, build: QueryBuild, source: Handle) -> tuple[Col
     return columns, tuple(_call(call, build, source, positions) for call in step.aggregation_functions)
 
 
-def _call(call: FunctionCall, build: QueryBuild, source: Handle, positions: dict[str, int]) -> tuple[Aggregator, tuple[int, ...]]:
+def _call(
+    call: FunctionCall, build: QueryBuild, source: Handle, positions: dict[str, int]
+) -> tuple[Aggregator, tuple[int, ...]]:
     bound = build.bind(call, scope_of(source.schema))
     function = bound.function
     if not isinstance(function, Aggregate) or bound.type is None:

@@ -95,7 +95,9 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, build: QueryBuild, left: Ha
     return build.stateful(make, (left, right), build.logger(step))
 
 
-def _with_foreign_key(step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle, expression: Expression) -> Handle:
+def _with_foreign_key(
+    step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle, expression: Expression
+) -> Handle:
     """Compute the foreign key beside each left row; NULL where it fails."""
     context = build.context(left, nested=False)
     bound = build.bind(expression, scope_of(left.schema))
@@ -104,15 +106,28 @@ def _with_foreign_key(step: FkTableTableJoinV1, build: QueryBuild, left: Handle,
     column = Column(right.schema.key[0].name, right.schema.key[0].type, Role.VALUE)
     row = left.part("v")
     extra = s.if_(s.is_null(row), s.NULL, s.named_struct([(column.name, s.cast(tree, column.type))]))
-    operation = Operation(fields=(*left.unchanged(), ("x", extra)), faults=present(context.faults, row), logger=build.logger(step))
+    operation = Operation(
+        fields=(*left.unchanged(), ("x", extra)), faults=present(context.faults, row), logger=build.logger(step)
+    )
     return build.apply(left, operation, replace(left, extra=(column,)))
 
 
-def _joined(step: AnyJoin, build: QueryBuild, left: Handle, right: Handle, schema: Schema, operator: Operator, *, is_table: bool) -> Handle:
+def _joined(
+    step: AnyJoin, build: QueryBuild, left: Handle, right: Handle, schema: Schema, operator: Operator, *, is_table: bool
+) -> Handle:
     old = is_table and step is not build.unread
 
     def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        output = replace(left, relation=relation, level=level, schema=schema, is_table=is_table, has_old=old, has_old_key=False, extra=())
+        output = replace(
+            left,
+            relation=relation,
+            level=level,
+            schema=schema,
+            is_table=is_table,
+            has_old=old,
+            has_old_key=False,
+            extra=(),
+        )
         return operator, output
 
     return build.stateful(make, (left, right), build.logger(step))

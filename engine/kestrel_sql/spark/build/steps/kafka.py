@@ -46,8 +46,12 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
             query=build.query,
             relation=handle.relation,
             topic=step.topic_name,
-            key=build.serde(SerdeSpec(written.key_format, columns.key, written.key_features, Side.KEY, step.topic_name)),
-            value=build.serde(SerdeSpec(written.value_format, columns.value, written.value_features, Side.VALUE, step.topic_name)),
+            key=build.serde(
+                SerdeSpec(written.key_format, columns.key, written.key_features, Side.KEY, step.topic_name)
+            ),
+            value=build.serde(
+                SerdeSpec(written.value_format, columns.value, written.value_features, Side.VALUE, step.topic_name)
+            ),
             headers=(),
             pseudo_version=step.pseudo_column_version,
             window=None,
@@ -77,12 +81,18 @@ def table_headers_v1(step: TableHeadersV1, build: QueryBuild, source: Handle) ->
 def _with_headers(build: QueryBuild, handle: Handle, given: Tree, step: StreamHeadersV1 | TableHeadersV1) -> Handle:
     is_map = isinstance(next(c.type for c in handle.schema.value if c.name == step.headers_column), Map)
     # Entries of a map have no order of their own; by key they come the same every time.
-    items = s.call("array_sort", s.call("map_entries", given)) if is_map else s.call("filter", given, s.lambda_([_ITEM], _has_key()))
+    items = (
+        s.call("array_sort", s.call("map_entries", given))
+        if is_map
+        else s.call("filter", given, s.lambda_([_ITEM], _has_key()))
+    )
     key, value = ("key", "value") if is_map else ("KEY", "VALUE")
     header = s.named_struct([("key", _field(key)), ("value", s.cast_text(_field(value), "BINARY"))])
     headers = s.call("transform", items, s.lambda_([_ITEM], header))
     nothing = s.cast_text(s.call("array"), ENVELOPE["headers"])
-    operation = Operation(fields=handle.unchanged(), headers=s.call("coalesce", headers, nothing), logger=build.logger(step))
+    operation = Operation(
+        fields=handle.unchanged(), headers=s.call("coalesce", headers, nothing), logger=build.logger(step)
+    )
     return build.apply(handle, operation, handle)
 
 

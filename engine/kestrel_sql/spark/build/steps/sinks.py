@@ -63,7 +63,9 @@ def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle:
     return build.stateful(make, (handle, *clocks(step.source, build)), build.logger(step))
 
 
-def _timestamped(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn) -> Handle:
+def _timestamped(
+    step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn
+) -> Handle:
     """Stamp records with a column; rows without a usable one are dropped, NULL rows keep theirs (`spec/operators.md` 17)."""
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
@@ -72,7 +74,11 @@ def _timestamped(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Ha
         fields=handle.unchanged(),
         keep=s.any_of([s.is_null(handle.part("v")), usable]),
         timestamp=s.if_(present, timestamp, s.column("ts")),
-        faults=(Fault(s.all_of(present, s.not_(usable)), f"Error writing row with extracted timestamp: column {column.column}"),),
+        faults=(
+            Fault(
+                s.all_of(present, s.not_(usable)), f"Error writing row with extracted timestamp: column {column.column}"
+            ),
+        ),
         logger=build.logger(step),
     )
     return build.apply(handle, operation, handle)

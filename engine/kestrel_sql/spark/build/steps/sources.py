@@ -9,7 +9,13 @@ from sqlglot import exp
 
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import Formats, Step, TimestampColumn, WindowInfo
-from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
+from kestrel_sql.plan.steps.sources import (
+    StreamSourceV1,
+    TableSourceV1,
+    TableSourceV2,
+    WindowedStreamSourceV1,
+    WindowedTableSourceV1,
+)
 from kestrel_sql.spark.build.steps.streams import schema_after
 from kestrel_sql.spark.build.timestamps import extracted
 from kestrel_sql.spark.compile import sql as s
@@ -93,10 +99,16 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, qu
             logs_rows=build.logs_rows,
         )
     )
-    return handle if step.timestamp_column is None else _timestamped(step, build, handle, step.timestamp_column, quiet=quiet)
+    return (
+        handle
+        if step.timestamp_column is None
+        else _timestamped(step, build, handle, step.timestamp_column, quiet=quiet)
+    )
 
 
-def specs(build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Column, ...]) -> tuple[SerdeSpec, SerdeSpec]:
+def specs(
+    build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Column, ...]
+) -> tuple[SerdeSpec, SerdeSpec]:
     """The two sides of a topic, completed with what the registry knows."""
     key = SerdeSpec(formats.key_format, handle.schema.key, formats.key_features, Side.KEY, handle.topic)
     value = SerdeSpec(formats.value_format, values, formats.value_features, Side.VALUE, handle.topic)

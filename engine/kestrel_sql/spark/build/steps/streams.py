@@ -76,7 +76,9 @@ def stream_flat_map_v1(step: StreamFlatMapV1, build: QueryBuild, source: Handle)
     made = [(f"KSQL_SYNTH_{i}", s.call("try_element_at", a, position)) for i, a in enumerate(lists)]
     key = (("k", source.part("k")),) if source.schema.key else ()
     exploded = Operation(
-        fields=(*key, ("v", s.named_struct([*kept, *made]))), rows=s.call("greatest", *sizes, s.integer(0)), logger=build.logger(step)
+        fields=(*key, ("v", s.named_struct([*kept, *made]))),
+        rows=s.call("greatest", *sizes, s.integer(0)),
+        logger=build.logger(step),
     )
     return build.apply(source, exploded, replace(source, schema=schema))
 
@@ -87,7 +89,9 @@ def _rows_of(build: QueryBuild, source: Handle, call: FunctionCall, context: Con
     function = bound.function
     assert isinstance(function, Tabular)  # noqa: S101 - the planner puts nothing else here
     labels = (f"Failed to evaluate table function parameter {i}" for i in range(len(bound.children)))
-    arguments = [Checked(compile_closed(child, context, label)) for child, label in zip(bound.children, labels, strict=True)]
+    arguments = [
+        Checked(compile_closed(child, context, label)) for child, label in zip(bound.children, labels, strict=True)
+    ]
     types = call_types(bound, context)
     types = replace(types, returns=Array(types.returns))
     if function.runs is Runs.PYTHON:
@@ -110,7 +114,10 @@ def stream_select_key_v1(step: StreamSelectKeyV1, build: QueryBuild, source: Han
     schema = schema_after(build, step, source)
     keep = s.all_of(s.is_not_null(source.part("v")), s.is_not_null(tree))
     operation = Operation(
-        fields=(*key_struct(schema.key, [tree]), ("v", source.part("v"))), keep=keep, faults=faults, logger=build.logger(step)
+        fields=(*key_struct(schema.key, [tree]), ("v", source.part("v"))),
+        keep=keep,
+        faults=faults,
+        logger=build.logger(step),
     )
     return build.apply(source, operation, replace(source, schema=schema, window=None, rekeyed=True))
 
@@ -131,7 +138,9 @@ def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Han
     if appended:
         kept = [(c.name, source.part("v", c.name)) for c in source.schema.value]
         value = s.if_(s.is_null(value), s.NULL, s.named_struct([*kept, *appended]))
-    operation = Operation(fields=(*key_struct(schema.key, trees), ("v", value)), faults=faults, logger=build.logger(step))
+    operation = Operation(
+        fields=(*key_struct(schema.key, trees), ("v", value)), faults=faults, logger=build.logger(step)
+    )
     return build.apply(source, operation, replace(source, schema=schema, rekeyed=True))
 
 
@@ -164,6 +173,8 @@ def _grouped(
     usable: Tree,
     faults: tuple[Fault, ...],
 ) -> Handle:
-    operation = Operation(fields=(("k", key), ("v", source.part("v"))), keep=usable, faults=faults, logger=build.logger(step))
+    operation = Operation(
+        fields=(("k", key), ("v", source.part("v"))), keep=usable, faults=faults, logger=build.logger(step)
+    )
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
     return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, window=None, rekeyed=True))

@@ -46,7 +46,9 @@ def table_select_key_v1(step: TableSelectKeyV1, build: QueryBuild, source: Handl
     """Re-key the changes; what needs old rows below stores them under the new key."""
     schema = schema_after(build, step, source)
     trees, faults = rekeyed(build, source, step.key_expression)
-    operation = Operation(fields=(*key_struct(schema.key, trees), ("v", source.part("v"))), faults=faults, logger=build.logger(step))
+    operation = Operation(
+        fields=(*key_struct(schema.key, trees), ("v", source.part("v"))), faults=faults, logger=build.logger(step)
+    )
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
     return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=False, rekeyed=True))
 
@@ -78,4 +80,6 @@ def _grouped(step: TableGroupByV1 | TableGroupByV2, build: QueryBuild, source: H
         logger=build.logger(step),
     )
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
-    return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=True, has_old_key=True, rekeyed=True))
+    return build.apply(
+        source, operation, replace(source, schema=schema, key_codec=codec, has_old=True, has_old_key=True, rekeyed=True)
+    )
