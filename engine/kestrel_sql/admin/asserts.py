@@ -14,7 +14,7 @@ from kestrel_sql.sql.nodes.statements import TimeSpan
 _ASSERTED = ("PARTITIONS", "REPLICAS")
 
 _DEFAULT_MS = 1000
-"""How long an assertion without TIMEOUT is waited for (`spec/language.md` 5)."""
+"""How long an assertion without TIMEOUT is waited for (rules L5)."""
 
 
 def assert_topic(statement: AssertTopic, view: View) -> Answer:

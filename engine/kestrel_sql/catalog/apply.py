@@ -1,4 +1,4 @@
-"""DDL commands applied to a catalog (`spec/plan-format.md` 2)."""
+"""DDL commands applied to a catalog (rules P2)."""
 
 from __future__ import annotations
 

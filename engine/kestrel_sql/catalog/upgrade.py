@@ -1,4 +1,4 @@
-"""What CREATE OR REPLACE may change: of a source, and of the query plan that feeds it (`spec/language.md` 5)."""
+"""What CREATE OR REPLACE may change: of a source, and of the query plan that feeds it (rules L5)."""
 
 from __future__ import annotations
 

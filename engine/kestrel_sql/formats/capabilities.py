@@ -42,7 +42,7 @@ Check = Callable[[Columns], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatFacts:
-    """One row of the format table of `spec/formats.md` 1.
+    """One row of the format table of rules F1.
 
     `features` are the ways to write a single column that a statement may choose; `inheritable` the properties that a sink takes over
     from a source of the same format; `check` says why columns cannot be held; `holds_key` whether a derived key column of a type can.

@@ -1,4 +1,4 @@
-"""DELIMITED: one CSV record a message, in the dialect of commons-csv 1.4 (`spec/qtt-format.md` 6.5)."""
+"""DELIMITED: one CSV record a message, in the dialect of commons-csv 1.4 (rules F4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON form of keys and values in test cases (`spec/qtt-format.md` 6): to bytes, and from bytes to what a comparator sees."""
+"""The JSON form of keys and values in test cases (rules Q6): to bytes, and from bytes to what a comparator sees."""
 
 from __future__ import annotations
 

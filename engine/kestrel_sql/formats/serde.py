@@ -74,7 +74,7 @@ class ConversionError(Exception):
 
 
 def guard_decoder(spec: SerdeSpec, message: str, decode: Callable[[bytes], Row]) -> Decoder:
-    """Wrap `decode` so that null bytes give None and every failure is a SerdeError called `message` (`spec/errors.md` 2).
+    """Wrap `decode` so that null bytes give None and every failure is a SerdeError called `message` (rules E2).
 
     A registry that does not answer is no fault of the record, which must not be dropped for it.
     """
@@ -122,7 +122,7 @@ def describe(error: Exception) -> str:
 
 
 def causes(error: BaseException) -> list[str]:
-    """The messages of what led to `error`, outermost first and without its own (`spec/errors.md` 8)."""
+    """The messages of what led to `error`, outermost first and without its own (rules E8)."""
     found: list[str] = []
     cause = error.__cause__
     while cause is not None:

@@ -1,6 +1,6 @@
 """The formats of CREATE SOURCE … FROM KAFKA: TEXT, BYTES, JSON_DOCUMENT, CSV, REGEX, and AVRO and PROTOBUF with a schema of their own.
 
-They are stricter than ksqlDB's: bytes that are no UTF-8 are an error, never replaced (`spec/kafka-metadata.md` 1.5).
+They are stricter than ksqlDB's: bytes that are no UTF-8 are an error, never replaced (rules K1.5).
 """
 
 from __future__ import annotations

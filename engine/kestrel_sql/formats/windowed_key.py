@@ -1,4 +1,4 @@
-"""Keys of windowed topics: the key's bytes, then the bounds of the window (`spec/formats.md` 5)."""
+"""Keys of windowed topics: the key's bytes, then the bounds of the window (rules F5)."""
 
 from __future__ import annotations
 

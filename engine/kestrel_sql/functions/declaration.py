@@ -172,7 +172,7 @@ class Options(TypedDict, total=False):
     """What the declaration of a scalar function may say besides its signatures.
 
     With `with_types` the body gets a `CallTypes` before the arguments. `returns` computes a result type that the
-    signature text cannot say; `name` is that of the body unless given, `printed` the spelling in messages (`spec/functions.md`).
+    signature text cannot say; `name` is that of the body unless given, `printed` the spelling in messages (rules U1).
     """
 
     nulls: Nulls

@@ -1,4 +1,4 @@
-"""The choice of an overload for the argument types of a call (`spec/language.md` 4.8)."""
+"""The choice of an overload for the argument types of a call (rules L4.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which a `java.util.HashMap` iterates, which ksqlDB lets its users see (`spec/functions.md`, general rules)."""
+"""The order in which a `java.util.HashMap` iterates, which ksqlDB lets its users see (rules U4)."""
 
 from __future__ import annotations
 

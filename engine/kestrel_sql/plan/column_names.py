@@ -1,4 +1,4 @@
-"""Names that steps make up for columns without one (`spec/schema-and-naming.md` section 6)."""
+"""Names that steps make up for columns without one (rules N6)."""
 
 from __future__ import annotations
 

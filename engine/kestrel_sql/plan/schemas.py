@@ -1,4 +1,4 @@
-"""The schema that each step gives its rows (`spec/plan-format.md` section 6)."""
+"""The schema that each step gives its rows (rules P6)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def scope_of(schema: Schema) -> Mapping[str, SqlType]:
 
 
 def source_columns(schema: Schema, *, pseudo_version: int, windowed: bool) -> Schema:
-    """Add to a declared schema what a source step adds to each row's value (`spec/plan-format.md` 6.1)."""
+    """Add to a declared schema what a source step adds to each row's value (rules P6.1)."""
     bounds = WINDOW_BOUNDS if windowed else ()
     copies = tuple(Column(c.name, c.type) for c in schema.key)
     headers = tuple(Column(c.name, c.type) for c in schema.headers)

@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
         "kestrel.upsert.inline.errors.enabled": "true",
     }
 )
-"""Values where a user set none (`spec/language.md` 8); None is unset."""
+"""Values where a user set none (rules L8); None is unset."""
 
 IMMUTABLE = frozenset({"ksql.service.id", "ksql.properties.overrides.denylist"})
 
@@ -151,7 +151,7 @@ class Config(Mapping[str, str]):
         """Set a property of the session.
 
         Raises:
-            PropertyError: the name is not a property, or may not be changed by a session (`spec/language.md` 8).
+            PropertyError: the name is not a property, or may not be changed by a session (rules L8).
         """
         _check_changeable(name, self)
         changed = {**self.overrides, name: value}

@@ -152,7 +152,7 @@ def check_insert(result: Schema, sink: Source) -> None:
     """Check that the `result` of a SELECT may be written to `sink`: names, roles and types position by position.
 
     Raises:
-        StatementError: the sink is not writable, or the schemas do not fit (`spec/schema-and-naming.md` 10).
+        StatementError: the sink is not writable, or the schemas do not fit (rules N10).
     """
     check_insert_target(sink)
     wanted = sink.schema.columns

@@ -1,4 +1,4 @@
-"""Plans of the statements that run a query (`spec/language.md` 9 to 11)."""
+"""Plans of the statements that run a query (rules L9, L10, L11)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def plan_create_as(
     """Plan CREATE STREAM|TABLE … AS SELECT; whether its name is free was checked before (`ddl.may_create`).
 
     Raises:
-        StatementError: see `spec/language.md` 6 and 9.
+        StatementError: see rules L6 and L9.
         RegistryError: a schema id that the registry does not have.
     """
     if statement.query.limit is not None:
@@ -121,7 +121,7 @@ def plan_insert_into(
     """Plan INSERT INTO … SELECT; the rows are written with the formats and the TIMESTAMP column of the target.
 
     Raises:
-        StatementError: see `spec/language.md` 9 and `spec/schema-and-naming.md` 10.
+        StatementError: see rules L9 and N10.
     """
     target = catalog.sources.get(statement.target)
     if target is None:
@@ -159,7 +159,7 @@ def plan_transient(
     """Plan a push query; its root is the select step, whose value columns include selected key columns.
 
     Raises:
-        StatementError: see `spec/language.md` 9.
+        StatementError: see rules L9.
     """
     planned = _plan_query(query, catalog, Types(functions, config), sink=None)
     return QueryPlan(sources=planned.sources, sink=None, physical_plan=planned.relation.step, query_id=query_id)

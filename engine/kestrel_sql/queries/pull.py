@@ -38,7 +38,7 @@ class _Clause:
 
 
 def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry) -> TransientQuery:
-    """Check and plan a pull query (`spec/language.md` 5).
+    """Check and plan a pull query (rules L5).
 
     Raises:
         UnknownSourceError: there is no such stream or table.
@@ -109,7 +109,7 @@ def _check_columns(query: Query) -> None:
 
 
 def _check_calls(query: Query, source: Source, functions: Registry) -> None:
-    """Refuse aggregates, which would need a GROUP BY, and table functions over tables (`spec/language.md` 9)."""
+    """Refuse aggregates, which would need a GROUP BY, and table functions over tables (rules L9)."""
     for expression in (item.expression for item in query.select if isinstance(item, SelectExpression)):
         for call in calls(expression, functions.is_aggregate):
             hint = f"a table that is made by SELECT {format_expression(call)} … GROUP BY … can be asked for its rows"
@@ -157,7 +157,7 @@ def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
 
 
 def check_no_null_key(records: Iterable[Record], source: Source) -> None:
-    """Refuse to answer from an UPSERT or DEBEZIUM source while an error of a NULL key stands (`spec/kafka-metadata.md` 1.4).
+    """Refuse to answer from an UPSERT or DEBEZIUM source while an error of a NULL key stands (rules K1.4).
 
     Raises:
         QueryError: the last message with a NULL key has a value.

@@ -31,7 +31,7 @@ RowStep = Callable[[RowValues], RowValues | None]
 
 @dataclass(slots=True)
 class RowSteps:
-    """Makes functions of steps. An expression that fails is NULL, a condition that fails is false, and `log` tells (`spec/errors.md` 8)."""
+    """Makes functions of steps. An expression that fails is NULL, a condition that fails is false, and `log` tells (rules E8)."""
 
     query_id: str
     functions: Registry

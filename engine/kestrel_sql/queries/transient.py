@@ -111,7 +111,7 @@ def plan_query(
     """Plan a query whose rows go to its user.
 
     Raises:
-        StatementError: see `spec/language.md` 9.
+        StatementError: see rules L9.
     """
     planned = plan_transient(query, catalog, config, query_id, functions)
     root = planned.physical_plan

@@ -34,7 +34,7 @@ class RegistryLookup:
         return full_name_of(schema, self._registry.snapshot())
 
     def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        """Turn a schema into columns (`spec/formats.md` 8); None if it has no definition of the wanted name.
+        """Turn a schema into columns (rules F8); None if it has no definition of the wanted name.
 
         Raises:
             RegistryError: a schema of which no column can be made, or with several definitions and none chosen.
@@ -69,7 +69,7 @@ def register_schemas(registry: SchemaRegistry, command: CreateStreamV1 | CreateT
 
 
 def delete_schemas(registry: SchemaRegistry, source: Source) -> None:
-    """Delete the subjects of a source's topic, as DROP … DELETE TOPIC does (`spec/language.md` 5).
+    """Delete the subjects of a source's topic, as DROP … DELETE TOPIC does (rules L5).
 
     Raises:
         RegistryError: the registry does not answer, or refuses.

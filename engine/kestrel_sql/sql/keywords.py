@@ -1,4 +1,4 @@
-"""The keywords of the language, reserved and not (`spec/language.md` 1)."""
+"""The keywords of the language, reserved and not (rules L1)."""
 
 from __future__ import annotations
 

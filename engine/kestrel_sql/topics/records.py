@@ -22,7 +22,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """An entry of the processing log (`spec/errors.md` 8).
+    """An entry of the processing log (rules E8).
 
     `kind` is 0 deserialization, 1 record processing, 2 production, 3 serialization, 4 thread (the query ended). Topic, partition and
     offset are those of the source record concerned. `cause` are the messages of the errors behind it. `record`, which has to be asked

@@ -36,7 +36,7 @@ PARSED_FROM_STRING = frozenset({DATE, TIME, TIMESTAMP, BYTES})
 
 
 def can_cast(source: SqlType, target: SqlType) -> bool:
-    """Whether CAST is defined for the pair (`spec/language.md` 4.6)."""
+    """Whether CAST is defined for the pair (rules L4.6)."""
     if source == target:
         return True
     match source, target:
@@ -79,7 +79,7 @@ def numeric_rank(sql_type: SqlType) -> int:
 def can_implicitly_cast(source: SqlType, target: SqlType) -> bool:
     """Whether a value becomes a value of `target` unasked: numeric widening, STRING to date, time and bytes types.
 
-    A DECIMAL only becomes a DECIMAL that holds all its values (`spec/schema-and-naming.md` 9).
+    A DECIMAL only becomes a DECIMAL that holds all its values (rules N9).
     """
     if source == target:
         return True

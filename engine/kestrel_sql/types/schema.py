@@ -27,7 +27,7 @@ class Column:
     header_key: str | None = None
 
     def __str__(self) -> str:
-        """The column as a schema string writes it (`spec/plan-format.md` 4.5)."""
+        """The column as a schema string writes it (rules P4.5)."""
         text = f"{quote(self.name)} {self.type}"
         match self.role, self.header_key:
             case Role.KEY, _:

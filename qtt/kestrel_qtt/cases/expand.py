@@ -1,4 +1,4 @@
-"""Expand `format` and `config` into concrete cases with names and ids (spec/qtt-format.md section 3)."""
+"""Expand `format` and `config` into concrete cases with names and ids (rules Q3)."""
 
 from __future__ import annotations
 

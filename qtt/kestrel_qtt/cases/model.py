@@ -18,7 +18,7 @@ Actual: TypeAlias = "bool | int | float | Decimal | str | bytes | Sequence[Actua
 
 JSON, KAFKA and DELIMITED values are what an exact reader of the written text gives: `int`, `Decimal` for every number with
 a fraction or exponent, `str`. AVRO, PROTOBUF, JSON_SR and PROTOBUF_NOSR values are typed: `float` for doubles, `Decimal` with the
-scale of its type, `bytes`, dates and times as integers (spec/qtt-format.md sections 6.3 and 6.4).
+scale of its type, `bytes`, dates and times as integers (rules Q6.3 and Q6.4).
 """
 
 CLASS_PREFIX = "class: "

@@ -37,7 +37,7 @@ from kestrel_sql.topics.memory import MemoryBroker
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
 
 _PARTITIONS = 4
-"""Of topics that a case does not declare (spec/qtt-format.md section 4.2)."""
+"""Of topics that a case does not declare (rules Q4.2)."""
 
 Memory = Callable[[], MemoryRunner]
 

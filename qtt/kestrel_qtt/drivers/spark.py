@@ -43,7 +43,7 @@ BASE_PROPERTIES: Mapping[str, object] = {
     "auto.offset.reset": "earliest",
     "cache.max.bytes.buffering": 0,
 }
-"""The fixed configuration of a test engine (spec/qtt-format.md section 7.1)."""
+"""The fixed configuration of a test engine (rules Q7.1)."""
 
 _KINDS = ("deserialization", "processing", "production", "serialization", "thread")
 

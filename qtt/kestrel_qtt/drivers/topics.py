@@ -36,7 +36,7 @@ class _Schema:
 
 
 def register_topics(session: Session, case: model.Case) -> None:
-    """Put the schemas of all topics into the registry before the first statement, those with ids first (`spec/qtt-format.md` 4.3).
+    """Put the schemas of all topics into the registry before the first statement, those with ids first (rules Q4.3).
 
     ksqlDB's harness keeps topics in a `HashMap` and registers the key of a topic before its value; that gives the ids that cases name.
     """

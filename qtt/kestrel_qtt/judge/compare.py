@@ -1,4 +1,4 @@
-"""Compare an expected JSON value with an actual one, by the type of the expected one (spec/qtt-format.md section 8.2)."""
+"""Compare an expected JSON value with an actual one, by the type of the expected one (rules Q8.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judge the outcome of a case (spec/qtt-format.md sections 8 to 10)."""
+"""Judge the outcome of a case (rules Q8, Q9, Q10)."""
 
 from __future__ import annotations
 

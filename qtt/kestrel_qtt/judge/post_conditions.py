@@ -1,4 +1,4 @@
-"""Check the final state of a case: sources and topics by "at least one matches" (spec/qtt-format.md section 10)."""
+"""Check the final state of a case: sources and topics by "at least one matches" (rules Q10)."""
 
 from __future__ import annotations
 

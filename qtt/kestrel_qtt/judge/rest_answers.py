@@ -1,4 +1,4 @@
-"""Judge the answers of a REST-QTT case (spec/qtt-format.md sections 13.2 to 13.4)."""
+"""Judge the answers of a REST-QTT case (rules Q13.2, Q13.3, Q13.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why the own spec of a stored ksqlDB plan holds in part only (spec/qtt-format.md section 16.4).
+"""Why the own spec of a stored ksqlDB plan holds in part only (rules Q16.4).
 
 A class is found from the plan and its spec, never from a name. Each takes back only the expectations it explains; the case
 is judged again with what is left, so that everything else still must hold.

@@ -1,4 +1,4 @@
-"""Compare what a query writes where with the `schemas` of its stored spec (spec/qtt-format.md sections 16.2 and 16.3)."""
+"""Compare what a query writes where with the `schemas` of its stored spec (rules Q16.2 and Q16.3)."""
 
 from __future__ import annotations
 

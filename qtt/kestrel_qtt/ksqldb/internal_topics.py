@@ -67,7 +67,7 @@ class InternalTopic:
 def internal_topics(
     plan: QueryPlan, service_id: str, functions: Registry, *, optimized: bool = True
 ) -> tuple[InternalTopic, ...]:
-    """List a query's repartition and changelog topics (`spec/qtt-format.md` 10.2), without those of foreign-key subscriptions.
+    """List a query's repartition and changelog topics (rules Q10.2), without those of foreign-key subscriptions.
 
     A topology that is not `optimized` keeps the rows of a table in a changelog of its own, not in the table's topic.
     """

@@ -1,4 +1,4 @@
-"""REST-QTT cases: statements answered by responses (spec/qtt-format.md section 13)."""
+"""REST-QTT cases: statements answered by responses (rules Q13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL scripts of tests: `--@test` begins one, `--@expected.error` and `--@expected.message` say how it ends (spec/qtt-format.md 14)."""
+"""SQL scripts of tests: `--@test` begins one, `--@expected.error` and `--@expected.message` say how it ends (rules Q14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The serdes that ksqlDB makes for the topics and stores of a query, by logger name (`spec/qtt-format.md` 16.2, `schemas`)."""
+"""The serdes that ksqlDB makes for the topics and stores of a query, by logger name (rules Q16.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that ksqlDB's own test corpus expects and no release ships (spec/qtt-format.md section 11).
+"""Functions that ksqlDB's own test corpus expects and no release ships (rules Q11).
 
 They exist for the harness only: the engine does not know them.
 """

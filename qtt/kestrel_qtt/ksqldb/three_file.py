@@ -1,4 +1,4 @@
-"""The form of three files: `statements.sql`, `input.json` and `output.json` side by side (spec/qtt-format.md section 15)."""
+"""The form of three files: `statements.sql`, `input.json` and `output.json` side by side (rules Q15)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from kestrel_qtt.plans.spec import write_json
 PLAN_FILE = "plan.json"
 SPEC_FILE = "spec.json"
 RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
-"""Stored configs that a replay restores, and that change results; false where missing (`spec/qtt-format.md` 16.3)."""
+"""Stored configs that a replay restores, and that change results; false where missing (rules Q16.3)."""
 
 BY_HAND = "-by-hand"
 """Ends the version of a plan that no planner wrote: one in the style of an older release, or of words that only readers know."""
@@ -139,7 +139,7 @@ def written_by(file: Path) -> str | None:
 def needs_recording(fresh: Json, newest: Json) -> bool:
     """Whether `fresh` differs from `newest`, both contents of a `plan.json`, `newest` None where there is none.
 
-    Statement texts and the configs that no replay restores do not count (`spec/qtt-format.md` 16.1, 16.3).
+    Statement texts and the configs that no replay restores do not count (rules Q16.1, Q16.3).
     """
     return newest is None or _compared(fresh) != _compared(newest)
 

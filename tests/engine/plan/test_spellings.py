@@ -1,4 +1,4 @@
-"""Stored plans of ours, one of each kind, mean the same in the spellings of older releases (`spec/plan-format.md` 4, 5 and 8)."""
+"""Stored plans of ours, one of each kind, mean the same in the spellings of older releases (rules P4, P5 and P8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro schemas: as Connect schemas, and generated from columns (`spec/formats.md` 4)."""
+"""Avro schemas: as Connect schemas, and generated from columns (rules F4.7)."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def find_fields(
 ) -> dict[int, int] | None:
     """The place of the field that holds each column, by the column's place; None if a value would have to be converted.
 
-    A field belongs to the column of its name, else to that of its name in upper case (spec/formats.md).
+    A field belongs to the column of its name, else to that of its name in upper case (rules F4).
     """
     index = {column: at for at, column in enumerate(names)}
     found: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Connect schemas to columns: what a CREATE without columns gets from the schema registry (`spec/formats.md` 8)."""
+"""Connect schemas to columns: what a CREATE without columns gets from the schema registry (rules F8)."""
 
 from __future__ import annotations
 

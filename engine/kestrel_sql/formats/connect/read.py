@@ -1,4 +1,4 @@
-"""Connect values to rows: which writer type may become which column (`spec/formats.md` 4, Connect coercions)."""
+"""Connect values to rows: which writer type may become which column (rules F4.6)."""
 
 from __future__ import annotations
 

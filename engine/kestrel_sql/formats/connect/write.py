@@ -1,4 +1,4 @@
-"""Rows to Connect values of a target schema, which is our own or one from the registry (`spec/formats.md` 8)."""
+"""Rows to Connect values of a target schema, which is our own or one from the registry (rules F8)."""
 
 from __future__ import annotations
 

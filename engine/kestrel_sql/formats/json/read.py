@@ -1,4 +1,4 @@
-"""JSON to rows, with ksqlDB's coercions (`spec/formats.md` 4, `spec/qtt-format.md` 6.2)."""
+"""JSON to rows, with ksqlDB's coercions (rules F4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON schemas as Connect writes them: as Connect schemas, and generated from columns (`spec/formats.md` 4)."""
+"""JSON schemas as Connect writes them: as Connect schemas, and generated from columns (rules F4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows to JSON: every column in schema order, nulls explicit, numbers as Java writes them (`spec/formats.md` 4)."""
+"""Rows to JSON: every column in schema order, nulls explicit, numbers as Java writes them (rules F4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf schemas generated from columns, in the layout of Confluent's converter (`spec/formats.md` 4)."""
+"""Protobuf schemas generated from columns, in the layout of Confluent's converter (rules F4.8)."""
 
 from __future__ import annotations
 

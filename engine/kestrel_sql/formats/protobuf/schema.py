@@ -1,4 +1,4 @@
-"""Protobuf descriptors: made from text with private pools, and as Connect schemas (`spec/formats.md` 4 and 8)."""
+"""Protobuf descriptors: made from text with private pools, and as Connect schemas (rules F4.8 and F8)."""
 
 from __future__ import annotations
 

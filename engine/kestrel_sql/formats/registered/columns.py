@@ -1,4 +1,4 @@
-"""Schemas of the registry to columns, and columns to the schemas that sinks register (`spec/formats.md` 4 and 8)."""
+"""Schemas of the registry to columns, and columns to the schemas that sinks register (rules F4 and F8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AVRO, JSON_SR and PROTOBUF: a zero byte, the schema's id, then a body that the writer's schema explains (`spec/formats.md` 4, 8)."""
+"""AVRO, JSON_SR and PROTOBUF: a zero byte, the schema's id, then a body that the writer's schema explains (rules F4, F8)."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def bind(
     Raises:
         UnknownColumnError: a column or field that does not exist.
         FunctionError: a function that does not exist, or not for its arguments.
-        TypeMismatchError: operands whose types do not fit (`spec/language.md` 4).
+        TypeMismatchError: operands whose types do not fit (rules L4).
         UnsupportedError: `CASE x WHEN`, `AT TIME ZONE`, or a lambda or interval unit outside a call.
     """
     return _bind(expression, _Scope(scope, {}, functions))

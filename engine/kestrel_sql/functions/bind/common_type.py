@@ -1,4 +1,4 @@
-"""The common type of items of a list (`spec/schema-and-naming.md` 9)."""
+"""The common type of items of a list (rules N9)."""
 
 from __future__ import annotations
 

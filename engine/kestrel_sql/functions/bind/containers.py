@@ -1,4 +1,4 @@
-"""Types of constructors and of access to what they build (`spec/language.md` 4.7)."""
+"""Types of constructors and of access to what they build (rules L4.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of operators whose operands are bound (`spec/language.md` 4.3 to 4.5)."""
+"""Types of operators whose operands are bound (rules L4.3, L4.4, L4.5)."""
 
 from __future__ import annotations
 

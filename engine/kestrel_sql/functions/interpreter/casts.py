@@ -1,4 +1,4 @@
-"""CAST between SQL types over Python values (`spec/language.md` 4.6): `kestrel_sql.spark.compile.casts` says the same in Spark.
+"""CAST between SQL types over Python values (rules L4.6): `kestrel_sql.spark.compile.casts` says the same in Spark.
 
 NULL is never given; whatever cannot be converted raises a ValueError or ArithmeticError.
 """

@@ -1,7 +1,7 @@
 """Bound expressions over Python values, one function per node; `kestrel_sql.spark.compile.expressions` says the same in Spark.
 
 Spark runs no Python inside of a lambda, so a call whose lambda needs a Python function is evaluated here as a whole. What ksqlDB's
-generated Java would throw is an exception; whoever closes an error scope decides what it means (`spec/language.md` 4.3).
+generated Java would throw is an exception; whoever closes an error scope decides what it means (rules L4.3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Comparisons and arithmetic over Python values, as Java does them (`spec/language.md` 4.3, 4.4)."""
+"""Comparisons and arithmetic over Python values, as Java does them (rules L4.3, L4.4)."""
 
 from __future__ import annotations
 

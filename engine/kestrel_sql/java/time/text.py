@@ -1,4 +1,4 @@
-"""Dates and times as text, as ksqlDB's functions read and write them with Java patterns (`spec/language.md` 11)."""
+"""Dates and times as text, as ksqlDB's functions read and write them with Java patterns (rules L11)."""
 
 from __future__ import annotations
 

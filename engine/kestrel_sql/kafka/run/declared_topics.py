@@ -1,4 +1,4 @@
-"""The topics that statements declare: made where they are missing, checked where they exist (`spec/language.md` 6)."""
+"""The topics that statements declare: made where they are missing, checked where they exist (rules L6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processing log on a topic: what could not be read, computed or written, with the record that it was about (`spec/errors.md` 8)."""
+"""The processing log on a topic: what could not be read, computed or written, with the record that it was about (rules E8)."""
 
 from __future__ import annotations
 

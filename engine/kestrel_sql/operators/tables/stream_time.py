@@ -10,7 +10,7 @@ from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTime:
-    """Give the tombstones of a relation the largest timestamp (ms) that its task has read (`spec/operators.md` 17).
+    """Give the tombstones of a relation the largest timestamp (ms) that its task has read (rules O17).
 
     The first input is the relation; the others are what the task reads, of which only the time counts.
     """

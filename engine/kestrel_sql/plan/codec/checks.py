@@ -43,7 +43,7 @@ PSEUDO_COLUMN_VERSIONS: Mapping[type, tuple[int, ...]] = {
 JOIN_TYPES: Mapping[type, tuple[JoinType, ...]] = dict.fromkeys(
     (StreamTableJoinV1, FkTableTableJoinV1), (JoinType.INNER, JoinType.LEFT)
 )
-"""The joins that do not come in all types (`spec/plan-format.md` 5)."""
+"""The joins that do not come in all types (rules P5)."""
 
 
 def _statement(plan: StatementPlan, path: str) -> None:

@@ -151,4 +151,4 @@ def _write_window_expression(expression: WindowExpression) -> dict[str, Any]:
 
 
 WINDOW_EXPRESSION = Wire(_window_expression, _write_window_expression)
-"""An object since 7.3, before that the text of a WINDOW clause (`spec/plan-format.md` 4.4)."""
+"""An object since 7.3, before that the text of a WINDOW clause (rules P4.4)."""

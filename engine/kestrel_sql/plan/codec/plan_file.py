@@ -39,7 +39,7 @@ def load_plan(text: str, written_by: str | None = None) -> PlanFile:
 
 
 def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
-    """Read the content of a `plan.json` (`spec/plan-format.md`).
+    """Read the content of a `plan.json` (docs/spec/plan-format.md).
 
     `written_by` is the version that wrote the plan, for errors; without it the one that the plan's configs name.
 

@@ -96,4 +96,4 @@ def _key_expressions(value: Any, path: str) -> tuple[Expression, ...]:
 
 
 KEY_EXPRESSIONS = Wire(_key_expressions, _EXPRESSIONS.encode)
-"""A list of expressions; 6.0 to 6.2 wrote one expression as a bare text (`spec/plan-format.md` 9)."""
+"""A list of expressions; 6.0 to 6.2 wrote one expression as a bare text (rules P9)."""

@@ -1,4 +1,4 @@
-"""What an aggregating query may say where (`spec/language.md` 9)."""
+"""What an aggregating query may say where (rules L9)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
     """Resolve the names of a query and check its shape.
 
     Raises:
-        StatementError: a rule of `spec/language.md` 9 is broken.
+        StatementError: one of rules L9 is broken.
     """
     query = _with_custom_types(query, catalog)
     scope = scope_of_query(query, catalog)

@@ -122,7 +122,7 @@ def is_foreign_key(join: Joined) -> bool:
 
 
 def equal_expressions(joins: tuple[Joined, ...]) -> frozenset[Expression]:
-    """The expressions that have the value of the result's key after all of `joins` (`spec/schema-and-naming.md` 7.4)."""
+    """The expressions that have the value of the result's key after all of `joins` (rules N7.4)."""
     if not joins or joins[-1].type is JoinType.OUTER:
         return frozenset()
     if len(joins) == 1 and is_foreign_key(joins[0]):

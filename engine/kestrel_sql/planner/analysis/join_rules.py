@@ -1,4 +1,4 @@
-"""Which joins can be run: kinds of the sides, types of the criteria, windows (`spec/language.md` 9)."""
+"""Which joins can be run: kinds of the sides, types of the criteria, windows (rules L9)."""
 
 from __future__ import annotations
 

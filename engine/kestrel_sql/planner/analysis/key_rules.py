@@ -1,4 +1,4 @@
-"""The rule that a persistent query selects the key of its result (`spec/schema-and-naming.md` 7, `spec/errors.md` 10)."""
+"""The rule that a persistent query selects the key of its result (rules N7, E10)."""
 
 from __future__ import annotations
 

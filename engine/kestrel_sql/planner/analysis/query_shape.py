@@ -1,4 +1,4 @@
-"""Rules on the shape of a query that need no plan (`spec/language.md` 9)."""
+"""Rules on the shape of a query that need no plan (rules L9)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_lambdas(expression: Expression, scope: Scope, types: Types) -> None:
     """Refuse lambdas where they are switched off, and parameters with the name of a column or of an outer parameter.
 
     Raises:
-        StatementError: `spec/language.md` 2, lambda rules.
+        StatementError: rules L2.
     """
     first = next((node for node in walk(expression) if isinstance(node, Lambda)), None)
     if first is None:

@@ -52,7 +52,7 @@ class QuerySource:
 
 
 def star(rows: Schema) -> Iterator[str]:
-    """The columns that `*` means for rows of a schema: key, window bounds, then the rest (`spec/schema-and-naming.md` 5)."""
+    """The columns that `*` means for rows of a schema: key, window bounds, then the rest (rules N5)."""
     keys = [column.name for column in rows.key]
     yield from keys
     names = [column.name for column in rows.value]

@@ -60,7 +60,7 @@ def _column(element: Element, kind: SourceKind, types: Mapping[str, SqlType], co
 
 
 def is_reserved(name: str, config: Config) -> bool:
-    """Whether no column may be called `name`, in any case (`spec/schema-and-naming.md` 2)."""
+    """Whether no column may be called `name`, in any case (rules N2)."""
     upper = name.upper()
     if upper in ("ROWPARTITION", "ROWOFFSET") and config.pseudo_column_version == 0:
         return False
@@ -190,7 +190,7 @@ def _check_header_columns(headers: tuple[Column, ...]) -> None:
 
 
 def timestamp_column(timestamp: TimestampProperty | None, schema: Schema) -> TimestampColumn | None:
-    """Find the column that TIMESTAMP names and check it with TIMESTAMP_FORMAT (`spec/language.md` 6); None without a property.
+    """Find the column that TIMESTAMP names and check it with TIMESTAMP_FORMAT (rules L6); None without a property.
 
     Raises:
         StatementError: no such column, or one of a type that does not fit.

@@ -1,4 +1,4 @@
-"""Columns that a statement leaves to the schema registry, and schemas that a statement gives to it (`spec/formats.md` 8)."""
+"""Columns that a statement leaves to the schema registry, and schemas that a statement gives to it (rules F8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of CREATE SOURCE … FROM KAFKA … INCLUDE (docs/adr/0012, `spec/kafka-metadata.md` 1)."""
+"""Plans of CREATE SOURCE … FROM KAFKA … INCLUDE (docs/adr/0012, rules K1)."""
 
 from __future__ import annotations
 

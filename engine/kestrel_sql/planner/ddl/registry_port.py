@@ -42,7 +42,7 @@ class SchemaLookup(Protocol):
         ...
 
     def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        """Turn a schema into columns of the role KEY or VALUE (`spec/formats.md` 8); None if it has no definition `full_name`.
+        """Turn a schema into columns of the role KEY or VALUE (rules F8); None if it has no definition `full_name`.
 
         Raises:
             RegistryError: a schema of which no column can be made, or with several definitions and no `full_name`.

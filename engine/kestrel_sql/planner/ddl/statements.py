@@ -54,7 +54,7 @@ def plan_create_source(
     """Plan CREATE STREAM|TABLE over a topic; None if it exists and the statement says IF NOT EXISTS.
 
     Raises:
-        StatementError: see `spec/language.md` 5 and 6, `spec/schema-and-naming.md` 11, `spec/formats.md` 8.
+        StatementError: see rules L5, L6, N11, F8.
     """
     if not may_create(statement, catalog, config):
         return None

@@ -1,4 +1,4 @@
-"""The strict coercion of the values of INSERT VALUES to the types of their columns (`spec/schema-and-naming.md` 9)."""
+"""The strict coercion of the values of INSERT VALUES to the types of their columns (rules N9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Literals that an INSERT INTO … SELECT writes into DECIMAL columns (`spec/schema-and-naming.md` 9)."""
+"""Literals that an INSERT INTO … SELECT writes into DECIMAL columns (rules N9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timestamp strings that WHERE and HAVING compare with the time of a row or window (`spec/language.md` 11)."""
+"""Timestamp strings that WHERE and HAVING compare with the time of a row or window (rules L11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner behind `ksql.new.query.planner.enabled`: one stream, bare columns, and a key that may be left out (`spec/language.md` 8)."""
+"""The planner behind `ksql.new.query.planner.enabled`: one stream, bare columns, and a key that may be left out (rules L8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers that a query writes: WITH (HEADERS = 'column') of CREATE AS (docs/adr/0012, `spec/kafka-metadata.md` 1.7)."""
+"""Headers that a query writes: WITH (HEADERS = 'column') of CREATE AS (docs/adr/0012, rules K1.7)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def join_sources(analysis: Analysis, types: Types) -> Relation:
     """Join the sources of a query, left-deep.
 
     Raises:
-        StatementError: a join that cannot be run (`spec/language.md` 9).
+        StatementError: a join that cannot be run (rules L9).
     """
     lowering = _Lowering(analysis, types)
     lowering.check()

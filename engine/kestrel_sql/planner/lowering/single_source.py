@@ -153,7 +153,7 @@ def _check_same_key(relation: Relation, expressions: tuple[Expression, ...], *, 
 
 
 def infers_schema(key_format: FormatInfo) -> bool:
-    """Whether a key format keeps its schemas in a registry, which makes joins copy the topic (`spec/schema-and-naming.md` 7.5)."""
+    """Whether a key format keeps its schemas in a registry, which makes joins copy the topic (rules N7.5)."""
     return facts_of(key_format.format).infers
 
 

@@ -76,7 +76,7 @@ def sink_formats(
     """Choose the formats of the sink called `sink` of a CREATE AS, and validate them against the result `schema`.
 
     A format that the statement does not give comes from the left-most source, and with it (or with the same format given again) its
-    inheritable properties (`spec/formats.md` 7); how a single value is wrapped never does.
+    inheritable properties (rules F7); how a single value is wrapped never does.
 
     Raises:
         PropertyError: WRAP_SINGLE_VALUE does not apply, or a key format is given for PARTITION BY NULL.
@@ -150,7 +150,7 @@ def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool 
     """Choose the formats of a repartition topic or state store whose key columns are `key`, from those of the source.
 
     The value format stays, in its natural form and without schema id. A re-keying step may leave the key format of the source, which
-    becomes JSON where it cannot hold the new key (`spec/formats.md` 9, last paragraph).
+    becomes JSON where it cannot hold the new key (rules F9).
     """
     key_format = without_schema_id(source.key_format)
     if rekeyed and not _holds(facts_of(key_format.format), key):

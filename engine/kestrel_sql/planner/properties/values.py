@@ -48,7 +48,7 @@ class WithClause:
         """Take the clause of a statement that has the properties `known`.
 
         Raises:
-            PropertyError: a property that the statement does not have (`spec/language.md` 6).
+            PropertyError: a property that the statement does not have (rules L6).
         """
         self._values: Mapping[str, PropertyValue] = {name.upper(): value for name, value in properties}
         unknown = [name for name in self._values if name not in known]

@@ -98,7 +98,7 @@ def source_properties(properties: Properties) -> SourceProperties:
     """Validate the WITH clause of a CREATE over a topic.
 
     Raises:
-        PropertyError: see `spec/language.md` 6.
+        PropertyError: see rules L6.
         FormatError: an unknown format.
     """
     clause = WithClause(properties, SOURCE_KEYS)
@@ -121,7 +121,7 @@ def sink_properties(properties: Properties) -> SinkProperties:
     """Validate the WITH clause of a CREATE AS.
 
     Raises:
-        PropertyError: see `spec/language.md` 6.
+        PropertyError: see rules L6.
         FormatError: an unknown format.
     """
     clause = WithClause(properties, SINK_KEYS)
@@ -247,7 +247,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def check_retention(kind: SourceKind, topic: TopicProperties, *, windowed: bool) -> None:
-    """Refuse RETENTION_MS where the topic is compacted (`spec/language.md` 6).
+    """Refuse RETENTION_MS where the topic is compacted (rules L6).
 
     Raises:
         PropertyError: a table without windows keeps its rows for ever.

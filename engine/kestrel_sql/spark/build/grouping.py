@@ -24,7 +24,7 @@ def grouped_key(
 ) -> tuple[Tree, Tree, tuple[Fault, ...]]:
     """The key struct of a row, whether the row has a group at all, and what is logged where it has none.
 
-    `joined` puts several components into one STRING separated by `|+|` (`spec/plan-format.md` 6.4, V1).
+    `joined` puts several components into one STRING separated by `|+|` (rules P6.4).
     """
     row = source.part(part)
     scope = scope_of(source.schema)

@@ -79,7 +79,7 @@ def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: s
 def rekeyed(
     build: QueryBuild, handle: Handle, expressions: Sequence[Expression]
 ) -> tuple[list[Tree], tuple[Fault, ...]]:
-    """The components of a new key; a component that fails is NULL (`spec/operators.md` 5).
+    """The components of a new key; a component that fails is NULL (rules O5).
 
     Expressions that use key columns only are computed from the key, so that they work for NULL rows; others are NULL there, `IS NULL` too.
     """

@@ -1,4 +1,4 @@
-"""Arithmetic as Java does it (`spec/language.md` 4.4)."""
+"""Arithmetic as Java does it (rules L4.4)."""
 
 from __future__ import annotations
 

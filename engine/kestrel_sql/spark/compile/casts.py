@@ -1,4 +1,4 @@
-"""CAST between SQL types as Spark expressions (`spec/language.md` 4.6).
+"""CAST between SQL types as Spark expressions (rules L4.6).
 
 Every function takes a non-failing Spark tree and gives `Checked`: `fails` is true where ksqlDB throws. A NULL operand
 gives NULL and never fails.

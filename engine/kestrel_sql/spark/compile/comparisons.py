@@ -1,4 +1,4 @@
-"""Comparisons, which in ksqlDB are false for NULL operands, and LIKE (`spec/language.md` 4.3, 4.5)."""
+"""Comparisons, which in ksqlDB are false for NULL operands, and LIKE (rules L4.3, L4.5)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bound expressions to Spark expressions, one function per node; operands arrive compiled.
 
 Spark has no exceptions per row, so each result is `Checked`: the value, and the condition under which ksqlDB's generated
-Java would have thrown (`spec/language.md` 4.3). Whoever closes an error scope decides what a failure means.
+Java would have thrown (rules L4.3). Whoever closes an error scope decides what a failure means.
 """
 
 from __future__ import annotations

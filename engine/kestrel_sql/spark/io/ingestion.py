@@ -1,4 +1,4 @@
-"""Messages to rows for CREATE SOURCE … FROM KAFKA: formats, envelope, metadata (docs/adr/0012, `spec/kafka-metadata.md` 1)."""
+"""Messages to rows for CREATE SOURCE … FROM KAFKA: formats, envelope, metadata (docs/adr/0012, rules K1)."""
 
 from __future__ import annotations
 

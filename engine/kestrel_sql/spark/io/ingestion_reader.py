@@ -52,7 +52,7 @@ class IntakeReader:
         return struct if not self._keys else {"k": self._to_key(message.key), **struct}
 
     def _whole(self, message: Message, row: dict[str, Any]) -> tuple[Any, ...]:
-        """The value with everything that a source step adds (`spec/plan-format.md` 6.1)."""
+        """The value with everything that a source step adds (rules P6.1)."""
         key = (None,) * self._keys if message.key is None else message.key
         return (*(message.value or ()), row["ts"], row["part"], row["off"], *key)
 

@@ -60,7 +60,7 @@ class Reader:
         return Read(_struct(parts, self._type, alive), *bounds, {} if self.source.quiet else log, log.keys())
 
     def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
-        """What a source step adds between the value and the copy of the key (`spec/plan-format.md` 6.1)."""
+        """What a source step adds between the value and the copy of the key (rules P6.1)."""
         if self.source.headers:
             headers = batch.column("headers").to_pylist()
             for column in self.source.headers:

@@ -12,7 +12,7 @@ from kestrel_sql.spark.stages.group import Group, SourceRead
 def check_partitions(group: Group, partitions: Mapping[str, int]) -> None:
     """Compare the topics below the two sides of each join, as far as their numbers of partitions are known.
 
-    A change of key is no way around, as its internal topic has as many partitions as its source (`spec/language.md` 9). Foreign-key
+    A change of key is no way around, as its internal topic has as many partitions as its source (rules L9). Foreign-key
     joins may have any numbers.
 
     Raises:

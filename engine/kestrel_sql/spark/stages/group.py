@@ -137,7 +137,7 @@ class QueryBuild:
     """The step whose old rows nobody reads (`kestrel_sql.spark.build.demand`)."""
 
     def logger(self, step: Step) -> str:
-        """The processing-log name of a step (`spec/errors.md` 8)."""
+        """The processing-log name of a step (rules E8)."""
         return f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
 
     def bind(self, expression: Expression, scope: Mapping[str, SqlType]) -> Bound:

@@ -1,4 +1,4 @@
-"""Entries of the processing log (`spec/errors.md` 8): their kinds, and what they look like in the rows of a pipeline."""
+"""Entries of the processing log (rules E8): their kinds, and what they look like in the rows of a pipeline."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Level:
     def fingerprint(self) -> list[str]:
         """What the state depends on: each operator with the types of what it reads. Another fingerprint means another state.
 
-        The store of a queryable table only names its key: CREATE OR REPLACE may add columns (spec/language.md 5), which its rows then lack.
+        The store of a queryable table only names its key: CREATE OR REPLACE may add columns (rules L5), which its rows then lack.
         """
         found = []
         for stateful in self.operators:

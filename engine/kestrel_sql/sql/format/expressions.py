@@ -1,4 +1,4 @@
-"""Identifiers, types and expressions back to text (`spec/plan-format.md` 4.6, `spec/errors.md` 11)."""
+"""Identifiers, types and expressions back to text (rules P4.6, E11)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _JOINS = {
 
 @singledispatch
 def format_statement(statement: Statement) -> str:
-    """Write a statement in the normal form of `spec/errors.md` 11, without a semicolon except behind CREATE … over a topic.
+    """Write a statement in the normal form of rules E11, without a semicolon except behind CREATE … over a topic.
 
     Raises:
         TypeError: not a statement node.

@@ -108,7 +108,7 @@ def parse_expression(text: str) -> Expression:
 
 
 def parse_select_item(text: str) -> tuple[Expression, str]:
-    """Parse `<expression> AS <alias>`, the select item of a plan (`spec/plan-format.md` 4.6).
+    """Parse `<expression> AS <alias>`, the select item of a plan (rules P4.6).
 
     Raises:
         SqlSyntaxError: it does not parse.
@@ -118,7 +118,7 @@ def parse_select_item(text: str) -> tuple[Expression, str]:
 
 
 def parse_window(text: str) -> Window:
-    """Parse what follows WINDOW, as plans up to 7.1 hold it (`spec/plan-format.md` 4.4).
+    """Parse what follows WINDOW, as plans up to 7.1 hold it (rules P4.4).
 
     Raises:
         SqlSyntaxError: it does not parse.
@@ -128,7 +128,7 @@ def parse_window(text: str) -> Window:
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Parse a schema string (`spec/plan-format.md` 4.5) to its columns in the order written; empty text has none.
+    """Parse a schema string (rules P4.5) to its columns in the order written; empty text has none.
 
     Raises:
         SqlSyntaxError: it does not parse.

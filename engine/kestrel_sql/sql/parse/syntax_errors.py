@@ -1,4 +1,4 @@
-"""What a syntax error says (`spec/errors.md` 10): position, then the detail that helps most."""
+"""What a syntax error says (rules E10): position, then the detail that helps most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`${name}` references: what they may stand for, and how they are replaced (`spec/language.md` 7)."""
+"""`${name}` references: what they may stand for, and how they are replaced (rules L7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of headers, or of any entries of KEY and VALUE: as a map, by key, and their bytes as text (`spec/kafka-metadata.md` 1.6)."""
+"""Lists of headers, or of any entries of KEY and VALUE: as a map, by key, and their bytes as text (rules K1.6)."""
 
 from __future__ import annotations
 

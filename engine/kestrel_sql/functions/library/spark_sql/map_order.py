@@ -1,4 +1,4 @@
-"""The order in which ksqlDB sees the entries of a map, as Spark expressions (`spec/functions.md`, general rules).
+"""The order in which ksqlDB sees the entries of a map, as Spark expressions (rules U4).
 
 `kestrel_sql.java.hash_order` says the same in Python. The table is as large as that of `new HashMap(size)`, which is what JSON and
 the constructor MAP make; a map that came from elsewhere may have had another size.

@@ -66,7 +66,7 @@ def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle:
 def _timestamped(
     step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn
 ) -> Handle:
-    """Stamp records with a column; rows without a usable one are dropped, NULL rows keep theirs (`spec/operators.md` 17)."""
+    """Stamp records with a column; rows without a usable one are dropped, NULL rows keep theirs (rules O17)."""
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
     usable = s.all_of(s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0))))

@@ -116,7 +116,7 @@ def specs(
 
 
 def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: TimestampColumn, *, quiet: bool) -> Handle:
-    """Take the timestamp from a column; a record without a usable one is dropped (`spec/operators.md` 1)."""
+    """Take the timestamp from a column; a record without a usable one is dropped (rules O1)."""
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
     values = [(c.name, timestamp if c.name == "ROWTIME" else handle.part("v", c.name)) for c in handle.schema.value]

@@ -16,7 +16,7 @@ from kestrel_sql.spark.stages.stage import Operation
 
 
 def table_filter_v1(step: TableFilterV1, build: QueryBuild, source: Handle) -> Handle:
-    """A row that fails becomes a tombstone if its last version had passed, and nothing otherwise (`spec/operators.md` 4)."""
+    """A row that fails becomes a tombstone if its last version had passed, and nothing otherwise (rules O4)."""
     source = with_old(build, source, build.logger(step))
     new_holds, faults = predicate(build, source, step.filter_expression, "v")
     old_holds, _ = predicate(build, source, step.filter_expression, "o")
