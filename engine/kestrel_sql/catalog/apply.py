@@ -86,7 +86,7 @@ def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> S
         formats=command.formats,
         is_source=True,
         statement_text=statement_text,
-        intake=command.intake,
+        ingestion=command.ingestion,
     )
 
 

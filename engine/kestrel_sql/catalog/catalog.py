@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from kestrel_sql.plan.ingestion import Intake
+from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Schema
@@ -17,7 +17,7 @@ from kestrel_sql.types.sql_types import SqlType
 class Source:
     """A stream or table over a topic.
 
-    `is_source` marks a read-only CREATE SOURCE object, `created_by` is the id of the CREATE AS query that feeds it. `intake` says how
+    `is_source` marks a read-only CREATE SOURCE object, `created_by` is the id of the CREATE AS query that feeds it. `ingestion` says how
     the messages of a source in the manner of Materialize are read; its `formats` are then those that others inherit.
     """
 
@@ -31,17 +31,17 @@ class Source:
     is_source: bool = False
     created_by: str | None = None
     statement_text: str = ""
-    intake: Intake | None = None
+    ingestion: IngestionSpec | None = None
 
     @property
     def message_formats(self) -> Formats:
         """How the messages of the topic are written."""
-        return self.formats if self.intake is None else self.intake.formats
+        return self.formats if self.ingestion is None else self.ingestion.formats
 
     @property
     def message_schema(self) -> Schema:
         """The columns that the messages of the topic hold."""
-        return self.schema if self.intake is None else self.intake.message_schema
+        return self.schema if self.ingestion is None else self.ingestion.message_schema
 
 
 @dataclass(frozen=True, slots=True)

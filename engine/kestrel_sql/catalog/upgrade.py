@@ -89,7 +89,7 @@ def _parts(*names: str) -> tuple[Part, ...]:
 
 
 _SOURCE = _parts("topic_name", "source_schema", "formats", "timestamp_column", "pseudo_column_version")
-_KAFKA = _parts("topic_name", "source_schema", "formats", "intake", "pseudo_column_version")
+_KAFKA = _parts("topic_name", "source_schema", "formats", "ingestion", "pseudo_column_version")
 _WINDOWED = (*_SOURCE, *_parts("window_info"))
 _SINK = _parts("topic_name", "formats", "timestamp_column")
 _GROUP = _parts("internal_formats", "group_by_expressions")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kestrel_sql.plan.ingestion import Envelope, Intake
+from kestrel_sql.plan.ingestion import Envelope, IngestionSpec
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Column, Schema
@@ -46,7 +46,7 @@ class CreateTableV1:
 class CreateKafkaSourceV1:
     """Register a read-only stream, or under an envelope of changes a table, in the manner of Materialize; Kestrel's own.
 
-    `formats` are those that queries over the source inherit, `intake` says how its messages are read.
+    `formats` are those that queries over the source inherit, `ingestion` says how its messages are read.
     """
 
     tag: ClassVar[str] = "createKafkaSourceV1"
@@ -54,12 +54,12 @@ class CreateKafkaSourceV1:
     schema: Schema
     topic_name: str
     formats: Formats
-    intake: Intake
+    ingestion: IngestionSpec = field(metadata={"json": "intake"})
 
     @property
     def kind(self) -> SourceKind:
         """What the source is."""
-        return SourceKind.STREAM if self.intake.envelope is Envelope.NONE else SourceKind.TABLE
+        return SourceKind.STREAM if self.ingestion.envelope is Envelope.NONE else SourceKind.TABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

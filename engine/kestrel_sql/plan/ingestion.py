@@ -55,7 +55,7 @@ class MetadataColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class IngestionSpec:
     """The way from a message to a row.
 
     `formats` and `message_schema` say how key and value are written. The key columns of the source are those of `message_schema`, in

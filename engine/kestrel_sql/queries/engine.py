@@ -303,7 +303,7 @@ class MemoryEngine:
         if planned.kind is not QueryKind.PULL_TABLE:
             return self._read(self._topics(planned.plan), 0)
         source = self.session.catalog.sources[planned.source]
-        if source.intake is not None:
+        if source.ingestion is not None:
             records = self.broker.records(source.topic)
             check_no_null_key(records, source)
             return current_messages(records)

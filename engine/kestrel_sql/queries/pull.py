@@ -162,7 +162,7 @@ def check_no_null_key(records: Iterable[Record], source: Source) -> None:
     Raises:
         QueryError: the last message with a NULL key has a value.
     """
-    if source.intake is None:
+    if source.ingestion is None:
         return
     last = next((record for record in reversed(list(records)) if record.key is None), None)
     if last is not None and last.value is not None:
@@ -174,7 +174,7 @@ def check_no_null_key(records: Iterable[Record], source: Source) -> None:
 
 def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry | None:
     """The entry for which a pull query has no answer: of a failed query, or of a row of an UPSERT source that cannot be read."""
-    kinds = (DESERIALIZATION, FATAL) if source is not None and source.intake is not None else (FATAL,)
+    kinds = (DESERIALIZATION, FATAL) if source is not None and source.ingestion is not None else (FATAL,)
     return next((entry for entry in log if entry.kind in kinds), None)
 
 

@@ -223,7 +223,7 @@ def _asked(run: _Run, query: TransientQuery) -> Job | list[Row]:
         job.feed = run.broker.merged(_topics(run, query.plan), run.before_inputs if late else 0)
         return job
     source = run.session.catalog.sources[query.source]
-    if source.intake is not None:
+    if source.ingestion is not None:
         job.feed = current_messages(run.broker.records(source.topic))
         return job
     table = _table(run, query)

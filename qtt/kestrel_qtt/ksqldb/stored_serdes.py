@@ -123,7 +123,7 @@ def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str,
     if isinstance(step, _Source):
         yield from _of_source(step, flow)
     elif isinstance(step, KafkaStreamSourceV1 | KafkaTableSourceV1):
-        yield "", _both(step.intake.message_schema, step.intake.formats, None)
+        yield "", _both(step.ingestion.message_schema, step.ingestion.formats, None)
     elif isinstance(step, _Sink):
         yield "", _both(flow.schema, step.formats, flow.window)
     elif isinstance(step, _GroupBy):

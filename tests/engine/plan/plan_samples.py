@@ -158,7 +158,7 @@ def stream_join(**more: Any) -> Document:
     )
 
 
-def intake(**more: Any) -> Document:
+def ingestion(**more: Any) -> Document:
     return {
         "envelope": "UPSERT",
         "formats": formats("TEXT", "JSON_DOCUMENT"),
@@ -180,7 +180,7 @@ def kafka(kind: str) -> Document:
         "KsqlTopic/Source",
         topicName="herd",
         formats=formats(),
-        intake=intake(),
+        intake=ingestion(),
         sourceSchema=KAFKA_SCHEMA,
         pseudoColumnVersion=1,
     )
@@ -277,7 +277,7 @@ def commands() -> list[Document]:
             "schema": KAFKA_SCHEMA,
             "topicName": "herd",
             "formats": formats(),
-            "intake": intake(),
+            "intake": ingestion(),
         },
         {"@type": "registerTypeV1", "type": "STRUCT<`A` INTEGER>", "typeName": "COW"},
         {"@type": "dropTypeV1", "typeName": "COW"},

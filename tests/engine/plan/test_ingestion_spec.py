@@ -7,7 +7,7 @@ import pytest
 from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
 from kestrel_sql.plan.commands import CreateKafkaSourceV1
-from kestrel_sql.plan.ingestion import Envelope, Intake
+from kestrel_sql.plan.ingestion import Envelope, IngestionSpec
 from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.sql.parse.parser import parse_schema
@@ -25,11 +25,11 @@ def command(schema: str = sample.KAFKA_SCHEMA, **more: Any) -> dict[str, Any]:
         "topicName": "t",
         "formats": sample.formats(),
     }
-    return sample.ddl({**document, "intake": sample.intake(**more)})
+    return sample.ddl({**document, "intake": sample.ingestion(**more)})
 
 
-def intake(envelope: Envelope, schema: Schema, *, key_record: bool = False) -> Intake:
-    return Intake(
+def ingestion(envelope: Envelope, schema: Schema, *, key_record: bool = False) -> IngestionSpec:
+    return IngestionSpec(
         envelope=envelope,
         formats=FORMATS,
         message_schema=schema,
@@ -46,7 +46,7 @@ def test_a_command_is_read_and_written() -> None:
     made = plan.ddl_command
     assert isinstance(made, CreateKafkaSourceV1)
     assert made.kind is SourceKind.TABLE
-    assert made.intake.start_offsets == (0, 2**40)
+    assert made.ingestion.start_offsets == (0, 2**40)
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_a_command_is_read_and_written() -> None:
         (command(colour="red"), r"colour"),
     ],
 )
-def test_an_intake_that_does_not_fit_is_refused_with_its_path(document: dict[str, Any], path: str) -> None:
+def test_an_ingestion_spec_that_does_not_fit_is_refused_with_its_path(document: dict[str, Any], path: str) -> None:
     with pytest.raises(PlanError, match=path):
         decode_statement(document)
 
 
 def test_a_key_record_is_one_column() -> None:
     schema = parse_schema("A STRING KEY, B BIGINT KEY, V STRING")
-    flat, record = intake(Envelope.NONE, schema), intake(Envelope.NONE, schema, key_record=True)
+    flat, record = ingestion(Envelope.NONE, schema), ingestion(Envelope.NONE, schema, key_record=True)
     assert [str(t) for t in flat.key_types()] == ["STRING", "BIGINT"]
     assert [str(t) for t in record.key_types()] == ["STRUCT<`A` STRING, `B` BIGINT>"]
 
 
 def test_an_after_image_gives_the_columns_that_the_key_has_not() -> None:
     schema = parse_schema("ID BIGINT KEY, AFTER STRUCT<NAME STRING, ID BIGINT, AGE INT>")
-    made = intake(Envelope.DEBEZIUM, schema)
+    made = ingestion(Envelope.DEBEZIUM, schema)
     assert [column.name for column in made.value_columns()] == ["NAME", "AGE"]

@@ -8,7 +8,7 @@ import pytest
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.source_messages import message_decoder, normal_json
-from kestrel_sql.plan.ingestion import Envelope, Intake, MetadataColumn, MetadataItem
+from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
 from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.spark.io.ingestion import NO_VALUE, NULL_KEY, Message, MessageReader, message_reader
 from kestrel_sql.sql.parse.parser import parse_schema
@@ -34,7 +34,7 @@ def reader(
         if message_schema.key
         else FormatInfo("NONE")
     )
-    intake = Intake(
+    ingestion = IngestionSpec(
         envelope=envelope,
         formats=Formats(key, value),
         message_schema=message_schema,
@@ -44,7 +44,7 @@ def reader(
         start_offsets=start_offsets,
     )
     return message_reader(
-        intake,
+        ingestion,
         SerdeSpec(key, message_schema.key, side=Side.KEY, topic="t"),
         SerdeSpec(value, message_schema.value, topic="t"),
     )

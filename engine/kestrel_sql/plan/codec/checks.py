@@ -8,7 +8,7 @@ from typing import Any
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.commands import CreateKafkaSourceV1, CreateTableV1
 from kestrel_sql.plan.document import StatementPlan
-from kestrel_sql.plan.ingestion import HEADER_ITEMS, Envelope, Intake, MetadataColumn
+from kestrel_sql.plan.ingestion import HEADER_ITEMS, Envelope, IngestionSpec, MetadataColumn
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import TableSuppressV1
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamTableJoinV1
@@ -77,30 +77,30 @@ def _metadata(column: MetadataColumn, path: str) -> None:
         raise PlanError("a single header has a key, and nothing else has", path=f"{path}.headerKey")
 
 
-def _intake(intake: Intake, path: str) -> None:
-    if intake.inline_errors and intake.envelope is not Envelope.UPSERT:
+def _ingestion(ingestion: IngestionSpec, path: str) -> None:
+    if ingestion.inline_errors and ingestion.envelope is not Envelope.UPSERT:
         raise PlanError("only UPSERT keeps errors inline", path=f"{path}.inlineErrors")
-    if intake.envelope is not Envelope.NONE and not intake.message_schema.key:
-        raise PlanError(f"{intake.envelope.value} needs a key", path=f"{path}.messageSchema")
-    if intake.envelope is Envelope.DEBEZIUM and [type(c.type) for c in intake.message_schema.value] != [Struct]:
+    if ingestion.envelope is not Envelope.NONE and not ingestion.message_schema.key:
+        raise PlanError(f"{ingestion.envelope.value} needs a key", path=f"{path}.messageSchema")
+    if ingestion.envelope is Envelope.DEBEZIUM and [type(c.type) for c in ingestion.message_schema.value] != [Struct]:
         raise PlanError("the value of a DEBEZIUM message is its after-image, a STRUCT", path=f"{path}.messageSchema")
 
 
-def _fits(schema: Schema, intake: Intake, path: str) -> None:
-    """A schema holds what the intake gives, under whatever names."""
-    if tuple(c.type for c in schema.key) != intake.key_types():
+def _fits(schema: Schema, ingestion: IngestionSpec, path: str) -> None:
+    """A schema holds what the ingestion gives, under whatever names."""
+    if tuple(c.type for c in schema.key) != ingestion.key_types():
         raise PlanError("the key columns are not those of the messages", path=path)
-    if tuple(c.type for c in schema.value) != intake.value_types() or schema.headers:
+    if tuple(c.type for c in schema.value) != ingestion.value_types() or schema.headers:
         raise PlanError("the value columns are not those of the messages", path=path)
 
 
 def _kafka_command(command: CreateKafkaSourceV1, path: str) -> None:
-    _fits(command.schema, command.intake, f"{path}.schema")
+    _fits(command.schema, command.ingestion, f"{path}.schema")
 
 
 def _kafka_source(step: KafkaSource, path: str) -> None:
     _source(step, path)
-    _fits(step.source_schema, step.intake, f"{path}.sourceSchema")
+    _fits(step.source_schema, step.ingestion, f"{path}.sourceSchema")
 
 
 def _join_type(step: StreamTableJoinV1 | FkTableTableJoinV1, path: str) -> None:
@@ -132,7 +132,7 @@ CHECKS: Mapping[type, Callable[[Any, str], None]] = {
     CreateTableV1: _table,
     WindowInfo: _window_info,
     **dict.fromkeys(PSEUDO_COLUMN_VERSIONS, _source),
-    Intake: _intake,
+    IngestionSpec: _ingestion,
     MetadataColumn: _metadata,
     CreateKafkaSourceV1: _kafka_command,
     KafkaStreamSourceV1: _kafka_source,

@@ -32,7 +32,7 @@ from kestrel_sql.plan.codec.values import (
 )
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.ingestion import Intake, MetadataColumn
+from kestrel_sql.plan.ingestion import IngestionSpec, MetadataColumn
 from kestrel_sql.plan.step import Formats, SelectItem, Step, TimestampColumn, WindowInfo
 from kestrel_sql.plan.steps.aggregates import WindowExpression
 from kestrel_sql.plan.table import COMMANDS, STEPS, Tagged
@@ -208,7 +208,7 @@ _BY_TYPE: Mapping[Any, Wire] = {
     Column: COLUMN,
     SqlType: TYPE,
     Formats: FORMATS,
-    Intake: object_wire(Intake),
+    IngestionSpec: object_wire(IngestionSpec),
     MetadataColumn: object_wire(MetadataColumn),
     TimestampColumn: object_wire(TimestampColumn),
     WindowInfo: object_wire(WindowInfo),

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kestrel_sql.plan.ingestion import Intake
+from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import Formats, Step
 from kestrel_sql.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaStreamSourceV1(Step):
-    """Read the messages of a topic as a stream; `formats` are those that others inherit, `intake` says how messages are read."""
+    """Read the messages of a topic as a stream; `formats` are those that others inherit, `ingestion` says how messages are read."""
 
     tag: ClassVar[str] = "kafkaStreamSourceV1"
     topic_name: str
     formats: Formats
-    intake: Intake
+    ingestion: IngestionSpec = field(metadata={"json": "intake"})
     source_schema: Schema
     pseudo_column_version: int
 
@@ -29,7 +29,7 @@ class KafkaTableSourceV1(Step):
     tag: ClassVar[str] = "kafkaTableSourceV1"
     topic_name: str
     formats: Formats
-    intake: Intake
+    ingestion: IngestionSpec = field(metadata={"json": "intake"})
     source_schema: Schema
     pseudo_column_version: int
 

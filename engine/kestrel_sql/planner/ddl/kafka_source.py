@@ -10,7 +10,7 @@ from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError, UnsupportedError
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.plan.commands import CreateKafkaSourceV1
-from kestrel_sql.plan.ingestion import ERROR_TYPE, METADATA_TYPES, Envelope, Intake, MetadataColumn, MetadataItem
+from kestrel_sql.plan.ingestion import ERROR_TYPE, METADATA_TYPES, Envelope, IngestionSpec, MetadataColumn, MetadataItem
 from kestrel_sql.plan.step import Formats
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_key_types, is_reserved
@@ -65,14 +65,14 @@ def plan_kafka_source(
     _check_place(statement)
     envelope = _envelope(statement, config)
     message = _message(statement, envelope, registry)
-    intake = _intake(statement, envelope, message)
-    schema = _schema(statement, message, intake, config)
+    ingestion = _ingestion(statement, envelope, message)
+    schema = _schema(statement, message, ingestion, config)
     return CreateKafkaSourceV1(
         source_name=statement.name,
         schema=schema,
         topic_name=statement.place.topic,
         formats=_inherited(statement, message, schema, config),
-        intake=intake,
+        ingestion=ingestion,
     )
 
 
@@ -193,8 +193,8 @@ def _with_after_image(message: _Message, statement: CreateKafkaSource) -> _Messa
     return _Message(message.key, value, None)
 
 
-def _intake(statement: CreateKafkaSource, envelope: Envelope, message: _Message) -> Intake:
-    return Intake(
+def _ingestion(statement: CreateKafkaSource, envelope: Envelope, message: _Message) -> IngestionSpec:
+    return IngestionSpec(
         envelope=envelope,
         formats=Formats(
             key_format=message.key.format,
@@ -221,24 +221,24 @@ def _metadata(item: IncludeItem) -> MetadataColumn:
     return MetadataColumn(item=_ITEMS[item.item])
 
 
-def _schema(statement: CreateKafkaSource, message: _Message, intake: Intake, config: Config) -> Schema:
+def _schema(statement: CreateKafkaSource, message: _Message, ingestion: IngestionSpec, config: Config) -> Schema:
     """The columns in Materialize's order: key, value, error, then metadata as written."""
-    keys = _key_columns(message, intake)
-    error = (Column(_error_name(statement), ERROR_TYPE),) if intake.inline_errors else ()
+    keys = _key_columns(message, ingestion)
+    error = (Column(_error_name(statement), ERROR_TYPE),) if ingestion.inline_errors else ()
     metadata = tuple(
         Column(item.alias or item.item.value, METADATA_TYPES[column.item])
-        for item, column in zip(_metadata_items(statement), intake.metadata, strict=True)
+        for item, column in zip(_metadata_items(statement), ingestion.metadata, strict=True)
     )
-    columns = _renamed(statement, (*keys, *intake.value_columns(), *error, *metadata))
+    columns = _renamed(statement, (*keys, *ingestion.value_columns(), *error, *metadata))
     _check_names(statement, columns, config)
     schema = Schema(columns)
     check_key_types(schema.key)
     return schema
 
 
-def _key_columns(message: _Message, intake: Intake) -> tuple[Column, ...]:
+def _key_columns(message: _Message, ingestion: IngestionSpec) -> tuple[Column, ...]:
     alias = message.key_item.alias if message.key_item is not None else None
-    types: Sequence[SqlType] = intake.key_types()
+    types: Sequence[SqlType] = ingestion.key_types()
     if alias is not None:
         return (Column(alias, types[0], Role.KEY),)
     return tuple(Column(column.name, column.type, Role.KEY) for column in message.key.columns)

@@ -46,13 +46,13 @@ def _source_step(source: Source, context: str) -> Step:
             source_schema=source.schema,
             pseudo_column_version=PSEUDO_VERSION,
         )
-    if source.intake is not None:
+    if source.ingestion is not None:
         kafka = KafkaTableSourceV1 if is_table else KafkaStreamSourceV1
         return kafka(
             query_context=context,
             topic_name=source.topic,
             formats=source.formats,
-            intake=source.intake,
+            ingestion=source.ingestion,
             source_schema=source.schema,
             pseudo_column_version=PSEUDO_VERSION,
         )

@@ -9,7 +9,7 @@ from typing import Any
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import Row, SerdeSpec
 from kestrel_sql.formats.source_messages import message_decoder, shown_bytes
-from kestrel_sql.plan.ingestion import Envelope, Intake, MetadataColumn, MetadataItem
+from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
 
 NULL_KEY = "record with NULL key in UPSERT source; to retract this error, produce a record upstream with a NULL key and NULL value"
 NO_VALUE = "a message without a value gives no row under ENVELOPE NONE"
@@ -40,7 +40,7 @@ NO_ROW = Message(is_row=False)
 class MessageReader:
     """Reads the records of one source."""
 
-    intake: Intake
+    ingestion: IngestionSpec
     key: Callable[[bytes | None], Row | None]
     value: Callable[[bytes | None], Row | None]
 
@@ -52,25 +52,25 @@ class MessageReader:
             key = self._key(record["key"])
         except SerdeError as error:
             return Message(error=f"key: {error}", is_row=False)
-        if self.intake.envelope is Envelope.NONE:
+        if self.ingestion.envelope is Envelope.NONE:
             return self._inserted(record, key)
         if key is None or record["key"] is None:
             return Message(error=None if record["value"] is None else NULL_KEY, is_row=False)
         return self._upserted(record, key)
 
     def _is_before_start(self, record: Mapping[str, Any]) -> bool:
-        starts = self.intake.start_offsets
+        starts = self.ingestion.start_offsets
         return record["part"] < len(starts) and bool(record["off"] < starts[record["part"]])
 
     def _key(self, data: bytes | None) -> Row | None:
         key = self.key(data)
-        if key is None or not self.intake.key_record:
+        if key is None or not self.ingestion.key_record:
             return key
-        return (dict(zip((column.name for column in self.intake.message_schema.key), key, strict=True)),)
+        return (dict(zip((column.name for column in self.ingestion.message_schema.key), key, strict=True)),)
 
     def _inserted(self, record: Mapping[str, Any], key: Row | None) -> Message:
         if record["value"] is None:
-            no_message = record["key"] is None or not self.intake.message_schema.key
+            no_message = record["key"] is None or not self.ingestion.message_schema.key
             return NO_ROW if no_message else Message(error=f"value: {NO_VALUE}", is_row=False)
         try:
             value = self.value(record["value"])
@@ -92,29 +92,29 @@ class MessageReader:
 
     def _image(self, data: bytes) -> Row | None:
         """The value columns and the error column; None if the message deletes."""
-        if self.intake.envelope is Envelope.DEBEZIUM:
+        if self.ingestion.envelope is Envelope.DEBEZIUM:
             value = self.value(data)
             after = None if value is None else value[0]
-            return None if after is None else tuple(after.get(field.name) for field in self.intake.after_fields())
-        if not self.intake.inline_errors:
+            return None if after is None else tuple(after.get(field.name) for field in self.ingestion.after_fields())
+        if not self.ingestion.inline_errors:
             return self.value(data)
         try:
             value = self.value(data)
         except SerdeError as error:
-            return (*(None for _ in self.intake.message_schema.value), {"DESCRIPTION": str(error)})
+            return (*(None for _ in self.ingestion.message_schema.value), {"DESCRIPTION": str(error)})
         return None if value is None else (*value, None)
 
     def _metadata(self, record: Mapping[str, Any]) -> Row:
-        return tuple(_item(column, record) for column in self.intake.metadata)
+        return tuple(_item(column, record) for column in self.ingestion.metadata)
 
 
-def message_reader(intake: Intake, key: SerdeSpec, value: SerdeSpec) -> MessageReader:
+def message_reader(ingestion: IngestionSpec, key: SerdeSpec, value: SerdeSpec) -> MessageReader:
     """Make the reader of a source, whose specs hold the columns of its messages.
 
     Raises:
         FormatError: a format that cannot hold its columns.
     """
-    return MessageReader(intake, message_decoder(key), message_decoder(value))
+    return MessageReader(ingestion, message_decoder(key), message_decoder(value))
 
 
 def _item(column: MetadataColumn, record: Mapping[str, Any]) -> Any:

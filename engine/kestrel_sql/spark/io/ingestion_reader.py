@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kestrel_sql.plan.ingestion import Intake
+from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.spark.io.ingestion import Message, message_reader
 from kestrel_sql.spark.io.source_reader import Read, struct_type
 from kestrel_sql.spark.stages.group import SourceRead
@@ -14,13 +14,13 @@ from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, base64_
 from kestrel_sql.spark.values import row_converter, to_arrow_value
 
 
-class IntakeReader:
+class IngestionReader:
     """Reads the records of one source; `position` is its number among the sources of the same topic and query."""
 
-    def __init__(self, source: SourceRead, intake: Intake, position: int) -> None:
+    def __init__(self, source: SourceRead, ingestion: IngestionSpec, position: int) -> None:
         self.source = source
         self.position = position
-        self._reader = message_reader(intake, source.key, source.value)
+        self._reader = message_reader(ingestion, source.key, source.value)
         schema = source.handle.schema
         self._type = struct_type(source)
         self._to_key = row_converter(schema.key, to_arrow_value)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.ingestion_reader import IntakeReader
+from kestrel_sql.spark.io.ingestion_reader import IngestionReader
 from kestrel_sql.spark.io.serdes import scattered
 from kestrel_sql.spark.io.sink_writer import Writer
 from kestrel_sql.spark.io.source_reader import Read, Reader, struct_type
@@ -23,7 +23,7 @@ from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
 from kestrel_sql.spark.stages.stage import DEAD, ENVELOPE, struct_column
 
 Positions = npt.NDArray[np.int64]
-AnyReader = Reader | IntakeReader
+AnyReader = Reader | IngestionReader
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _ENTRY = (
@@ -115,7 +115,7 @@ def decode_batches(sources: Sequence[SourceRead]) -> Pass:
 
 
 def _reader(source: SourceRead, position: int) -> AnyReader:
-    return Reader(source, position) if source.intake is None else IntakeReader(source, source.intake, position)
+    return Reader(source, position) if source.ingestion is None else IngestionReader(source, source.ingestion, position)
 
 
 def _decoded(

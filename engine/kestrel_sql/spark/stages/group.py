@@ -13,7 +13,7 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Operator, Scope
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.ingestion import Intake
+from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import Step, WindowInfo
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
@@ -40,7 +40,7 @@ class SourceRead:
     window: WindowInfo | None
     logger: str
     handle: Handle
-    intake: Intake | None = None
+    ingestion: IngestionSpec | None = None
     """How messages become rows, for a source in the manner of Materialize; `key` and `value` then hold the columns of messages."""
     strict: bool = False
     """Whether a record that cannot be read ends the query."""

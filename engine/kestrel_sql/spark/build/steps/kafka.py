@@ -31,7 +31,7 @@ def kafka_table_source_v1(step: KafkaTableSourceV1, build: QueryBuild) -> Handle
 
 
 def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -> Handle:
-    inherited, written = step.formats, step.intake.formats
+    inherited, written = step.formats, step.ingestion.formats
     handle = Handle(
         relation=build.group.new_relation(),
         level=0,
@@ -40,7 +40,7 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
         topic=step.topic_name,
     )
     build.group.stage(0).relation(handle.relation)
-    columns = step.intake.message_schema
+    columns = step.ingestion.message_schema
     build.group.sources.append(
         SourceRead(
             query=build.query,
@@ -57,7 +57,7 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
             window=None,
             logger=build.logger(step),
             handle=handle,
-            intake=step.intake,
+            ingestion=step.ingestion,
             strict=build.flag("ksql.fail.on.deserialization.error", "false"),
             logs_rows=build.logs_rows,
         )
