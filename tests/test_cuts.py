@@ -14,7 +14,8 @@ import pytest
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import load_gaps
 from kestrel_qtt.cases.model import Case, Outcome, Produced, Status
-from kestrel_qtt.drivers.driver import Driver, RunOptions, open_driver
+from kestrel_qtt.drivers.driver import Driver, RunOptions
+from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.load import load, load_all
 from kestrel_qtt.runner import run_cases, run_group
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,29 @@ def test_the_top_level_holds_what_the_design_names() -> None:
         pytest.skip("not a git checkout")
     top = {line.partition("/")[0] for line in listed.stdout.splitlines()}
     assert {entry for entry in top if not entry.startswith(".")} <= TOP_LEVEL
+
+
+def imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules of ours that a module imports, at its top or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return found & modules.keys()
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path, root in located()}
+    imports = {module: imported(path, modules) for module, path in modules.items()}
+    assert len(modules) > 500
+    assert any(imports.values())
+    TopologicalSorter(imports).prepare()
+
+
+def located() -> Iterator[tuple[Path, Path]]:
+    """Every module that is not a package's door, with the folder that its dotted name begins below."""
+    for path in MODULES:
+        if path.name != "__init__.py":
+            yield path, ROOT if path.is_relative_to(ROOT / "tests") else ROOT / path.relative_to(ROOT).parts[0]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrel_qtt.drivers.driver import Driver, open_driver
+from kestrel_qtt.drivers.driver import Driver
+from kestrel_qtt.drivers.open import open_driver
 
 
 @pytest.fixture(scope="session")

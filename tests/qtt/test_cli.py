@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kestrel_qtt.cli.main import ExitCode, main
-from kestrel_qtt.drivers import driver as drivers
+from kestrel_qtt.drivers import open as drivers
+from kestrel_qtt.drivers.driver import DriverError
 
 INPUTS = [{"topic": "IN", "value": {"A": 1}, "timestamp": 5}]
 GOOD = {"name": "good one", "statements": ["COPY"], "inputs": INPUTS, "outputs": [{"topic": "OUT", "value": {"A": 1}}]}
@@ -103,7 +104,7 @@ def test_a_run_on_a_broker(
     def open_kafka_driver(servers: str) -> Any:
         opened.append(servers)
         if servers == "away:1":
-            raise drivers.DriverError("the broker away:1 does not answer")
+            raise DriverError("the broker away:1 does not answer")
         return fake
 
     monkeypatch.setattr(drivers, "open_kafka_driver", open_kafka_driver)

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from kestrel_qtt.cases.model import Case
-from kestrel_qtt.drivers.driver import PlanningDriver, open_driver
+from kestrel_qtt.drivers.driver import PlanningDriver
+from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.load import load_stored
 from kestrel_qtt.plan_commands.prove import Comparison, compare, run_today
 from kestrel_qtt.plans.spec import case_document

@@ -24,7 +24,7 @@ from kestrel_qtt.cli.run import (
     run_loaded,
     selection_of,
 )
-from kestrel_qtt.drivers import driver as drivers
+from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase

@@ -51,21 +51,3 @@ class PlanningDriver(Driver, Protocol):
 
     def plan_documents(self, case: Case) -> str:
         """The plan of the case as the JSON text of a plan.json; raise PlanningError."""
-
-
-def open_driver() -> PlanningDriver:
-    """Open the driver of our own engine; imported late, because it brings a JVM along."""
-    from kestrel_qtt.drivers.full import FullDriver
-
-    return FullDriver()
-
-
-def open_kafka_driver(servers: str) -> PlanningDriver:
-    """Open the driver that runs cases on the broker at HOST:PORT.
-
-    Raises:
-        DriverError: the broker does not answer, or Spark cannot be started.
-    """
-    from kestrel_qtt.drivers.kafka import KafkaDriver
-
-    return KafkaDriver(servers)

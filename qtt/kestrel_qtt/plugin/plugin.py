@@ -12,7 +12,8 @@ import pytest
 from kestrel_qtt.cases.discovery import is_test_file
 from kestrel_qtt.cases.known_gaps import Ledger, ledger_of, load_gaps, unknown_cases
 from kestrel_qtt.cases.model import Case, CaseFileError, Status
-from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions, open_driver
+from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
+from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.load import load
 from kestrel_qtt.plugin.ahead import Ahead, chunk_names
 

@@ -1,0 +1,23 @@
+"""Open a driver by what it runs cases on. Drivers are imported here on first use: they bring Spark along."""
+
+from __future__ import annotations
+
+from kestrel_qtt.drivers.driver import PlanningDriver
+
+
+def open_driver() -> PlanningDriver:
+    """Open the driver that runs cases over topics in memory; Spark starts with the first case."""
+    from kestrel_qtt.drivers.full import FullDriver
+
+    return FullDriver()
+
+
+def open_kafka_driver(servers: str) -> PlanningDriver:
+    """Open the driver that runs cases on the broker at HOST:PORT.
+
+    Raises:
+        DriverError: the broker does not answer, or Spark cannot be started.
+    """
+    from kestrel_qtt.drivers.kafka import KafkaDriver
+
+    return KafkaDriver(servers)
