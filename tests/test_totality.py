@@ -11,7 +11,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_qtt.drivers.functions import functions_from
+from kestrel_qtt.load import CORPUS_FUNCTIONS
 from kestrel_sql import errors
 from kestrel_sql.errors import EngineError, FormatError
 from kestrel_sql.formats.serde import SerdeSpec, Side
@@ -103,7 +104,7 @@ def test_every_function_of_the_specification_exists(shared: Path) -> None:
 def lacking(function: dict[str, Any]) -> list[str]:
     """What the tables of language and test corpus lack of one function of the specification."""
     name = function["name"]
-    overloads = corpus_functions().overloads.get(name, ())
+    overloads = functions_from(CORPUS_FUNCTIONS).overloads.get(name, ())
     if not overloads:
         return [f"{name} (all of it)"]
     known = {text for overload in overloads for text in forms(overload.signature.parameters)}

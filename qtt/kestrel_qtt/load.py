@@ -25,7 +25,7 @@ from kestrel_qtt.cases.decode import (
     serdes_of,
     topic_of,
 )
-from kestrel_qtt.cases.discovery import Kind, case_path, kind_of
+from kestrel_qtt.cases.discovery import Kind, case_path, is_foreign, kind_of
 from kestrel_qtt.cases.expand import FORMAT, Variant, expand
 from kestrel_qtt.cases.model import Case, CaseFileError, Json
 from kestrel_qtt.cases.raw import RawFile, RawItem, TextError
@@ -37,6 +37,9 @@ from kestrel_qtt.ksqldb.three_file import three_file_case
 from kestrel_qtt.plans.store import PlanStoreError, find_plans
 from kestrel_qtt.plans.store import load_stored as load_plan
 
+CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.test_functions", "kestrel_qtt.ksqldb.test_aggregates")
+"""The modules of functions that only ksqlDB's own cases and stored plans may call."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -47,9 +50,18 @@ class Loaded:
     errors: tuple[CaseFileError, ...]
 
 
-def load(path: Path, kind: Kind | None = None) -> Loaded:
-    """Load the case file at `path`; whatever is wrong with it becomes an entry of `errors`."""
+def load(path: Path, kind: Kind | None = None, functions: Sequence[Path] = ()) -> Loaded:
+    """Load the case file at `path`; whatever is wrong with it becomes an entry of `errors`.
+
+    The cases may call the functions of the Python files `functions`, those of ksqlDB's corpus its test functions, too.
+    """
     kind = kind or kind_of(path) or Kind.OWN
+    loaded = _loaded(path, kind)
+    sources = (*(CORPUS_FUNCTIONS if kind is not Kind.STORED and is_foreign(path) else ()), *functions)
+    return replace(loaded, cases=tuple(replace(case, functions=(*case.functions, *sources)) for case in loaded.cases))
+
+
+def _loaded(path: Path, kind: Kind) -> Loaded:
     try:
         if kind is Kind.STORED:
             return Loaded(path, (load_stored(path),), ())
@@ -62,13 +74,13 @@ def load(path: Path, kind: Kind | None = None) -> Loaded:
         return Loaded(path, (), (error,))
 
 
-def load_all(found: Iterable[tuple[Path, Kind]]) -> Loaded:
-    """Load many files; a case whose id another file already has becomes an error."""
+def load_all(found: Iterable[tuple[Path, Kind]], functions: Sequence[Path] = ()) -> Loaded:
+    """Load many files as `load` does; a case whose id another file already has becomes an error."""
     cases: dict[str, Case] = {}
     errors: list[CaseFileError] = []
     last = Path()
     for path, kind in found:
-        loaded = load(path, kind)
+        loaded = load(path, kind, functions)
         last = path
         errors += loaded.errors
         for case in loaded.cases:
@@ -92,7 +104,10 @@ def load_stored(path: Path) -> Case:
 
 
 def case_of_spec(path: Path, spec: Json) -> Case:
-    """The case of the content of a stored spec; one that we stored (it has a hash) keeps our rules; raise CaseFileError."""
+    """The case of the content of a stored spec; raise CaseFileError.
+
+    One that we stored (it has a hash) keeps our rules; all others are ksqlDB's and may call its test functions.
+    """
     members = spec.get("testCase") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(members, dict):
         raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
@@ -103,7 +118,9 @@ def case_of_spec(path: Path, spec: Json) -> Case:
         )
     except DecodeError as error:
         raise CaseFileError(path, 1, str(error)) from error
-    return replace(case, tolerant=False, log=log_of(members)) if "hash" in spec else case
+    if "hash" in spec:
+        return replace(case, tolerant=False, log=log_of(members))
+    return replace(case, functions=CORPUS_FUNCTIONS)
 
 
 def _load(path: Path, kind: Kind) -> Loaded:

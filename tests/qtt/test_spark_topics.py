@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from kestrel_qtt.cases.model import Case, Topic
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.topics import register_topics
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_qtt.load import CORPUS_FUNCTIONS
 from kestrel_sql.session.session import Session
 
 
 def ids(*topics: Topic, statements: tuple[str, ...] = ()) -> dict[str, int]:
-    session = Session(functions=corpus_functions())
+    session = Session(functions=functions_from(CORPUS_FUNCTIONS))
     register_topics(session, Case(id="c", file=Path("c.json"), line=1, name="c", statements=statements, topics=topics))
     found = ((subject, session.registry.latest(subject)) for subject in session.registry.subjects())
     return {subject: schema.id for subject, schema in found if schema is not None}

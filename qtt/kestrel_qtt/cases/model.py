@@ -194,7 +194,8 @@ class Case:
     `id` is `path::slug[FORMAT][config]`, unique and stable; `name` is the expanded name of ksqlDB; `outputs` is None where the
     file gives none and empty where it asserts silence. A `tolerant` case comes from a foreign ksqlDB file and keeps ksqlDB's
     rules. Where `plan` names a plan.json, that plan is executed and the statements are not planned; `serdes` is what its last
-    query must write where, None for not compared.
+    query must write where, None for not compared. `functions` names the modules and Python files whose functions the case may
+    call beyond those that ship.
     """
 
     id: str
@@ -214,6 +215,7 @@ class Case:
     tolerant: bool = False
     plan: Path | None = None
     serdes: Mapping[str, SerdeInfo] | None = None
+    functions: tuple[str | Path, ...] = ()
 
     @property
     def is_exact(self) -> bool:

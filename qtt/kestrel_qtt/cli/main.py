@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.model import CaseFileError
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
@@ -20,6 +19,7 @@ from kestrel_qtt.cli.run import (
     OpenDriver,
     add_run_options,
     add_selection,
+    load_cases,
     report_errors,
     run_loaded,
     selection_of,
@@ -28,7 +28,6 @@ from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.load import load_all
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.runner import run_group
 
@@ -93,7 +92,7 @@ def _command(
 
 def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt run`: run the cases, print what failed and a summary, write the report."""
-    loaded = load_all(find_files(arguments.paths))
+    loaded = load_cases(arguments)
     if arguments.kafka is None:
         return run_loaded(loaded, arguments, open_driver)
     if arguments.cut or arguments.restart:
@@ -108,7 +107,7 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
 
 def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     """`qtt list`: print the ids of the selected cases."""
-    loaded = load_all(find_files(arguments.paths))
+    loaded = load_cases(arguments)
     out = Console(soft_wrap=True)
     for case in selection_of(arguments).of(loaded.cases):
         out.print(case.id, markup=False, highlight=False)
@@ -117,7 +116,7 @@ def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 
 def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt explain`: print the plan and the Spark SQL of the selected cases."""
-    loaded = load_all(find_files(arguments.paths))
+    loaded = load_cases(arguments)
     cases = selection_of(arguments).of(loaded.cases)
     if not cases and not loaded.errors:
         raise SelectionError("no case is selected")
@@ -133,7 +132,7 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
 
 def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt approve`: run the cases that leave their outputs out, and write what came out into their files."""
-    loaded = load_all(find_files(arguments.paths))
+    loaded = load_cases(arguments)
     cases = [case for case in selection_of(arguments).of(loaded.cases) if is_open(case)]
     out = Console(soft_wrap=True)
     if not cases:

@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 from rich.console import Console
 
-from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import (
@@ -17,14 +16,16 @@ from kestrel_qtt.cli.run import (
     OpenDriver,
     add_run_options,
     add_selection,
+    load_cases,
     report_errors,
     run_loaded,
     selection_of,
 )
 from kestrel_qtt.drivers.driver import PlanningDriver
+from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.load import load_all
+from kestrel_qtt.load import Loaded
 from kestrel_qtt.plan_commands import record as plan_commands
 from kestrel_qtt.plan_commands.record import Findings
 from kestrel_qtt.plans.store import adopt, find_plans, read_plan
@@ -71,8 +72,13 @@ def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Exi
     return _ACTIONS[arguments.action](arguments, open_driver)
 
 
+def _stored(arguments: argparse.Namespace) -> Loaded:
+    check_functions(arguments.functions)
+    return plan_commands.stored_cases(arguments.paths, arguments.functions)
+
+
 def _run(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    return run_loaded(plan_commands.stored_cases(arguments.paths), arguments, open_driver)
+    return run_loaded(_stored(arguments), arguments, open_driver)
 
 
 def _record(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
@@ -88,7 +94,7 @@ def _over_cases(
     open_driver: OpenDriver,
     action: Callable[[list[Case], PlanningDriver, Path], Findings],
 ) -> ExitCode:
-    loaded = load_all(find_files(arguments.paths))
+    loaded = load_cases(arguments)
     cases = selection_of(arguments).of(loaded.cases)
     engine = open_driver()
     try:
@@ -115,8 +121,10 @@ def _explain(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode
     out = Console(soft_wrap=True)
     engine = open_driver()
     try:
-        for name, text in plan_commands.plan_texts(arguments.paths, selection_of(arguments), engine):
-            out.print(f"{name}\n{explain_text(text, name)}\n", markup=False, highlight=False)
+        check_functions(arguments.functions)
+        for plan in plan_commands.plan_texts(arguments.paths, selection_of(arguments), engine, arguments.functions):
+            text = explain_text(plan.text, plan.name, plan.functions)
+            out.print(f"{plan.name}\n{text}\n", markup=False, highlight=False)
     finally:
         engine.close()
     return ExitCode.OK
@@ -133,7 +141,7 @@ def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 
 
 def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    loaded = plan_commands.stored_cases(arguments.paths)
+    loaded = _stored(arguments)
     engine = open_driver()
     try:
         cases = selection_of(arguments).of(loaded.cases)
@@ -143,13 +151,14 @@ def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
 
 
 def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
-    loaded = plan_commands.stored_cases(arguments.paths)
+    loaded = _stored(arguments)
     cases = selection_of(arguments).of(loaded.cases)
     return max(_told(plan_commands.store_checkpoints(cases, arguments.after)), report_errors(loaded))
 
 
 def _resume(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
-    return _told(plan_commands.resume_checkpoints(arguments.paths))
+    check_functions(arguments.functions)
+    return _told(plan_commands.resume_checkpoints(arguments.paths, arguments.functions))
 
 
 def _compact(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import Ledger, ledger_of, load_gaps, unknown_cases
 from kestrel_qtt.cases.model import Case, CaseFileError, Result, Status
 from kestrel_qtt.cases.selection import Selection, SelectionError
 from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, PlanningDriver, RunOptions
-from kestrel_qtt.load import Loaded
+from kestrel_qtt.drivers.functions import check_functions
+from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.report.text import failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases
 
@@ -44,6 +46,26 @@ def add_selection(command: argparse.ArgumentParser) -> None:
         help="only every N-th case of each file, its first among them",
     )
     command.add_argument("--shard", metavar="I/N", help="only every N-th case, counted from the I-th")
+
+    command.add_argument(
+        "--functions",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="functions of your own: a Python file with decorated functions, which is executed; may be repeated",
+    )
+
+
+def load_cases(arguments: argparse.Namespace) -> Loaded:
+    """Load the cases of the paths given.
+
+    Raises:
+        FileNotFoundError: a path does not exist, or is a file that holds no cases.
+        DriverError: a file of functions cannot be loaded.
+    """
+    check_functions(arguments.functions)
+    return load_all(find_files(arguments.paths), arguments.functions)
 
 
 def selection_of(arguments: argparse.Namespace) -> Selection:

@@ -1,4 +1,4 @@
-"""Queries of many cases, run fused: those of equal depth share one Spark query, and a group that dies is halved."""
+"""Queries of many cases, run fused: those of equal depth and equal functions share one Spark query, and a group that dies is halved."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Job:
 
 def run_jobs(memory: Callable[[], MemoryRunner], jobs: Sequence[Job]) -> None:
     """Run all jobs."""
-    by_depth: dict[int, list[Job]] = {}
+    fused: dict[tuple[int, int], list[Job]] = {}
     for job in jobs:
         depth = job.plan()
         if depth is not None:
-            by_depth.setdefault(depth, []).append(job)
-    for members in by_depth.values():
+            fused.setdefault((depth, id(job.functions)), []).append(job)
+    for members in fused.values():
         _fused(memory(), members)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.fused_jobs import Job, Table, run_jobs
 from kestrel_qtt.drivers.rest_protobuf import proto_elements
 from kestrel_qtt.drivers.rest_records import decoded, encoded
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_sql.admin.answer import Answer as Told
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.readable import readable
@@ -76,7 +76,7 @@ def run_rest(cases: Sequence[RestCase], memory: Memory) -> Iterator[tuple[model.
 
 
 def _prepared(case: RestCase) -> _Run:
-    session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=corpus_functions())
+    session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
     run = _Run(case, session)
     try:
         run.outcome = _execute(run)

@@ -14,10 +14,10 @@ from threading import Lock
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import PlanningError, RunOptions
+from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.stored_plan import execute_stored, last_serdes
 from kestrel_qtt.drivers.topics import register_topics, source_state, topic_states
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_qtt.plans.store import RESTORED
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError
@@ -123,8 +123,8 @@ class SparkDriver:
         """Take away what a group needed."""
 
     def _round(self, runs: Sequence[Run], cut: Cut) -> None:
-        """Run the next query of every case, those of equal depth together."""
-        by_depth: dict[int, list[Member]] = {}
+        """Run the next query of every case, those of equal depth and equal functions together."""
+        fused: dict[tuple[int, int], list[Member]] = {}
         for run in runs:
             query = run.pending.pop(0)
             try:
@@ -137,8 +137,8 @@ class SparkDriver:
             except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
                 run.outcome = model.Crashed(message=f"{type(error).__name__}: {_short(error)}")
                 continue
-            by_depth.setdefault(depth, []).append((run, query))
-        for members in by_depth.values():
+            fused.setdefault((depth, id(run.session.functions)), []).append((run, query))
+        for members in fused.values():
             self._fused(members, cut)
 
     def _fused(self, members: Sequence[Member], cut: Cut) -> None:
@@ -215,7 +215,7 @@ def plan_text(case: model.Case) -> str:
 
 
 def _session(case: model.Case) -> Session:
-    return Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=corpus_functions())
+    return Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
 
 
 def _guarded_prepare(case: model.Case) -> Run:

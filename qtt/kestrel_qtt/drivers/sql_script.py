@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
 from kestrel_sql.formats.serde import Side
@@ -49,7 +49,7 @@ def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model
 
 
 def _run(case: ScriptCase) -> model.Outcome:
-    session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=corpus_functions())
+    session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
     script = _Script(MemoryEngine(session), case.file)
     try:
         for text in case.statements:

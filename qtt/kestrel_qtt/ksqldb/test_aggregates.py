@@ -1,4 +1,4 @@
-"""Aggregates that ksqlDB's own test corpus defines and no release ships; the harness adds them to the table of functions."""
+"""Aggregates that ksqlDB's own test corpus defines and no release ships."""
 
 from __future__ import annotations
 

@@ -1,20 +1,15 @@
 """Functions that ksqlDB's own test corpus expects and no release ships (rules Q11).
 
-They exist for the harness only: the engine does not know them.
+Only cases of that corpus name this module and `test_aggregates`: see `kestrel_qtt.load`.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import cache
 from itertools import count
 from typing import Any
 
-from kestrel_qtt.ksqldb import test_aggregates as corpus_aggregates
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, python_scalar, tabular
-from kestrel_sql.functions.registry import Registry
-from kestrel_sql.functions.registry import collect as collect_functions
-from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.sql_types import Decimal as DecimalType
 from kestrel_sql.types.sql_types import SqlType
@@ -177,12 +172,3 @@ def _throwing_udtf(value: bool) -> list[bool]:
     if value:
         raise ValueError("You asked me to throw...")
     return [value]
-
-
-@cache
-def corpus_functions() -> Registry:
-    """The functions of the language and those of the corpus."""
-    own = [value for value in globals().values() if type(value).__name__ in ("Scalar", "Tabular")]
-    extra = collect_functions(corpus_aggregates)
-    aggregates = {id(o.function): o.function for name in extra for o in extra.get(name)}
-    return FUNCTIONS.with_functions(*own, *aggregates.values())

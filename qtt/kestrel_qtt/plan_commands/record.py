@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from kestrel_qtt.cases.model import Case, CaseFileError, Json, Status
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.cases.selection import Selection
 from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError
-from kestrel_qtt.load import Loaded, load_all, load_stored
+from kestrel_qtt.load import Loaded, load, load_all, load_stored
 from kestrel_qtt.plan_commands.compact import choose
 from kestrel_qtt.plans import checkpoints as plan_checkpoints
 from kestrel_qtt.plans import store as plans
@@ -29,9 +29,9 @@ class Findings:
     problems: tuple[str, ...] = ()
 
 
-def stored_cases(paths: Sequence[Path]) -> Loaded:
+def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = ()) -> Loaded:
     """Load the stored plans below `paths` as cases; one that was edited or cannot be read is an error."""
-    return load_all((stored.spec_file, Kind.STORED) for path in paths for stored in plans.find_plans(path))
+    return load_all(((stored.spec_file, Kind.STORED) for path in paths for stored in plans.find_plans(path)), functions)
 
 
 def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
@@ -120,7 +120,7 @@ def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
     return Findings(tuple(done), tuple(problems))
 
 
-def resume_checkpoints(paths: Sequence[Path]) -> Findings:
+def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) -> Findings:
     """Go on from every checkpoint below `paths`; what comes after and is not as its case expects is a problem."""
     from kestrel_qtt.plan_commands.resume import Checkpoints
 
@@ -130,7 +130,9 @@ def resume_checkpoints(paths: Sequence[Path]) -> Findings:
     try:
         for file in (file for path in paths for file in plan_checkpoints.find(path)):
             try:
-                result = engine.resume(load_stored(file.with_name(plans.SPEC_FILE)), plan_checkpoints.read(file))
+                case = load_stored(file.with_name(plans.SPEC_FILE))
+                case = replace(case, functions=(*case.functions, *functions))
+                result = engine.resume(case, plan_checkpoints.read(file))
             except (plans.PlanStoreError, CaseFileError) as error:
                 problems.append(str(error))
             else:
@@ -142,15 +144,28 @@ def resume_checkpoints(paths: Sequence[Path]) -> Findings:
     return Findings(tuple(done), tuple(problems))
 
 
-def plan_texts(paths: Sequence[Path], selection: Selection, driver: PlanningDriver) -> Iterator[tuple[str, str]]:
-    """Name and text of each plan to explain: plan files are read, cases are planned; raise PlanStoreError."""
+@dataclass(frozen=True, slots=True)
+class PlanText:
+    """A plan.json as text: what it is called in errors, and the sources of functions that it may call."""
+
+    name: str
+    text: str
+    functions: tuple[str | Path, ...]
+
+
+def plan_texts(
+    paths: Sequence[Path], selection: Selection, driver: PlanningDriver, functions: Sequence[Path] = ()
+) -> Iterator[PlanText]:
+    """The plans to explain: plan files are read, cases are planned; raise PlanStoreError."""
     files = [path for path in paths if path.name == plans.PLAN_FILE or (path / plans.PLAN_FILE).is_file()]
     for file in files:
-        yield str(file), plans.read_plan(file)
+        spec = (file if file.is_dir() else file.parent) / plans.SPEC_FILE
+        known = load(spec, Kind.STORED, functions).cases if spec.is_file() else ()
+        yield PlanText(str(file), plans.read_plan(file), known[0].functions if known else tuple(functions))
     others = [path for path in paths if path not in files]
-    cases = selection.of(load_all(find_files(others)).cases) if others else []
+    cases = selection.of(load_all(find_files(others), functions).cases) if others else []
     for case in cases:
         try:
-            yield case.id, driver.plan_documents(case)
+            yield PlanText(case.id, driver.plan_documents(case), case.functions)
         except PlanningError as error:
             raise plans.PlanStoreError(_unplanned(case, error)) from error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kestrel_qtt.cases.model import Json
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.stored_plan import execute_plan_file
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
 from kestrel_qtt.plan_commands.format_coverage import facts_of
 from kestrel_qtt.plan_commands.plan_tree import explain_plan
 from kestrel_qtt.plans.store import PLAN_FILE, RESTORED, PlanStoreError, read_plan, written_by
@@ -17,14 +18,16 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 
 
-def explain_text(text: str, name: str) -> str:
-    """The statements of a plan.json as trees, each query followed by its Spark SQL; `name` is named in errors.
+def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> str:
+    """The statements of a plan.json as trees, each query followed by its Spark SQL.
+
+    Errors name `name`; `functions` are the sources of functions that the plan calls beyond those that ship.
 
     Raises:
         PlanStoreError: the text is no plan, or none that can be run.
     """
     plan = _load(text, name)
-    session = Session(functions=corpus_functions())
+    session = Session(functions=functions_from(functions))
     parts = [explain_plan(plan)]
     try:
         execute_plan_file(session, plan, {}, {})

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
-from kestrel_qtt.ksqldb.test_functions import corpus_functions
+from kestrel_qtt.load import CORPUS_FUNCTIONS
 from kestrel_qtt.plans.store import find_plans, newest_plans
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registered.columns import schema_text
@@ -44,7 +45,7 @@ def test_a_topology_that_is_not_optimized_copies_the_topic_of_an_old_table() -> 
     formats = Formats(key_format=FormatInfo("KAFKA"), value_format=FormatInfo("JSON"))
     source = TableSourceV1(query_context="KsqlTopic/Source", topic_name="t", formats=formats, source_schema=schema)
     plan = QueryPlan(sources=("T",), sink="O", physical_plan=source, query_id="Q")
-    functions = corpus_functions()
+    functions = functions_from(CORPUS_FUNCTIONS)
     assert internal_topics(plan, "me_", functions) == ()
     (topic,) = internal_topics(plan, "me_", functions, optimized=False)
     assert (topic.name, (*topic.key, *topic.value)) == (
@@ -114,7 +115,7 @@ def _topics_of(file: Path) -> list[InternalTopic]:
         topic
         for plan in plans
         if plan is not None
-        for topic in internal_topics(plan, "some.ksql.service.id", corpus_functions())
+        for topic in internal_topics(plan, "some.ksql.service.id", functions_from(CORPUS_FUNCTIONS))
     ]
 
 

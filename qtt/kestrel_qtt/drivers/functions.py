@@ -1,0 +1,48 @@
+"""The functions that a case may call: those that ship, and those of the sources that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from kestrel_qtt.cases.model import Case
+from kestrel_qtt.drivers.driver import DriverError
+from kestrel_sql.errors import FunctionError
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.functions.user_functions import functions_with
+
+
+def functions_of(case: Case) -> Registry:
+    """The functions of a case; cases that name the same sources share one registry.
+
+    Raises:
+        FunctionError: a source cannot be loaded.
+    """
+    return functions_from(case.functions)
+
+
+def functions_from(sources: Sequence[str | Path]) -> Registry:
+    """The functions that ship and those of `sources`, each a module or a Python file, which is executed once.
+
+    Raises:
+        FunctionError: a source cannot be loaded.
+    """
+    return _registry(tuple(sources))
+
+
+def check_functions(sources: Sequence[Path]) -> None:
+    """Load the functions of Python files, so that a mistake in one is told before any case runs.
+
+    Raises:
+        DriverError: a file cannot be loaded, or declares no function.
+    """
+    try:
+        functions_from(sources)
+    except FunctionError as error:
+        raise DriverError(error.render()) from error
+
+
+@cache
+def _registry(sources: tuple[str | Path, ...]) -> Registry:
+    return functions_with(sources)
