@@ -10,10 +10,8 @@ from kestrel_sql.admin.view import View
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import SerdeError, StatementError
 from kestrel_sql.formats.json.text import write_compact
-from kestrel_sql.formats.record_json import to_json_form
 from kestrel_sql.formats.serde import Side
-from kestrel_sql.formats.windowed_key import split
-from kestrel_sql.session.insert_values import source_spec
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.sql_types import BIGINT, INTEGER
@@ -58,14 +56,14 @@ def _text(record: Record, side: Side, source: Source | None, view: View) -> str:
         return "<null>"
     if source is None:
         return data.decode("utf-8", "backslashreplace")
-    window = ""
+    records = SourceRecords.of(source, view.session.serde())
     try:
-        if side is Side.KEY and source.window is not None:
-            data, bounds = split(data, source.window)
-            window = f"@{bounds[0]}/{bounds[1]}"
-        return f"{_shown(to_json_form(view.session.serde()(source_spec(source, side)), data))}{window}"
+        if side is Side.VALUE:
+            return _shown(records.value_to_json(data))
+        key, window = records.key_to_json(data)
     except SerdeError:
         return data.hex()
+    return _shown(key) if window is None else f"{_shown(key)}@{window[0]}/{window[1]}"
 
 
 def _shown(value: Any) -> str:

@@ -14,11 +14,8 @@ from typing import Any
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.cli.render import to_json
 from kestrel_sql.errors import InputError, SerdeError, StatementError
-from kestrel_sql.formats.record_json import from_json_form, to_json_form
-from kestrel_sql.formats.serde import Side
-from kestrel_sql.formats.windowed_key import join, split
 from kestrel_sql.queries.engine import MemoryEngine
-from kestrel_sql.session.insert_values import source_spec
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Headers, Record
 
 
@@ -89,17 +86,13 @@ def _parsed(text: str) -> list[Any]:
 
 
 def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], place: str) -> Record:
-    serde = engine.session.serde()
+    window = members.get("window")
     try:
-        key = from_json_form(serde(source_spec(source, Side.KEY)), members.get("key"))
-        window = members.get("window")
-        if source.window is not None and key is not None and isinstance(window, dict):
-            key = join(key, (int(window["start"]), int(window["end"])), source.window)
-        return Record(
-            topic=source.topic,
-            key=key,
-            value=from_json_form(serde(source_spec(source, Side.VALUE)), members["value"]),
-            timestamp=int(members.get("timestamp", 0)),
+        return SourceRecords.of(source, engine.session.serde()).from_json(
+            members.get("key"),
+            members["value"],
+            int(members.get("timestamp", 0)),
+            window=(int(window["start"]), int(window["end"])) if isinstance(window, dict) else None,
             headers=_headers(members.get("headers") or ()),
         )
     except (SerdeError, KeyError, TypeError, ValueError, binascii.Error) as error:
@@ -128,24 +121,13 @@ def record_lines(engine: MemoryEngine, topic: str) -> Iterator[str]:
     Raises:
         SerdeError: a record that the source's formats cannot read.
     """
-    source = engine.session.sources_of_topic(topic)[0]
-    serde = engine.session.serde()
-    key_spec, value_spec = (serde(source_spec(source, side)) for side in (Side.KEY, Side.VALUE))
+    records = SourceRecords.of(engine.session.sources_of_topic(topic)[0], engine.session.serde())
     for record in engine.broker.records(topic):
+        key, window = records.key_to_json(record.key)
         members: dict[str, Any] = {"topic": topic}
-        key = record.key
-        if source.window is not None and key is not None:
-            key, (start, end) = split(key, source.window)
-            members["window"] = {
-                "start": start,
-                "end": end,
-                "type": "session" if source.window.size_ms is None else "time",
-            }
-        members |= {
-            "key": to_json_form(key_spec, key),
-            "value": to_json_form(value_spec, record.value),
-            "timestamp": record.timestamp,
-        }
+        if window is not None:
+            members["window"] = {"start": window[0], "end": window[1], "type": records.window_kind}
+        members |= {"key": key, "value": records.value_to_json(record.value), "timestamp": record.timestamp}
         if record.headers:
             members["headers"] = [{"KEY": name, "VALUE": value} for name, value in record.headers]
         yield to_json(members)

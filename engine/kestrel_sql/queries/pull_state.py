@@ -24,7 +24,7 @@ from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV
 from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
-from kestrel_sql.session.insert_values import source_spec
+from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.build.queryable import Kept
 from kestrel_sql.spark.io.columns import from_rows, to_rows

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import TypeMismatchError
-from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.table import encoder
+from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.planner.expressions.insert_coercion import coerce_value
 from kestrel_sql.planner.expressions.timestamp_literals import parse_partial_timestamp
 from kestrel_sql.planner.inserts import ResolvedInsert
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.expressions import (
     ArrayConstructor,
     BooleanLiteral,
@@ -128,7 +127,7 @@ def insert_record(
     for (column, _), (bound, value) in zip(insert.values, found, strict=False):
         row[column.name] = coerce_value(value, bound.type, column)
     timestamp = now() if insert.timestamp is None else _timestamp(*found[-1])
-    return encode_row(insert.source, row, timestamp, serde)
+    return SourceRecords.of(insert.source, serde).from_row(row, timestamp)
 
 
 def _timestamp(bound: Bound, value: object) -> int:
@@ -138,30 +137,3 @@ def _timestamp(bound: Bound, value: object) -> int:
     if not isinstance(milliseconds, int) or milliseconds < 0:
         raise TypeMismatchError(f"ROWTIME must be a time in milliseconds since 1970, not {value}", span=bound.node.span)
     return milliseconds
-
-
-def encode_row(
-    source: Source, row: Mapping[str, object], timestamp: int, serde: Callable[[SerdeSpec], SerdeSpec]
-) -> Record:
-    """Encode a row of a stream or table, by column name; a key whose columns are all NULL is none.
-
-    Raises:
-        SerdeError: a format cannot hold the row.
-    """
-    key = tuple(row.get(column.name) for column in source.schema.key)
-    key_spec, value_spec = (serde(source_spec(source, side)) for side in (Side.KEY, Side.VALUE))
-    value = tuple(row.get(column.name) for column in source.schema.value)
-    return Record(
-        topic=source.topic,
-        key=encoder(key_spec)(key) if any(part is not None for part in key) else None,
-        value=encoder(value_spec)(value),
-        timestamp=timestamp,
-    )
-
-
-def source_spec(source: Source, side: Side) -> SerdeSpec:
-    """How one side of a source's records is written; the registry's schemas are still to be added."""
-    formats, schema = source.message_formats, source.message_schema
-    if side is Side.KEY:
-        return SerdeSpec(formats.key_format, schema.key, formats.key_features, side, source.topic)
-    return SerdeSpec(formats.value_format, schema.value, formats.value_features, side, source.topic)

@@ -35,9 +35,9 @@ class MemoryBroker:
         self._topics.pop(topic, None)
 
     def produce(self, record: Record) -> Record:
-        """Append a record to its topic; give it with the offset that it got."""
+        """Append a record to the only partition of its topic; give it with the offset that it got."""
         records = self._topics.setdefault(record.topic, [])
-        stored = replace(record, offset=len(records))
+        stored = replace(record, partition=0, offset=len(records))
         records.append((self._arrivals, stored))
         self._arrivals += 1
         return stored

@@ -18,12 +18,10 @@ from kestrel_qtt.drivers.kafka_runner import FusedQuery, FusedRunner
 from kestrel_qtt.drivers.kafka_topics import ScratchTopics
 from kestrel_qtt.drivers.spark import Member, Run, SparkDriver, collect, feed_of
 from kestrel_sql.errors import EngineError
-from kestrel_sql.formats.record_json import from_json_form
-from kestrel_sql.formats.serde import Side
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.session.insert_values import source_spec
 from kestrel_sql.session.session import PersistentQuery
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.spark.in_memory.runner import Cut, Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.topics.partitioner import partition_of
@@ -206,7 +204,7 @@ def _partition(run: Run, expected: model.OutputRecord, partitions: int) -> int |
     if expected.partition is not None or partitions == 1:
         return expected.partition or 0
     source = run.session.sources_of_topic(expected.topic)[0]
-    key = from_json_form(run.session.serde()(source_spec(source, Side.KEY)), expected.key)
+    key = SourceRecords.of(source, run.session.serde()).key_from_json(expected.key)
     return None if key is None else partition_of(key, partitions)
 
 

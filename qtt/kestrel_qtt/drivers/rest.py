@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.fused_jobs import Job, Table, run_jobs
 from kestrel_qtt.drivers.rest_protobuf import proto_elements
-from kestrel_qtt.drivers.rest_records import decoded, encoded
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.admin.answer import Answer as Told
@@ -82,7 +82,7 @@ def _prepared(case: RestCase) -> _Run:
         run.outcome = _execute(run)
         if run.outcome is None:
             run.before_inputs = run.broker.arrivals
-            for record in encoded(session, case.inputs):
+            for record in input_records(session, case.inputs):
                 run.broker.produce(record)
             run.pending = [
                 query for query in session.queries.values() if query.plan.sink is not None or _is_asked(run, query)
@@ -272,7 +272,7 @@ def _final(query: TransientQuery, rows: Sequence[Row]) -> Iterator[model.Actual]
 
 def _answered(run: _Run) -> model.Outcome:
     try:
-        records = {topic: decoded(run.session, topic, run.broker.records(topic)) for topic in run.broker.topics}
+        records = {topic: actual_records(run.session, topic, run.broker.records(topic)) for topic in run.broker.topics}
     except EngineError as error:
         return model.Crashed(message=f"a record cannot be read back: {error}")
     return Answered(records=records, answers=(*run.answers, *run.proto_answers))

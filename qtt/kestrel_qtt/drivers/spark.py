@@ -7,27 +7,23 @@ queries in one Spark query. The guilty query of a group that fails is found by h
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.stored_plan import execute_stored, last_serdes
 from kestrel_qtt.drivers.topics import register_topics, source_state, topic_states
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.plans.store import RESTORED
-from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError
-from kestrel_sql.formats.record_json import from_json_form, to_json_form
-from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.windowed_key import join, split
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.inserts import ResolvedInsert
-from kestrel_sql.session.insert_values import Constants, insert_record, source_spec
+from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import PersistentQuery, Session, properties_config
 from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner, Output
@@ -233,7 +229,7 @@ def prepare(case: model.Case) -> Run:
     run.outcome = _plan_stored(run) if case.plan is not None else _plan_statements(run)
     if run.outcome is None:
         run.pending = list(run.session.queries.values())
-        run.inputs = _input_records(run)
+        run.inputs = list(input_records(run.session, run.case.inputs))
     return run
 
 
@@ -298,38 +294,6 @@ def query_run(run: Run, query: PersistentQuery) -> QueryRun:
     return QueryRun(plan=query.plan, settings=query.config, serde=run.session.serde())
 
 
-def _input_records(run: Run) -> list[Record]:
-    offsets: Counter[tuple[str, int]] = Counter()
-    records = []
-    for given in run.case.inputs:
-        source = next(iter(run.session.sources_of_topic(given.topic)), None)
-        if source is None:
-            continue
-        partition = given.partition or 0
-        offset = offsets[given.topic, partition] if given.offset is None else given.offset
-        offsets[given.topic, partition] = offset + 1
-        key, value = (_spec(run.session, source, side) for side in (Side.KEY, Side.VALUE))
-        data = from_json_form(key, given.key)
-        if given.window is not None and data is not None and source.window is not None:
-            data = join(data, (given.window.start, given.window.end), source.window)
-        records.append(
-            Record(
-                topic=given.topic,
-                key=data,
-                value=from_json_form(value, given.value),
-                timestamp=given.timestamp,
-                partition=partition,
-                offset=offset,
-                headers=given.headers,
-            )
-        )
-    return records
-
-
-def _spec(session: Session, source: Source, side: Side) -> SerdeSpec:
-    return session.serde()(source_spec(source, side))
-
-
 def feed_of(run: Run, query: PersistentQuery) -> list[Record]:
     """What a query is fed: the case's own records for its topics, then what earlier queries wrote to the others."""
     topics = [
@@ -360,9 +324,7 @@ def collect(run: Run, query: PersistentQuery, pipeline: Pipeline, output: Output
 def produced(run: Run) -> model.Outcome:
     """The records, sources, topics and log entries at the end of a case."""
     try:
-        records = {
-            topic: tuple(_actual(run.session, topic, record) for record in found) for topic, found in run.topics.items()
-        }
+        records = {topic: actual_records(run.session, topic, found) for topic, found in run.topics.items()}
     except EngineError as error:
         return model.Crashed(message=f"an output record cannot be read back: {error}")
     sources = tuple(source_state(source) for source in run.session.catalog.sources.values())
@@ -370,23 +332,6 @@ def produced(run: Run) -> model.Outcome:
     log = tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log)
     return model.Produced(
         records=records, sources=sources, topics=tuple(topic_states(run.session, run.case)), log=log, serdes=serdes
-    )
-
-
-def _actual(session: Session, topic: str, record: Record) -> model.ActualRecord:
-    source = session.sources_of_topic(topic)[0]
-    key, window = record.key, None
-    if source.window is not None and key is not None:
-        key, (start, end) = split(key, source.window)
-        window = model.Window(start, end, "session" if source.window.size_ms is None else "time")
-    return model.ActualRecord(
-        key=to_json_form(_spec(session, source, Side.KEY), key),
-        value=to_json_form(_spec(session, source, Side.VALUE), record.value),
-        timestamp=record.timestamp,
-        window=window,
-        headers=record.headers,
-        partition=record.partition,
-        offset=record.offset,
     )
 
 

@@ -13,16 +13,13 @@ from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
-from kestrel_sql.formats.serde import Side
-from kestrel_sql.formats.table import decoder
-from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
 from kestrel_sql.planner.expressions.insert_coercion import coerce_value
 from kestrel_sql.queries.engine import MemoryEngine
-from kestrel_sql.session.insert_values import source_spec
 from kestrel_sql.session.schema_lookup import RegistryLookup
 from kestrel_sql.session.session import Session, properties_config
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.admin import AssertNullValues, AssertSource, AssertValues, RunScript
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import CreateSource
@@ -112,7 +109,7 @@ class _Script:
         is_null = isinstance(expected, AssertNullValues)
         if is_null and record.value is not None:
             raise AssertionFailedError(f"line {parsed.span.line}: a tombstone was expected, not {_text(record)}")
-        actual = self._row(source, record)
+        actual = SourceRecords.of(source, session.serde()).to_row(record)
         columns = self._columns(source, expected, keys_only=is_null)
         self._compare(columns, expected.values, actual, parsed, record)
 
@@ -126,16 +123,6 @@ class _Script:
                 raise StatementError(f"{source.name} has no column {name}", span=expected.span)
             found.append(column)
         return found
-
-    def _row(self, source: Source, record: Record) -> dict[str, object]:
-        serde = self.engine.session.serde()
-        key_bytes = record.key
-        if source.window is not None and key_bytes is not None:
-            key_bytes, _ = split(key_bytes, source.window)
-        key = decoder(serde(source_spec(source, Side.KEY)))(key_bytes) or (None,) * len(source.schema.key)
-        value = decoder(serde(source_spec(source, Side.VALUE)))(record.value) or (None,) * len(source.schema.value)
-        named = zip((*source.schema.key, *source.schema.value), (*key, *value), strict=True)
-        return {ROWTIME.name: record.timestamp, **{column.name: part for column, part in named}}
 
     def _compare(
         self,

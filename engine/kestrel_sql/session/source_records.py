@@ -1,0 +1,119 @@
+"""Records of a stream or table: from JSON or rows to bytes and back, by the formats of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.formats.record_json import from_json_form, to_json_form
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.windowed_key import Window, join, split
+from kestrel_sql.topics.records import Headers, Record
+from kestrel_sql.types.schema import ROWTIME
+
+
+def source_spec(source: Source, side: Side) -> SerdeSpec:
+    """How one side of a source's records is written; the registry's schemas are still to be added."""
+    formats, schema = source.message_formats, source.message_schema
+    if side is Side.KEY:
+        return SerdeSpec(formats.key_format, schema.key, formats.key_features, side, source.topic)
+    return SerdeSpec(formats.value_format, schema.value, formats.value_features, side, source.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecords:
+    """Writes and reads the records of a source; `key` and `value` hold the registry's schemas."""
+
+    source: Source
+    key: SerdeSpec
+    value: SerdeSpec
+
+    @staticmethod
+    def of(source: Source, serde: Callable[[SerdeSpec], SerdeSpec]) -> SourceRecords:
+        """Read and write the records of `source`; `serde` adds the schemas to a spec, as that of a session does."""
+        return SourceRecords(source, *(serde(source_spec(source, side)) for side in (Side.KEY, Side.VALUE)))
+
+    @property
+    def window_kind(self) -> str:
+        """What the JSON form calls the windows of this source: `session` or `time`."""
+        return "session" if self.source.window is not None and self.source.window.size_ms is None else "time"
+
+    def from_json(
+        self, key: Any, value: Any, timestamp: int, *, window: Window | None = None, headers: Headers = ()
+    ) -> Record:
+        """Write a record from the JSON form of its key and value; a source without windows ignores `window`.
+
+        Raises:
+            SerdeError: a format has no form for the key or the value.
+        """
+        return Record(
+            topic=self.source.topic,
+            key=self.key_from_json(key, window),
+            value=from_json_form(self.value, value),
+            timestamp=timestamp,
+            headers=headers,
+        )
+
+    def key_from_json(self, key: Any, window: Window | None = None) -> bytes | None:
+        """Write a key from its JSON form; it is bare without a window.
+
+        Raises:
+            SerdeError: the format has no form for the key.
+        """
+        bare = from_json_form(self.key, key)
+        return (
+            bare
+            if bare is None or window is None or self.source.window is None
+            else join(bare, window, self.source.window)
+        )
+
+    def key_to_json(self, data: bytes | None) -> tuple[Any, Window | None]:
+        """Read the JSON form of a key, and its window where the source has windows.
+
+        Raises:
+            SerdeError: the bytes are no such key.
+        """
+        bare, window = self._split(data)
+        return to_json_form(self.key, bare), window
+
+    def value_to_json(self, data: bytes | None) -> Any:
+        """Read the JSON form of a value.
+
+        Raises:
+            SerdeError: the bytes are no such value.
+        """
+        return to_json_form(self.value, data)
+
+    def from_row(self, row: Mapping[str, object], timestamp: int) -> Record:
+        """Write a record from values by column name; a key whose columns are all NULL is none.
+
+        Raises:
+            SerdeError: a format cannot hold the row.
+        """
+        schema = self.source.schema
+        key = tuple(row.get(column.name) for column in schema.key)
+        value = tuple(row.get(column.name) for column in schema.value)
+        return Record(
+            topic=self.source.topic,
+            key=encoder(self.key)(key) if any(part is not None for part in key) else None,
+            value=encoder(self.value)(value),
+            timestamp=timestamp,
+        )
+
+    def to_row(self, record: Record) -> dict[str, object]:
+        """Read the columns of a record by name, ROWTIME among them; those of a missing key or value are NULL.
+
+        Raises:
+            SerdeError: bytes that the formats cannot read.
+        """
+        schema = self.source.schema
+        key = decoder(self.key)(self._split(record.key)[0]) or (None,) * len(schema.key)
+        value = decoder(self.value)(record.value) or (None,) * len(schema.value)
+        named = zip((*schema.key, *schema.value), (*key, *value), strict=True)
+        return {ROWTIME.name: record.timestamp, **{column.name: part for column, part in named}}
+
+    def _split(self, key: bytes | None) -> tuple[bytes | None, Window | None]:
+        return (key, None) if key is None or self.source.window is None else split(key, self.source.window)

@@ -1,0 +1,63 @@
+"""Records of cases: given ones to bytes, written ones back to what a case expects, by the source that owns their topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kestrel_qtt.cases.model import ActualRecord, InputRecord, Window
+from kestrel_sql.session.session import Session
+from kestrel_sql.session.source_records import SourceRecords
+from kestrel_sql.topics.records import Record
+
+
+def input_records(session: Session, inputs: Sequence[InputRecord]) -> Iterator[Record]:
+    """Write the inputs whose topic belongs to a source, each at its own offset or the next one of its partition.
+
+    Raises:
+        SerdeError: a key or value that the format cannot write.
+    """
+    offsets: Counter[tuple[str, int]] = Counter()
+    known: dict[str, SourceRecords | None] = {}
+    for given in inputs:
+        if given.topic not in known:
+            known[given.topic] = records_of_topic(session, given.topic)
+        records = known[given.topic]
+        if records is None:
+            continue
+        window = None if given.window is None else (given.window.start, given.window.end)
+        record = records.from_json(given.key, given.value, given.timestamp, window=window, headers=given.headers)
+        partition = given.partition or 0
+        offset = offsets[given.topic, partition] if given.offset is None else given.offset
+        offsets[given.topic, partition] = offset + 1
+        yield replace(record, partition=partition, offset=offset)
+
+
+def actual_records(session: Session, topic: str, found: Sequence[Record]) -> tuple[ActualRecord, ...]:
+    """Read the records of a topic that a source owns; none for other topics.
+
+    Raises:
+        SerdeError: bytes that the source's formats cannot read.
+    """
+    records = records_of_topic(session, topic)
+    return () if records is None else tuple(_actual(records, record) for record in found)
+
+
+def records_of_topic(session: Session, topic: str) -> SourceRecords | None:
+    """Find out how to write and read the records of a topic: by the first source that has it, None without one."""
+    source = next(iter(session.sources_of_topic(topic)), None)
+    return None if source is None else SourceRecords.of(source, session.serde())
+
+
+def _actual(records: SourceRecords, record: Record) -> ActualRecord:
+    key, window = records.key_to_json(record.key)
+    return ActualRecord(
+        key=key,
+        value=records.value_to_json(record.value),
+        timestamp=record.timestamp,
+        window=None if window is None else Window(*window, records.window_kind),
+        headers=record.headers,
+        partition=record.partition,
+        offset=record.offset,
+    )
