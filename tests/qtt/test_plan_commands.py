@@ -85,7 +85,7 @@ def test_a_plan_of_a_newer_engine_is_refused_by_name(
     error = capsys.readouterr().err
     assert named in error
     assert f"{folder}: PLAN_NEWER" in error
-    assert f"written by version 97.5.0, and version {version('kestrel-sql')}, which reads it, does not know" in error
+    assert f"written by version 97.5.0, and this version, {version('kestrel-sql')}, does not know" in error
 
 
 def test_diff_says_whether_two_plans_differ(tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:

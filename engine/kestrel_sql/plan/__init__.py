@@ -1,1 +1,1 @@
-"""The serialised plan: steps, DDL commands and the JSON codec."""
+"""The plan of a statement: steps, DDL commands and their JSON form."""

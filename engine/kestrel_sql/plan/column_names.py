@@ -1,4 +1,4 @@
-"""Names that steps make up for columns without one (rules N6)."""
+"""Generates names for columns that have none (rules N6)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NUMBERED = re.compile(r"(.*)_(\d+)")
 
 
 class AliasGenerator:
-    """Hands out names that clash with no name it was given and none it has handed out."""
+    """Generates names that clash neither with the names in use nor with each other."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        """Take note of the names in use; `X_3` occupies number 3 of `X`, a plain name number 0."""
+        """Reserve the names in use: `X_3` takes number 3 of `X`, a plain name takes number 0."""
         self._taken: dict[str, set[int]] = {}
         for name in taken:
             match = _NUMBERED.fullmatch(name)
@@ -26,13 +26,13 @@ class AliasGenerator:
             self._taken.setdefault(base, set()).add(number)
 
     def for_expression(self, expression: Expression) -> str:
-        """Name an expression without alias: its last struct field, else the next generated name."""
+        """Name an expression that has no alias: after its last struct field, else `KSQL_COL_n`."""
         if isinstance(expression, Dereference):
             return self.unique(expression.field)
         return f"{GENERATED_PREFIX}_{self._next(GENERATED_PREFIX)}"
 
     def unique(self, base: str) -> str:
-        """Give `base` itself if it is free, else the first free `base_n`."""
+        """Return `base` if it is free, else the first free `base_n`."""
         number = self._next(base)
         return base if number == 0 else f"{base}_{number}"
 
@@ -48,7 +48,7 @@ class AliasGenerator:
 def key_columns(
     expressions: Sequence[Expression], source: Schema, type_of: Callable[[Expression], SqlType]
 ) -> tuple[Column, ...]:
-    """Make one key column per expression: a plain column keeps its name, any other gets a new one."""
+    """Return one key column per expression; a plain column keeps its name, any other expression gets a new one."""
     names = AliasGenerator(column.name for column in source.columns)
     return tuple(
         Column(e.name if isinstance(e, ColumnRef) else names.for_expression(e), type_of(e), Role.KEY)

@@ -1,4 +1,4 @@
-"""DDL commands: changes of the catalog as a plan stores them."""
+"""DDL commands: the changes to the catalog that a plan stores."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ class CreateTableV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateKafkaSourceV1:
-    """Register a read-only stream, or under an envelope of changes a table, in the manner of Materialize; Kestrel's own.
+    """Register a read-only source in the manner of Materialize; ksqlDB has no such command.
 
-    `formats` are those that queries over the source inherit, `ingestion` says how its messages are read.
+    It is a stream under ENVELOPE NONE, else a table. Queries over the source inherit `formats`; `ingestion` says how
+    its messages are read.
     """
 
     tag: ClassVar[str] = "createKafkaSourceV1"
@@ -58,13 +59,13 @@ class CreateKafkaSourceV1:
 
     @property
     def kind(self) -> SourceKind:
-        """What the source is."""
+        """Whether the source is a stream or a table."""
         return SourceKind.STREAM if self.ingestion.envelope is Envelope.NONE else SourceKind.TABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterTypeV1:
-    """Register a custom type; a known name keeps its type."""
+    """Register a custom type; a name that exists keeps its type."""
 
     tag: ClassVar[str] = "registerTypeV1"
     type: SqlType
@@ -89,7 +90,7 @@ class DropSourceV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSourceV1:
-    """Append value columns."""
+    """Append value columns to a stream or table."""
 
     tag: ClassVar[str] = "alterSourceV1"
     source_name: str

@@ -1,4 +1,4 @@
-"""What differs between two plans, field by field; statement texts and what no replay restores do not count."""
+"""Compares two plans field by field, apart from statement texts and configs that no replay restores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABSENT = "(absent)"
 
 @dataclass(frozen=True, slots=True)
 class PlanDifference:
-    """One place in which two plans differ: `path` names the steps on the way, left and right are texts."""
+    """One field in which two plans differ: its JSON path with the steps on the way, and both values as text."""
 
     path: str
     left: str
@@ -25,18 +25,18 @@ class PlanDifference:
 
 
 def diff_plans(left: PlanFile, right: PlanFile, restored: tuple[str, ...] = ()) -> tuple[PlanDifference, ...]:
-    """Compare two plans; of their configs those named `restored` are compared, a missing one is false.
+    """Compare two plans and the configs named in `restored`; a config that is missing counts as false.
 
-    Spellings of older releases do not count: both plans are compared in today's form.
+    Both plans are compared in today's form, so the spellings of older releases do not count as differences.
     """
-    found = list(
+    differences = list(
         _lists([encode_statement(s) for s in left.statements], [encode_statement(s) for s in right.statements], "plan")
     )
     for name in restored:
         old, new = (plan.configs.get(name) or "false" for plan in (left, right))
         if old != new:
-            found.append(PlanDifference(f"configs.{name}", old, new))
-    return tuple(found)
+            differences.append(PlanDifference(f"configs.{name}", old, new))
+    return tuple(differences)
 
 
 def _compare(left: Any, right: Any, path: str) -> Iterator[PlanDifference]:
@@ -56,13 +56,13 @@ def _objects(left: Mapping[str, Any], right: Mapping[str, Any], path: str) -> It
 
 def _lists(left: list[Any], right: list[Any], path: str) -> Iterator[PlanDifference]:
     for index in range(max(len(left), len(right))):
-        at = f"{path}[{index}]"
+        item = f"{path}[{index}]"
         if index >= len(left):
-            yield PlanDifference(at, _ABSENT, _text(right[index]))
+            yield PlanDifference(item, _ABSENT, _text(right[index]))
         elif index >= len(right):
-            yield PlanDifference(at, _text(left[index]), _ABSENT)
+            yield PlanDifference(item, _text(left[index]), _ABSENT)
         else:
-            yield from _compare(left[index], right[index], at)
+            yield from _compare(left[index], right[index], item)
 
 
 def _text(value: Any) -> str:
@@ -72,11 +72,8 @@ def _text(value: Any) -> str:
         case {"@type": str(tag)}:
             return tag
         case dict():
-            return (
-                "{"
-                + ", ".join(f"{name}: {_text(member)}" for name, member in value.items() if member is not None)
-                + "}"
-            )
+            members = ", ".join(f"{name}: {_text(member)}" for name, member in value.items() if member is not None)
+            return f"{{{members}}}"
         case list():
             return "[" + ", ".join(map(_text, value)) + "]"
         case _:

@@ -1,4 +1,4 @@
-"""The plan of one statement."""
+"""The plan of one statement: a DDL command, a query or both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrel_sql.plan.step import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """A query to start; `sources` are names of streams and tables, `sink` None for a source table."""
+    """A query to start: `sources` and `sink` are names of streams and tables; `sink` is None for a source table."""
 
     sources: tuple[str, ...]
     sink: str | None
@@ -21,7 +21,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementPlan:
-    """What one statement does: a change of the catalog, then a query; at least one of the two."""
+    """What one statement does: change the catalog, then start a query; at least one of the two is set."""
 
     tag: ClassVar[str] = "ksqlPlanV1"
     statement_text: str

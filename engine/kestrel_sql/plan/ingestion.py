@@ -1,4 +1,4 @@
-"""How the messages of a CREATE SOURCE … FROM KAFKA become rows (docs/adr/0012)."""
+"""Describes how the messages of a CREATE SOURCE … FROM KAFKA become rows (docs/adr/0012)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from kestrel_sql.types.schema import Column, Schema
 from kestrel_sql.types.sql_types import BIGINT, BYTES, HEADERS_TYPE, INTEGER, STRING, TIMESTAMP, Field, SqlType, Struct
 
 ERROR_TYPE = Struct((Field("DESCRIPTION", STRING),))
-"""The type of the column of inline errors."""
+"""The type of the column that holds decoding errors (`INCLUDE … ERROR`)."""
 
 
 class Envelope(Enum):
-    """What a message does: NONE adds a row, UPSERT sets or deletes that of its key, DEBEZIUM does so with its after-image."""
+    """What a message does.
+
+    NONE appends a row; UPSERT sets or deletes the row of its key; DEBEZIUM does so with its after-image.
+    """
 
     NONE = "NONE"
     UPSERT = "UPSERT"
@@ -22,7 +25,7 @@ class Envelope(Enum):
 
 
 class MetadataItem(Enum):
-    """What a metadata column holds of a message."""
+    """The part of a message that a metadata column holds."""
 
     PARTITION = "PARTITION"
     OFFSET = "OFFSET"
@@ -48,7 +51,7 @@ HEADER_ITEMS = frozenset({MetadataItem.HEADER_TEXT, MetadataItem.HEADER_BYTES})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataColumn:
-    """One of the last value columns of the source; `header_key` for single headers only."""
+    """A metadata column of the source; `header_key` is set for HEADER_TEXT and HEADER_BYTES only."""
 
     item: MetadataItem
     header_key: str | None = None
@@ -56,13 +59,20 @@ class MetadataColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestionSpec:
-    """The way from a message to a row.
+    """How a message becomes a row of the source.
 
-    `formats` and `message_schema` say how key and value are written. The key columns of the source are those of `message_schema`, in
-    their order, whatever their names; with `key_record` they are the fields of its only key column. Its value columns are those of
-    `message_schema`, too, then the one of the decoding error where `inline_errors` is set, then `metadata`. Under DEBEZIUM the only
-    value column of `message_schema` is the after-image, and its fields that no key column has take its place. `start_offsets` are the
-    first offsets to read, by partition, 0 for the others.
+    Attributes:
+        envelope: what a message does.
+        formats: the serdes of the message's key and value.
+        message_schema: the columns of the message, under their own names. Under DEBEZIUM its only value column is the
+            after-image, a STRUCT.
+        key_record: whether the source has one key column, a STRUCT of all key columns of the message.
+        inline_errors: whether the source has a column for decoding errors; UPSERT only.
+        metadata: the metadata columns, which come last.
+        start_offsets: the first offset to read of each partition; partitions beyond the list start at 0.
+
+    The value columns of the source are those of the message (under DEBEZIUM the fields of the after-image that are not
+    key columns), then the error column, then the metadata columns. Columns match by position; names may differ.
     """
 
     envelope: Envelope
@@ -74,7 +84,7 @@ class IngestionSpec:
     start_offsets: tuple[int, ...]
 
     def after_fields(self) -> tuple[Field, ...]:
-        """The fields of the after-image that are no key columns; none for the other envelopes."""
+        """The fields of the after-image that are not key columns; empty for the other envelopes."""
         if self.envelope is not Envelope.DEBEZIUM:
             return ()
         keys = {column.name for column in self.message_schema.key}
@@ -82,7 +92,7 @@ class IngestionSpec:
         return tuple(f for f in image.fields if f.name not in keys) if isinstance(image, Struct) else ()
 
     def value_columns(self) -> tuple[Column, ...]:
-        """The value columns that the value of a message gives, by their names there."""
+        """The value columns that come from the message's value, under their names in the message."""
         if self.envelope is Envelope.DEBEZIUM:
             return tuple(Column(field.name, field.type) for field in self.after_fields())
         return self.message_schema.value

@@ -1,11 +1,11 @@
-"""The schema that each step gives its rows (rules P6)."""
+"""Computes the schema of the rows that each step emits (rules P6)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kestrel_sql.errors import PlanError, TypeMismatchError
+from kestrel_sql.errors import PlanError, TypeMismatchError, did_you_mean
 from kestrel_sql.plan.column_names import key_columns
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.aggregates import (
@@ -43,26 +43,31 @@ from kestrel_sql.types.sql_types import STRING, SqlType, quote
 T = TypeVar("T")
 
 Typer = Callable[[Expression, Mapping[str, SqlType]], SqlType | None]
-"""Gives the type of an expression over named columns, None for an untyped NULL."""
+"""Returns the type of an expression over named columns, None for an untyped NULL."""
 
 
 def result_schema(step: Step, typer: Typer) -> Schema:
-    """Compute the schema of `step` from its sources upwards."""
+    """Compute the schema of `step` from its sources on.
+
+    Raises:
+        PlanError: a field of a step does not fit the step's inputs.
+        TypeMismatchError: an expression is an untyped NULL.
+    """
     return step_schema(step, [result_schema(source, typer) for source in step.upstream], typer)
 
 
 def step_schema(step: Step, inputs: Sequence[Schema], typer: Typer) -> Schema:
-    """Compute the schema of `step`, given those of its upstream steps (left before right)."""
+    """Compute the schema of `step` from those of its upstream steps (left before right); raises as `result_schema`."""
     return _RULES[type(step)](step, inputs, typer)
 
 
 def scope_of(schema: Schema) -> Mapping[str, SqlType]:
-    """The columns that expressions over rows of `schema` see: the value columns, which include copies of the key."""
+    """The columns that expressions can name: the value columns, which include copies of the key columns."""
     return {column.name: column.type for column in schema.value}
 
 
 def source_columns(schema: Schema, *, pseudo_version: int, windowed: bool) -> Schema:
-    """Add to a declared schema what a source step adds to each row's value (rules P6.1)."""
+    """Return the declared schema with the value columns that a source step appends (rules P6.1)."""
     bounds = WINDOW_BOUNDS if windowed else ()
     copies = tuple(Column(c.name, c.type) for c in schema.key)
     headers = tuple(Column(c.name, c.type) for c in schema.headers)
@@ -84,7 +89,7 @@ def _select(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     scope = scope_of(source)
     names = step.key_column_names or tuple(c.name for c in source.key)
     if len(names) != len(source.key):
-        raise misfit(step, "keyColumnNames", f"{len(source.key)} key columns cannot have {len(names)} names")
+        raise misfit(step, "keyColumnNames", f"expected {len(source.key)} names, one per key column, got {len(names)}")
     keys = [Column(name, c.type, Role.KEY) for name, c in zip(names, source.key, strict=True)]
     selected = getattr(step, "selected_keys", None)
     if selected is not None:
@@ -93,19 +98,19 @@ def _select(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     return Schema((*keys, *values))
 
 
-def misfit(step: Step, field: str, message: str) -> PlanError:
-    """The error for a field of a step that does not fit the step's inputs; raised when a plan that can be read is put together."""
-    return PlanError(message, path=f"$..{step.tag}[{step.query_context}].{field}")
+def misfit(step: Step, field: str, message: str, hint: str | None = None) -> PlanError:
+    """Make the error for a field of a step that does not fit the step's inputs."""
+    return PlanError(message, path=f"$..{step.tag}[{step.query_context}].{field}", hint=hint)
 
 
 def of_column(step: Step, field: str, name: str, columns: Mapping[str, T]) -> T:
-    """What `columns` has for the column that a field of a step names.
+    """Look up the column `name`, which stands in the field `field` of `step`.
 
     Raises:
-        PlanError: there is no such column.
+        PlanError: `columns` has no such column.
     """
     if name not in columns:
-        raise misfit(step, field, f"there is no column {quote(name)}")
+        raise misfit(step, field, f"column {quote(name)} does not exist", did_you_mean(name, columns))
     return columns[name]
 
 
@@ -121,8 +126,8 @@ def _typed(expression: Expression, scope: Mapping[str, SqlType], typer: Typer) -
 def _flat_map(step: StreamFlatMapV1, inputs: Sequence[Schema], typer: Typer) -> Schema:
     (source,) = inputs
     scope = scope_of(source)
-    made = [Column(f"KSQL_SYNTH_{i}", _typed(call, scope, typer)) for i, call in enumerate(step.table_functions)]
-    return Schema((*source.columns, *made))
+    results = [Column(f"KSQL_SYNTH_{i}", _typed(call, scope, typer)) for i, call in enumerate(step.table_functions)]
+    return Schema((*source.columns, *results))
 
 
 def _select_key_v1(step: StreamSelectKeyV1, inputs: Sequence[Schema], typer: Typer) -> Schema:
@@ -162,23 +167,23 @@ def _group_by_v2(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
 def _aggregate(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     (source,) = inputs
     scope = scope_of(source)
-    kept = [Column(name, of_column(step, "nonAggregateColumns", name, scope)) for name in step.non_aggregate_columns]
+    plain = [Column(name, of_column(step, "nonAggregateColumns", name, scope)) for name in step.non_aggregate_columns]
     results = [
         Column(f"KSQL_AGG_VARIABLE_{i}", _typed(call, scope, typer))
         for i, call in enumerate(step.aggregation_functions)
     ]
     bounds = WINDOW_BOUNDS if isinstance(step, StreamWindowedAggregateV1) else ()
-    return Schema((*source.key, *kept, *results, *bounds))
+    return Schema((*source.key, *plain, *results, *bounds))
 
 
 def _join(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
     left, right = inputs
     if not left.key or not right.key:
-        raise misfit(step, "leftSource" if not left.key else "rightSource", "what is joined by its key has a key")
+        raise misfit(step, "leftSource" if not left.key else "rightSource", "the source of a join needs a key column")
     key = Column(step.key_name, left.key[0].type, Role.KEY)
     first, second = (right, left) if step.join_type is JoinType.RIGHT else (left, right)
     values = (*first.value, *second.value)
-    # A key that no value column carries gets a column that is always null, so that expressions can name it.
+    # Expressions name value columns only, so a key without a copy among them gets a column that is always null.
     extra = () if any(c.name == key.name for c in values) else (Column(key.name, key.type),)
     return Schema((key, *values, *extra))
 
@@ -186,7 +191,9 @@ def _join(step: Any, inputs: Sequence[Schema], typer: Typer) -> Schema:
 def _fk_join(step: FkTableTableJoinV1, inputs: Sequence[Schema], typer: Typer) -> Schema:
     left, right = inputs
     if len(right.key) != 1:
-        raise misfit(step, "rightSource", "what a foreign key names has one key column")
+        raise misfit(
+            step, "rightSource", f"the right side of a foreign-key join needs one key column, not {len(right.key)}"
+        )
     return Schema((*left.key, *left.value, *right.value))
 
 

@@ -1,4 +1,4 @@
-"""What a step is, and the pieces that steps share."""
+"""Defines the base class of steps and the values that steps share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrel_sql.sql.nodes.statements import Emit
 
 
 class SerdeFeature(Enum):
-    """Whether a single column is the bare value or an object with one field."""
+    """Whether a single column is written as an object with one field (WRAP) or as the bare value (UNWRAP)."""
 
     WRAP_SINGLES = "WRAP_SINGLES"
     UNWRAP_SINGLES = "UNWRAP_SINGLES"
@@ -27,19 +27,19 @@ class WindowType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FormatInfo:
-    """A wire format by upper-case name, with its properties (such as `delimiter`)."""
+    """A serde format: its name in upper case and its properties, such as `delimiter`."""
 
     format: str
     properties: tuple[tuple[str, str], ...] = ()
 
     def property(self, name: str) -> str | None:
-        """The property called `name`, or None."""
+        """The value of the property `name`, or None."""
         return dict(self.properties).get(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """How key and value of a topic are written."""
+    """The key and value formats of a topic."""
 
     key_format: FormatInfo
     value_format: FormatInfo
@@ -49,7 +49,7 @@ class Formats:
 
 @dataclass(frozen=True, slots=True)
 class TimestampColumn:
-    """The column that gives a record its timestamp; `format` is a Java pattern, STRING columns only."""
+    """The column that gives a record its timestamp; `format` is a Java pattern, for STRING columns only."""
 
     column: str
     format: str | None = None
@@ -57,7 +57,7 @@ class TimestampColumn:
 
 @dataclass(frozen=True, slots=True)
 class WindowInfo:
-    """The window of a key; `size_ms` for TUMBLING and HOPPING only."""
+    """The window of a windowed key; `size_ms` is set for TUMBLING and HOPPING only."""
 
     type: WindowType
     size_ms: int | None = field(default=None, metadata={"json": "size"})
@@ -74,11 +74,11 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Root of the steps.
+    """Base class of all steps.
 
-    A step class is one frozen dataclass per version. `tag` is its `@type`; fields are JSON fields in snake
-    case (`json` metadata gives the exceptions); fields typed `Step` are its upstream steps.
-    `query_context` is `properties.queryContext`, such as "Aggregate/GroupBy".
+    Each version of a step is a frozen dataclass of its own. `tag` is its `@type` in JSON. A field's JSON name is its
+    name in camel case unless `metadata["json"]` says otherwise. Fields of type `Step` are the upstream steps.
+    `query_context` is `properties.queryContext` in JSON, such as "Aggregate/GroupBy".
     """
 
     tag: ClassVar[str]
@@ -86,6 +86,6 @@ class Step:
 
     @property
     def upstream(self) -> tuple[Step, ...]:
-        """The steps this one reads, left before right."""
+        """The steps that this one reads, left before right."""
         values = (getattr(self, f.name) for f in fields(self))
         return tuple(value for value in values if isinstance(value, Step))

@@ -1,4 +1,4 @@
-"""The published step classes and DDL commands by their `@type`: the one place to look them up."""
+"""Maps each `@type` to its step class or DDL command."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGr
 
 
 class Tagged(Protocol):
-    """A class that names its `@type`."""
+    """A class with an `@type`."""
 
     tag: ClassVar[str]
 
@@ -59,7 +59,7 @@ def by_tag(classes: Iterable[type[T]]) -> Mapping[str, type[T]]:
     """Index `classes` by tag.
 
     Raises:
-        ValueError: two classes with one tag.
+        ValueError: two classes have the same tag.
     """
     table: dict[str, type[T]] = {}
     for cls in classes:

@@ -1,4 +1,4 @@
-"""Plans of our own making that use every step, every command and every piece, as JSON documents."""
+"""Sample plans as JSON documents; together they use every step and every command."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def roots() -> list[Document]:
 
 
 def commands() -> list[Document]:
-    """Every command, in today's style."""
+    """One of every command, in the newest form."""
     featured = formats(key="JSON", value="AVRO", keyFeatures=["UNWRAP_SINGLES"], valueFeatures=["WRAP_SINGLES"])
     featured["valueFormat"]["properties"] = {"fullSchemaName": "Cow"}
     return [

@@ -35,19 +35,19 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert record.statement == "a\u2028b\x85c"
 
 
-def test_a_plan_is_handed_on() -> None:
+def test_the_plan_of_a_command_is_kept() -> None:
     (record,) = read_backup('"k":{"plan":{"@type":"ksqlPlanV1"},"newer":1}')
     assert (record.statement, record.plan, record.problem) == ("", {"@type": "ksqlPlanV1"}, None)
 
 
-def test_a_deleted_command_is_passed_over() -> None:
+def test_a_deleted_command_is_skipped() -> None:
     assert list(read_backup('"stream/A/create":null')) == []
 
 
 @pytest.mark.parametrize(
     "line", ["rubbish", '"k"', '"k":{', "{}", '"k":[]', '"k":{"plan":1}', '"k":{"statement":1}', "[" * 100_000]
 )
-def test_what_is_no_command_is_told_apart(line: str) -> None:
+def test_a_line_that_is_not_a_command_is_an_error(line: str) -> None:
     first, second = read_backup(f"{line}\n" + '"k":{"statement":"X"}')
     assert first.problem
     assert second.problem is None

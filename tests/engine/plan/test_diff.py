@@ -12,11 +12,11 @@ SWITCH = "ksql.cast.strings.preserve.nulls"
 def differences(change: Any, restored: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
     document = aggregate_plan()
     change(document)
-    found = diff_plans(decode_plan(aggregate_plan()), decode_plan(document), restored)
-    return [(each.path.rpartition(".")[2], each.left, each.right) for each in found]
+    changes = diff_plans(decode_plan(aggregate_plan()), decode_plan(document), restored)
+    return [(change.path.rpartition(".")[2], change.left, change.right) for change in changes]
 
 
-def test_other_spellings_mean_the_same() -> None:
+def test_spellings_of_older_releases_are_no_differences() -> None:
     def older(document: Any) -> None:
         document["plan"][0] |= {"statementText": "other", "queryPlan": None}
         document["plan"][0]["ddlCommand"] |= {"windowInfo": None, "orReplace": False, "keyField": "K"}
@@ -25,18 +25,18 @@ def test_other_spellings_mean_the_same() -> None:
     assert differences(older) == []
 
 
-def test_a_changed_field_is_named_with_its_steps() -> None:
+def test_a_changed_field_is_named_with_the_steps_on_its_path() -> None:
     document = aggregate_plan()
     document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["selectExpressions"] = ["1 AS S"]
-    (found,) = diff_plans(decode_plan(aggregate_plan()), decode_plan(document))
+    (change,) = diff_plans(decode_plan(aggregate_plan()), decode_plan(document))
     assert (
-        found.path
+        change.path
         == "plan[1]<ksqlPlanV1>.queryPlan.physicalPlan<tableSinkV1>.source<tableSelectV1>.selectExpressions[0]"
     )
-    assert str(found).splitlines()[1:] == ["  - KSQL_AGG_VARIABLE_0 AS S", "  + 1 AS S"]
+    assert str(change).splitlines()[1:] == ["  - KSQL_AGG_VARIABLE_0 AS S", "  + 1 AS S"]
 
 
-def test_another_step_is_one_difference() -> None:
+def test_a_replaced_step_is_one_difference() -> None:
     def other(document: Any) -> None:
         query = document["plan"][1]["queryPlan"]
         query["physicalPlan"]["source"] = query["physicalPlan"]["source"]["source"]

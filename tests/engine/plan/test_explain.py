@@ -25,7 +25,7 @@ def test_a_query_is_a_tree_from_sink_to_source() -> None:
     assert any("aggregationFunctions: SUM(V)" in line for line in lines)
 
 
-def test_what_says_nothing_is_left_out() -> None:
+def test_fields_with_default_values_are_left_out() -> None:
     text = explain_plan(decode_plan(aggregate_plan()))
     assert "None" not in text
     assert "orReplace" not in text

@@ -43,10 +43,10 @@ def ingestion(envelope: Envelope, schema: Schema, *, key_record: bool = False) -
 def test_a_command_is_read_and_written() -> None:
     plan = decode_statement(command())
     assert encode_statement(plan) == command()
-    made = plan.ddl_command
-    assert isinstance(made, CreateKafkaSourceV1)
-    assert made.kind is SourceKind.TABLE
-    assert made.ingestion.start_offsets == (0, 2**40)
+    create = plan.ddl_command
+    assert isinstance(create, CreateKafkaSourceV1)
+    assert create.kind is SourceKind.TABLE
+    assert create.ingestion.start_offsets == (0, 2**40)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_key_record_is_one_column() -> None:
     assert [str(t) for t in record.key_types()] == ["STRUCT<`A` STRING, `B` BIGINT>"]
 
 
-def test_an_after_image_gives_the_columns_that_the_key_has_not() -> None:
+def test_under_debezium_the_value_columns_are_the_fields_of_the_after_image_without_the_key() -> None:
     schema = parse_schema("ID BIGINT KEY, AFTER STRUCT<NAME STRING, ID BIGINT, AGE INT>")
-    made = ingestion(Envelope.DEBEZIUM, schema)
-    assert [column.name for column in made.value_columns()] == ["NAME", "AGE"]
+    spec = ingestion(Envelope.DEBEZIUM, schema)
+    assert [column.name for column in spec.value_columns()] == ["NAME", "AGE"]

@@ -1,4 +1,4 @@
-"""Every plan that ksqlDB wrote since 5.5.0 and that we have is read; those of today's style are written the same."""
+"""Every stored plan of ksqlDB since 5.5.0 decodes; those in the newest form are written back unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written_alike(ours: object, theirs: object) -> bool:
 
 
 def _shortest(document: object) -> object:
-    # Java writes the least double with two digits, one more than it needs.
+    # Java writes the smallest double with two digits, one more than it needs.
     return read_json(write_json(document).replace("4.9E-324", "5E-324"))
 
 

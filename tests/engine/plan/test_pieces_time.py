@@ -36,7 +36,7 @@ def test_durations(value: Any, millis: int | None) -> None:
     "value",
     ["", "P", "PT", "P1DT", "11", "PT1.S", "PT1S ", "PT-1S", "PT" + "9" * 30 + "S", "PT\u0661S", True, None, [], -1],
 )
-def test_what_is_no_duration(value: Any) -> None:
+def test_an_invalid_duration_is_refused(value: Any) -> None:
     with pytest.raises(PlanError):
         DURATION.decode(value, "$")
 
@@ -51,7 +51,7 @@ def test_durations_are_written_exactly(millis: int) -> None:
     "value",
     [{}, {"value": 1}, *({"value": n, "timeUnit": unit} for n, unit in [(1, "YEARS"), (2**62, "DAYS"), (1.5, "DAYS")])],
 )
-def test_what_is_no_time_span(value: Any) -> None:
+def test_an_invalid_time_span_is_refused(value: Any) -> None:
     with pytest.raises(PlanError):
         TIME_SPAN.decode(value, "$")
 

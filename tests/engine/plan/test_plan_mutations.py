@@ -1,4 +1,4 @@
-"""Plans that were damaged on the way are refused with a PlanError or read, and nothing else."""
+"""A damaged plan either decodes or raises a PlanError; no other error escapes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ ODD = (None, True, *NUMBERS, *TEXTS, [], [[]], [None], {}, {"@type": 1})
 ROUNDS = 2_000
 
 
-def places(document: Any) -> list[tuple[Any, Any]]:
+def members(document: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) in the document."""
     if isinstance(document, dict):
         own = [(document, key) for key in document]
-        return own + [place for member in document.values() for place in places(member)]
+        return own + [inner for member in document.values() for inner in members(member)]
     if isinstance(document, list):
         own = [(document, i) for i in range(len(document))]
-        return own + [place for item in document for place in places(item)]
+        return own + [inner for item in document for inner in members(item)]
     return []
 
 
 def mutate(document: Any, rng: random.Random) -> None:
-    container, key = rng.choice(places(document))
+    container, key = rng.choice(members(document))
     value = container[key]
     match rng.randrange(6):
         case 0:
@@ -49,13 +49,13 @@ def mutate(document: Any, rng: random.Random) -> None:
         case 3 if isinstance(container, dict):
             container[rng.choice(["x", "", "@type", "source", "a.b", key.upper()])] = container.pop(key)
         case 4:
-            container[key] = copy.deepcopy(rng.choice(places(document))[0])
+            container[key] = copy.deepcopy(rng.choice(members(document))[0])
         case _:
             container[key] = copy.deepcopy(rng.choice(ODD))
 
 
 def attempt(read: Callable[[Any], Any], document: Any) -> Any:
-    """What `read` gives, or the PlanError it raises; any other error fails the test."""
+    """Return what `read` returns, or the PlanError it raises; any other error fails the test."""
     try:
         return read(document)
     except PlanError as error:
@@ -63,14 +63,14 @@ def attempt(read: Callable[[Any], Any], document: Any) -> Any:
 
 
 def damaged(seed: int, rounds: int) -> None:
-    """Damage statements of plans; each is refused with a path, or read and written and read again."""
+    """Damage statements of plans; each is refused with a path, or survives a round trip."""
     rng = random.Random(seed)
     statements = plan_samples.plan()["plan"]
     refused = read = 0
     for _ in range(rounds):
         document = copy.deepcopy(rng.choice(statements))
         for _ in range(rng.randint(1, 3)):
-            if places(document):
+            if members(document):
                 mutate(document, rng)
         outcome = attempt(decode_statement, document)
         if isinstance(outcome, PlanError):
@@ -94,7 +94,7 @@ def test_a_hundred_thousand_damaged_documents() -> None:
 
 
 def run_as_far_as_spark(document: Any) -> None:
-    """Read, execute and compile a plan; a refusal is an error of ours, and no other is raised."""
+    """Read, execute and compile a plan; a refusal is an EngineError, no other error is raised."""
     try:
         session = Session()
         for statement in decode_plan(document).statements:

@@ -26,7 +26,7 @@ def serdes(document: dict[str, Any], state: SqlType | None = None) -> dict[str, 
     return {name.partition(".")[2]: serde for name, serde in plan_serdes(query, type_of, lambda *_: state).items()}
 
 
-def test_what_an_aggregation_writes() -> None:
+def test_the_serdes_of_an_aggregation() -> None:
     assert {name: str(serde.schema) for name, serde in serdes(aggregate_plan()).items()} == {
         "KsqlTopic.Source": "`K` INTEGER KEY, `V` BIGINT",
         "Aggregate.GroupBy": "`K` INTEGER KEY, `K` INTEGER, `V` BIGINT",
@@ -35,18 +35,18 @@ def test_what_an_aggregation_writes() -> None:
     }
 
 
-def test_a_store_holds_what_the_function_keeps() -> None:
+def test_a_store_holds_the_state_type_of_the_function() -> None:
     assert str(serdes(aggregate_plan(), DOUBLE)["Aggregate.Aggregate.Materialize"].schema).endswith(
         "`KSQL_AGG_VARIABLE_0` DOUBLE"
     )
 
 
-def test_the_store_of_windows_has_no_window_and_its_results_have() -> None:
+def test_the_store_of_a_windowed_aggregation_has_no_window_and_its_sink_has_one() -> None:
     document = aggregate_plan()
     step = document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["source"]
     step |= {"@type": "streamWindowedAggregateV1", "windowExpression": " TUMBLING ( SIZE 2 SECONDS ) "}
-    found = serdes(document)
-    store, sink = found["Aggregate.Aggregate.Materialize"], found["OUT"]
+    by_name = serdes(document)
+    store, sink = by_name["Aggregate.Aggregate.Materialize"], by_name["OUT"]
     assert store.key is not None
     assert store.key.window is None
     assert "WINDOWSTART" not in str(store.schema)
@@ -55,7 +55,7 @@ def test_the_store_of_windows_has_no_window_and_its_results_have() -> None:
 
 
 @pytest.mark.parametrize(("join_type", "first"), [("LEFT", "L_K"), ("RIGHT", "R_K")])
-def test_a_right_join_is_a_left_join_of_exchanged_sides(join_type: str, first: str) -> None:
+def test_a_right_join_is_a_left_join_with_swapped_sides(join_type: str, first: str) -> None:
     document = aggregate_plan()
     select = document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["source"]["source"]["source"]
     sides = {}
@@ -77,7 +77,7 @@ def test_a_right_join_is_a_left_join_of_exchanged_sides(join_type: str, first: s
         "source": join,
     }
     document["plan"][1]["queryPlan"]["physicalPlan"] = sink
-    found = serdes(document)
-    assert found["Join"].schema.key[0].name == found["Join.Left"].schema.key[0].name == first
-    assert found["Join"].value is None
-    assert found["Join.Right"].key is None
+    by_name = serdes(document)
+    assert by_name["Join"].schema.key[0].name == by_name["Join.Left"].schema.key[0].name == first
+    assert by_name["Join"].value is None
+    assert by_name["Join.Right"].key is None

@@ -1,4 +1,4 @@
-"""Stored plans of ours, one of each kind, mean the same in the spellings of older releases (rules P4, P5 and P8)."""
+"""Our stored plans decode to the same plan when they are written as older releases wrote them (rules P4, P5 and P8)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORDS = {
 
 @cache
 def stored() -> tuple[tuple[str, PlanFile], ...]:
-    """The text of each plan that is unlike the others but for its names, with what it means."""
+    """The text and the plan of each stored plan; plans that differ in names only count once."""
     texts = {
         frozenset(facts_of(read_json(text))): text
         for text in (file.read_text(encoding="utf-8") for file in plan_files())
@@ -62,7 +62,7 @@ def objects(value: Any) -> Iterator[Object]:
 
 
 def replace(of: Object, name: str, value: Any, new_name: str | None = None) -> bool:
-    """Give a member another value, and another name in its place."""
+    """Replace the value of a member, and its name if `new_name` is set."""
     items = [(new_name or name, value) if key == name else (key, member) for key, member in of.items()]
     of.clear()
     of.update(items)
@@ -107,12 +107,12 @@ def window_text(of: Object) -> bool:
 
 
 def iso_durations(of: Object) -> bool:
-    found = [name for name in ("beforeMillis", "afterMillis", "graceMillis") if isinstance(of.get(name), int | Decimal)]
+    names = [name for name in ("beforeMillis", "afterMillis", "graceMillis") if isinstance(of.get(name), int | Decimal)]
     if of.get("type") in ("TUMBLING", "HOPPING") and isinstance(of.get("size"), int | Decimal):
-        found.append("size")
-    for name in found:
+        names.append("size")
+    for name in names:
         replace(of, name, f"PT{Decimal(of[name]).normalize():f}S")
-    return bool(found)
+    return bool(names)
 
 
 def key_name(of: Object) -> bool:
@@ -125,13 +125,13 @@ def one_key_as_text(of: Object) -> bool:
 
 
 def synonyms(of: Object) -> bool:
-    found = [name for name in ("schema", "sourceSchema") if isinstance(of.get(name), str)]
+    names = [name for name in ("schema", "sourceSchema") if isinstance(of.get(name), str)]
     spelled = {
         name: of[name].replace("` INTEGER", "`  INT").replace("` STRING", "` VARCHAR").replace(", `", ",`")
-        for name in found
+        for name in names
     }
     of.update(spelled)
-    return bool(found)
+    return bool(names)
 
 
 def key_field(of: Object) -> bool:
@@ -156,7 +156,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_another_spelling_means_the_same(change: Change) -> None:
+def test_an_older_spelling_decodes_to_the_same_plan(change: Change) -> None:
     changed = 0
     for text, plan in stored():
         other = read_json(text)

@@ -1,1 +1,1 @@
-"""Plans as JSON, read strictly and written in ksqlDB's format."""
+"""The JSON codec of plans: reads strictly, writes ksqlDB's format."""

@@ -1,4 +1,4 @@
-"""Durations and windows, each in its old and its new encoding."""
+"""Codecs of durations and windows, each in its old and its new encoding."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kestrel_sql.plan.codec.values import (
     mapping,
     only,
     optional,
-    refusal,
     required,
     shorten,
-    text,
+    string,
     whole,
+    wrong_type,
 )
 from kestrel_sql.plan.step import WindowType
 from kestrel_sql.plan.steps.aggregates import WindowExpression
@@ -45,11 +45,11 @@ _MAX_DIGITS = 28
 
 
 def _duration(value: Any, path: str) -> int:
-    """Read seconds, as a number or as ISO-8601 text, into whole ms; finer parts are cut off, as Java does."""
-    seconds = _iso_seconds(text(value, path), path) if isinstance(value, str) else _seconds(value, path)
+    """Read seconds, a number or an ISO-8601 string, into whole ms; fractions of a ms are cut off, as Java does."""
+    seconds = _iso_seconds(string(value, path), path) if isinstance(value, str) else _seconds(value, path)
     if not 0 <= seconds <= LONG_MAX // 1000:
         raise PlanError("the duration is out of range", path=path)
-    # Numbers with a huge negative exponent stay cheap: scaleb and int only look at the digits.
+    # scaleb and int only look at the digits, so a huge negative exponent costs nothing.
     return int(seconds.scaleb(3))
 
 
@@ -57,7 +57,7 @@ def _seconds(value: Any, path: str) -> decimal.Decimal:
     if isinstance(value, float):
         value = decimal.Decimal(repr(value))
     if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
-        raise refusal("a number of seconds", value, path)
+        raise wrong_type("a number of seconds", value, path)
     if isinstance(value, int) and abs(value) > LONG_MAX:
         raise PlanError("the duration is out of range", path=path)
     seconds = decimal.Decimal(value)
@@ -70,7 +70,7 @@ def _iso_seconds(value: str, path: str) -> decimal.Decimal:
     match = _ISO.fullmatch(value)
     if match is None:
         raise PlanError(
-            f"{shorten(value)!r} is not a duration", path=path, hint="a number of seconds, or a text such as PT1.5S"
+            f"{shorten(value)!r} is not a duration", path=path, hint="write a number of seconds, or a string as PT1.5S"
         )
     parts = zip(match.groups(), _ISO_SECONDS, strict=True)
     return sum((decimal.Decimal(digits) * factor for digits, factor in parts if digits), decimal.Decimal(0))
@@ -82,16 +82,16 @@ def _write_duration(millis: int) -> decimal.Decimal:
 
 
 DURATION = Wire(_duration, _write_duration)
-"""Seconds with nine decimals in JSON, also under names ending in `Millis`; integer ms in Python."""
+"""A duration: seconds with nine decimals in JSON, even in fields named `…Millis`; integer ms in Python."""
 
 
 def _time_span(value: Any, path: str) -> TimeSpan:
     document = mapping(value, path)
     only(document, ("value", "timeUnit"), path)
-    unit = text(required(document, "timeUnit", path), f"{path}.timeUnit")
+    unit = string(required(document, "timeUnit", path), f"{path}.timeUnit")
     if unit not in MILLIS:
         message = f"{shorten(unit)} is not one of {', '.join(MILLIS)}"
-        raise NewerPlanError(message, path=f"{path}.timeUnit", part=f"the word {shorten(unit)}")
+        raise NewerPlanError(message, path=f"{path}.timeUnit", part=f"the unit {shorten(unit)}")
     return TimeSpan(whole(required(document, "value", path), f"{path}.value", LONG_MAX // MILLIS[unit]), unit)
 
 
@@ -114,7 +114,7 @@ def _window_expression(value: Any, path: str) -> WindowExpression:
     grace = _OPTIONAL_SPAN.decode(document.get("gracePeriod"), f"{path}.gracePeriod")
     for key, length in zip(_LENGTHS[kind], lengths, strict=True):
         if not length.value:
-            raise PlanError("the length of a window is zero", path=f"{path}.{key}")
+            raise PlanError("the length of a window must be greater than zero", path=f"{path}.{key}")
     return WindowExpression(
         _window(kind, lengths, retention, grace), _EMIT.decode(document.get("emitStrategy"), f"{path}.emitStrategy")
     )
@@ -151,4 +151,4 @@ def _write_window_expression(expression: WindowExpression) -> dict[str, Any]:
 
 
 WINDOW_EXPRESSION = Wire(_window_expression, _write_window_expression)
-"""An object since 7.3, before that the text of a WINDOW clause (rules P4.4)."""
+"""A window: an object since ksqlDB 7.3, before that the SQL text of a WINDOW clause (rules P4.4)."""

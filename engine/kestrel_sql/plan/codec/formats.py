@@ -1,11 +1,11 @@
-"""The formats object, with the features of today and the `options` of old."""
+"""Codec of the `formats` object, with today's features and the `options` of older releases."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kestrel_sql.errors import NewerPlanError, PlanError
-from kestrel_sql.plan.codec.values import Wire, child, choice, mapping, only, required, sequence, shorten, text
+from kestrel_sql.plan.codec.values import Wire, child, choice, mapping, only, required, sequence, shorten, string
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 
 _FEATURES = sequence(choice(SerdeFeature))
@@ -13,12 +13,12 @@ _OPTIONS = {"WRAP_SINGLE_VALUES": SerdeFeature.WRAP_SINGLES, "UNWRAP_SINGLE_VALU
 
 
 def _option(value: Any, path: str) -> SerdeFeature:
-    word = text(value, path)
-    if word not in _OPTIONS:
+    option = string(value, path)
+    if option not in _OPTIONS:
         raise NewerPlanError(
-            f"{shorten(word)} is not one of {', '.join(_OPTIONS)}", path=path, part=f"the word {shorten(word)}"
+            f"{shorten(option)} is not one of {', '.join(_OPTIONS)}", path=path, part=f"the option {shorten(option)}"
         )
-    return _OPTIONS[word]
+    return _OPTIONS[option]
 
 
 _OPTION_LIST = sequence(Wire(_option, str))
@@ -27,11 +27,11 @@ _OPTION_LIST = sequence(Wire(_option, str))
 def _format(value: Any, path: str) -> FormatInfo:
     document = mapping(value, path)
     only(document, ("format", "properties"), path)
-    name = text(required(document, "format", path), f"{path}.format")
-    where = f"{path}.properties"
-    given = document.get("properties")
-    pairs = {} if given is None else mapping(given, where)
-    return FormatInfo(name, tuple((text(key, where), text(pair, child(where, key))) for key, pair in pairs.items()))
+    name = string(required(document, "format", path), f"{path}.format")
+    inner = f"{path}.properties"
+    properties = document.get("properties")
+    pairs = {} if properties is None else mapping(properties, inner)
+    return FormatInfo(name, tuple((string(key, inner), string(pair, child(inner, key))) for key, pair in pairs.items()))
 
 
 def _write_format(info: FormatInfo) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _features(document: dict[str, Any], key: str, path: str) -> frozenset[SerdeF
 
 def _one(features: frozenset[SerdeFeature], path: str) -> frozenset[SerdeFeature]:
     if len(features) > 1:
-        raise PlanError("singles are either wrapped or not", path=path)
+        raise PlanError("expected WRAP_SINGLES or UNWRAP_SINGLES, got both", path=path)
     return features
 
 

@@ -1,4 +1,4 @@
-"""JSON text to values and back, numbers exact."""
+"""Reads and writes JSON with exact numbers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kestrel_sql.errors import PlanError
 from kestrel_sql.plan.codec.values import shorten
 
 MAX_DEPTH = 100
-"""Deepest nesting of a document; each step is one level, and real plans stay below 40."""
+"""How deep a document may be nested; each step is one level, and real plans stay below 40."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def read_json(text: str) -> Any:
-    """Read JSON with exact numbers; a field named twice is an error.
+    """Parse JSON; fractions become Decimal.
 
     Raises:
-        PlanError: not JSON, or JSON that no plan can be.
+        PlanError: not JSON, an object has a field twice, NaN or Infinity, or nested too deeply.
     """
     try:
         return json.loads(text, parse_float=_number, parse_constant=_refuse_constant, object_pairs_hook=_object)
@@ -31,7 +31,11 @@ def read_json(text: str) -> Any:
 
 
 def check_depth(document: Any) -> None:
-    """Refuse a document that is nested more than `MAX_DEPTH` deep, without recursion."""
+    """Check that a document is nested at most `MAX_DEPTH` deep, without recursion.
+
+    Raises:
+        PlanError: it is nested deeper.
+    """
     level = [document]
     for _ in range(MAX_DEPTH):
         level = [inner for value in level for inner in _inside(value)]
@@ -41,8 +45,8 @@ def check_depth(document: Any) -> None:
 
 
 def too_deep() -> PlanError:
-    """The error for a document that is nested too deeply."""
-    return PlanError("the document is nested too deeply", hint=f"at most {MAX_DEPTH} levels are read")
+    """Make the error for a document that is nested too deeply."""
+    return PlanError(f"the document is nested deeper than {MAX_DEPTH} levels")
 
 
 def _inside(value: Any) -> Iterator[Any]:
@@ -53,7 +57,7 @@ def _inside(value: Any) -> Iterator[Any]:
 
 
 def write_json(document: Any) -> str:
-    """Write JSON with an indent of two blanks; a Decimal is a number with all its digits, which `json` cannot write."""
+    """Write JSON indented by two spaces; a Decimal becomes a number with all its digits, which `json` cannot write."""
     return "".join(_parts(document, "\n")) + "\n"
 
 
@@ -83,14 +87,14 @@ def _number(digits: str) -> decimal.Decimal:
         raise PlanError(f"the number {shorten(digits)} is out of range") from None
 
 
-def _refuse_constant(word: str) -> Any:
-    raise PlanError(f"{word} is not a JSON number")
+def _refuse_constant(constant: str) -> Any:
+    raise PlanError(f"{constant} is not a JSON number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise PlanError(f"the field {shorten(twice)} is given twice in one object")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise PlanError(f"an object has the field {shorten(duplicate)} twice")
     return document

@@ -1,4 +1,4 @@
-"""Dataclasses as JSON objects: the fields, their names and types come from the class itself."""
+"""Codec of dataclasses as JSON objects, derived from the fields of the class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kestrel_sql.plan.codec.sql_text import CALL, COLUMN, EXPRESSION, KEY_EXPRES
 from kestrel_sql.plan.codec.values import (
     BOOLEAN,
     LONG,
-    TEXT,
+    STRING,
     WHOLE,
     Wire,
     choice,
@@ -28,7 +28,7 @@ from kestrel_sql.plan.codec.values import (
     required,
     sequence,
     shorten,
-    text,
+    string,
 )
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand
 from kestrel_sql.plan.document import QueryPlan
@@ -43,7 +43,7 @@ from kestrel_sql.types.sql_types import SqlType
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One field of a class in JSON; `names` are the accepted spellings, the first is written."""
+    """One field of a class in JSON; reading accepts all `names`, writing uses the first."""
 
     field: str
     names: tuple[str, ...]
@@ -54,30 +54,30 @@ class Member:
 
 _ALIASES = {"keyColName": ("keyColName", "keyName")}
 _IGNORED: Mapping[type, Mapping[str, Wire]] = {
-    CreateStreamV1: {"keyField": optional(TEXT)},
-    CreateTableV1: {"keyField": optional(TEXT)},
-    QueryPlan: {"runtimeId": optional(TEXT)},
+    CreateStreamV1: {"keyField": optional(STRING)},
+    CreateTableV1: {"keyField": optional(STRING)},
+    QueryPlan: {"runtimeId": optional(STRING)},
 }
-"""Fields that are read, checked and forgotten."""
+"""Fields that are read and checked, but not kept."""
 
 _FIXED: Mapping[type, Mapping[str, Any]] = {QueryPlan: {"runtimeId": None}}
-"""Fields that are written always the same."""
+"""Fields that are always written with the same value."""
 
 
 def object_wire(cls: type[Any]) -> Wire:
-    """The JSON object of the dataclass `cls`."""
+    """Codec of the dataclass `cls` as a JSON object."""
     return Wire(lambda value, path: decode_object(cls, mapping(value, path), path), encode_object)
 
 
 def tagged(table: Mapping[str, type[Any]]) -> Wire:
-    """One of the classes of `table`, named by the field `@type`."""
+    """Codec of the classes in `table`; the field `@type` selects the class."""
 
     def decode(value: Any, path: str) -> Any:
         document = mapping(value, path)
-        tag = text(required(document, "@type", path), f"{path}.@type")
+        tag = string(required(document, "@type", path), f"{path}.@type")
         if tag not in table:
-            message = f"{shorten(tag)} is not one of the known kinds: {', '.join(table)}"
-            raise NewerPlanError(message, path=f"{path}.@type", part=f"the kind {shorten(tag)}")
+            message = f"{shorten(tag)} is not one of the known types: {', '.join(table)}"
+            raise NewerPlanError(message, path=f"{path}.@type", part=f"the type {shorten(tag)}")
         return decode_object(table[tag], {key: member for key, member in document.items() if key != "@type"}, path)
 
     def encode(value: Tagged) -> dict[str, Any]:
@@ -87,10 +87,10 @@ def tagged(table: Mapping[str, type[Any]]) -> Wire:
 
 
 def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
-    """Read the fields of `cls` from `document` and check what the class asks beyond types.
+    """Read the fields of `cls` from `document` and run the checks of the class.
 
     Raises:
-        PlanError: an unknown field, a missing or null one, or a value that does not fit.
+        PlanError: a field is unknown, missing, null or of the wrong type, or a check fails.
     """
     members = members_of(cls)
     ignored = _IGNORED.get(cls, {})
@@ -105,18 +105,18 @@ def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
 
 
 def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
-    given = [name for name in member.names if document.get(name) is not None]
-    if len(given) > 1:
-        raise PlanError(f"the same as {given[0]}, which is given too", path=f"{path}.{given[1]}")
-    if given:
-        return member.wire.decode(document[given[0]], f"{path}.{given[0]}")
+    present = [name for name in member.names if document.get(name) is not None]
+    if len(present) > 1:
+        raise PlanError(f"this field is an older name of {present[0]}, which is set, too", path=f"{path}.{present[1]}")
+    if present:
+        return member.wire.decode(document[present[0]], f"{path}.{present[0]}")
     if member.required:
         required(document, member.names[0], path)
     return member.default
 
 
 def encode_object(value: Any) -> dict[str, Any]:
-    """Write the fields of a dataclass; what is None is written as null."""
+    """Write the fields of a dataclass as JSON values; None becomes null."""
     cls: Any = type(value)
     document: dict[str, Any] = {}
     for member in members_of(cls):
@@ -128,7 +128,7 @@ def encode_object(value: Any) -> dict[str, Any]:
 
 @functools.cache
 def members_of(cls: Any) -> tuple[Member, ...]:
-    """How the fields of the dataclass `cls` are written, in their order."""
+    """The JSON members of the dataclass `cls`, in field order."""
     hints = get_type_hints(cls)
     return tuple(_member(field, hints[field.name]) for field in fields(cls))
 
@@ -145,14 +145,14 @@ def _member(field: Field[Any], annotation: Any) -> Member:
 
 
 def ignored_fields(cls: Any) -> tuple[str, ...]:
-    """The JSON fields of the dataclass `cls` that are read, checked and forgotten."""
+    """The JSON fields of the dataclass `cls` that are read and checked, but not kept."""
     return tuple(_IGNORED.get(cls, {}))
 
 
 def camel_case(name: str) -> str:
-    """The JSON name of the Python field `name`."""
+    """Turn a Python field name into its JSON name."""
     first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return first + "".join(part.capitalize() for part in rest)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
@@ -178,12 +178,12 @@ def _wire(name: str, annotation: Any) -> Wire:
 
 
 def _single(key: str) -> Wire:
-    """A text that is written as an object with `key` as its only field."""
+    """Codec of a string that is written as an object with `key` as its only field."""
 
     def decode(value: Any, path: str) -> str:
         document = mapping(value, path)
         only(document, (key,), path)
-        return text(required(document, key, path), f"{path}.{key}")
+        return string(required(document, key, path), f"{path}.{key}")
 
     return Wire(decode, lambda value: {key: value})
 
@@ -192,13 +192,13 @@ _BY_NAME: Mapping[str, tuple[str, Wire]] = {
     "query_context": ("properties", _single("queryContext")),
     "refinement_info": ("refinementInfo", _single("outputRefinement")),
 }
-"""Fields whose JSON form is an object of its own."""
+"""Fields that are written as an object with one field."""
 
 STEP = tagged(STEPS)
 COMMAND = tagged(COMMANDS)
 
 _BY_TYPE: Mapping[Any, Wire] = {
-    str: TEXT,
+    str: STRING,
     bool: BOOLEAN,
     int: WHOLE,
     Expression: EXPRESSION,

@@ -1,4 +1,4 @@
-"""Plans to JSON and back, strictly: every release of ksqlDB from 5.5 on is read, today's style is written."""
+"""Reads and writes plan files: reads plans of every ksqlDB release from 5.5 on, writes the newest form."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 from kestrel_sql.errors import NewerPlanError
 from kestrel_sql.plan.codec.json_text import check_depth, read_json, too_deep, write_json
 from kestrel_sql.plan.codec.objects import tagged
-from kestrel_sql.plan.codec.values import TEXT, array, child, mapping, only, optional, required, shorten
+from kestrel_sql.plan.codec.values import STRING, array, child, mapping, only, optional, required, shorten
 from kestrel_sql.plan.document import StatementPlan
 
 STATEMENT = tagged({StatementPlan.tag: StatementPlan})
-_CONFIG = optional(TEXT)
+_CONFIG = optional(STRING)
 
 WRITTEN_BY = "kestrel.version"
-"""The config by which a plan names the version of the engine that wrote it."""
+"""The config with the version of Kestrel that wrote the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """The plans of a case's statements in order, and the engine's configuration when they were made."""
+    """The plans of a script's statements in order, and the configs that they were planned under."""
 
     statements: tuple[StatementPlan, ...]
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def load_plan(text: str, written_by: str | None = None) -> PlanFile:
-    """Read the text of a `plan.json`.
+    """Parse the text of a `plan.json`; see `decode_plan`.
 
     Raises:
         PlanError: not JSON, or not a plan; names the JSON path, and for a plan of a newer release both versions.
@@ -41,10 +41,10 @@ def load_plan(text: str, written_by: str | None = None) -> PlanFile:
 def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
     """Read the content of a `plan.json` (docs/spec/plan-format.md).
 
-    `written_by` is the version that wrote the plan, for errors; without it the one that the plan's configs name.
+    Errors name `written_by` as the version that wrote the plan; by default it comes from the plan's configs.
 
     Raises:
-        PlanError: the document is no plan; names the JSON path, and for a plan of a newer release both versions.
+        PlanError: not a plan; names the JSON path, and for a plan of a newer release both versions.
     """
     check_depth(document)
     try:
@@ -66,23 +66,26 @@ def _plan(document: Any) -> PlanFile:
 
 def _version_named(document: Any) -> str | None:
     configs = document.get("configs") if isinstance(document, dict) else None
-    named = configs.get(WRITTEN_BY) if isinstance(configs, dict) else None
-    return shorten(named) if isinstance(named, str) else None
+    writer = configs.get(WRITTEN_BY) if isinstance(configs, dict) else None
+    return shorten(writer) if isinstance(writer, str) else None
 
 
 def _with_versions(error: NewerPlanError, written_by: str | None) -> NewerPlanError:
-    """The error with what a user of two releases has to know: which one wrote the plan, and which one reads it."""
-    theirs = f"version {written_by}" if written_by else "a version that it does not name"
-    what = error.message.removeprefix(f"{error.path}: ")
-    message = f"{what}; the plan was written by {theirs}, and version {engine_version()}, which reads it, does not know {error.part}"
+    """Add the version that wrote the plan and the version that reads it to the error."""
+    writer = f"version {written_by}" if written_by else "an unknown version"
+    sentence = error.message.removeprefix(f"{error.path}: ")
+    message = (
+        f"{sentence}; the plan was written by {writer}, "
+        f"and this version, {engine_version()}, does not know {error.part}"
+    )
     return NewerPlanError(
-        message, path=error.path, part=error.part, hint=error.hint or "run it with the version that wrote it"
+        message, path=error.path, part=error.part, hint=error.hint or "run the plan with the version that wrote it"
     )
 
 
 @functools.cache
 def engine_version() -> str:
-    """The version of this engine."""
+    """The version of Kestrel that runs."""
     return version("kestrel-sql")
 
 
@@ -90,7 +93,7 @@ def decode_statement(document: Any) -> StatementPlan:
     """Read the plan of one statement, as `encode_statement` writes it.
 
     Raises:
-        PlanError: the document is no plan; names the JSON path.
+        PlanError: not a plan; names the JSON path.
     """
     check_depth(document)
     try:
@@ -102,19 +105,19 @@ def decode_statement(document: Any) -> StatementPlan:
 
 
 def encode_plan(plan: PlanFile) -> dict[str, Any]:
-    """Write a plan file as JSON values; durations are Decimal, so that `dump_plan` can write all their digits.
+    """Convert a plan file to JSON values; durations become Decimal, so that `dump_plan` writes all their digits.
 
     Raises:
-        PlanError: steps or expressions that are nested too deeply.
+        PlanError: steps or expressions are nested too deeply.
     """
     return {"plan": [encode_statement(statement) for statement in plan.statements], "configs": dict(plan.configs)}
 
 
 def encode_statement(statement: StatementPlan) -> dict[str, Any]:
-    """Write the plan of one statement as JSON values.
+    """Convert the plan of one statement to JSON values.
 
     Raises:
-        PlanError: steps or expressions that are nested too deeply.
+        PlanError: steps or expressions are nested too deeply.
     """
     try:
         document: dict[str, Any] = STATEMENT.encode(statement)
@@ -124,7 +127,7 @@ def encode_statement(statement: StatementPlan) -> dict[str, Any]:
 
 
 def dump_plan(plan: PlanFile) -> str:
-    """Write the text of a `plan.json`, ending in a line feed."""
+    """Write the text of a `plan.json`, which ends in a line feed."""
     return write_json(encode_plan(plan))
 
 
@@ -137,4 +140,6 @@ def _configs(value: Any) -> dict[str, str | None]:
     if value is None:
         return {}
     configs = mapping(value, "$.configs").items()
-    return {TEXT.decode(key, "$.configs"): _CONFIG.decode(setting, child("$.configs", key)) for key, setting in configs}
+    return {
+        STRING.decode(key, "$.configs"): _CONFIG.decode(setting, child("$.configs", key)) for key, setting in configs
+    }

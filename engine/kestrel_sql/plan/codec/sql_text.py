@@ -1,4 +1,4 @@
-"""Parts of a plan that are SQL text inside JSON: expressions, select items, types and schemas."""
+"""Codecs of the parts of a plan that are SQL text: expressions, select items, types and schemas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kestrel_sql.errors import EngineError, PlanError
-from kestrel_sql.plan.codec.values import Wire, array, sequence, shorten, text
+from kestrel_sql.plan.codec.values import Wire, array, sequence, shorten, string
 from kestrel_sql.plan.step import SelectItem
 from kestrel_sql.sql.format.statements import format_expression, format_identifier
 from kestrel_sql.sql.nodes.expressions import Expression, FunctionCall
@@ -18,26 +18,26 @@ from kestrel_sql.types.sql_types import SqlType
 T = TypeVar("T")
 
 
-def parsed(parse: Callable[[str], T], value: Any, path: str, what: str) -> T:
-    """Read the text `value` with `parse`.
+def parsed(parse: Callable[[str], T], value: Any, path: str, expected: str) -> T:
+    """Parse the SQL text `value` with `parse`.
 
     Raises:
-        PlanError: not a text, or one that `parse` refuses; `what` names what was expected.
+        PlanError: not a string, or `parse` rejects it; the message says what was `expected`, such as "a type".
     """
-    sql = text(value, path)
+    sql = string(value, path)
     try:
-        node: T = _remembered(parse, sql)
+        node: T = _parse_cached(parse, sql)
     except EngineError as error:
         reason = error.message.splitlines()[0] if error.message else ""
-        raise PlanError(f"{shorten(sql)!r} is not {what}: {reason}", path=path) from error
+        raise PlanError(f"{shorten(sql)!r} is not {expected}: {reason}", path=path) from error
     except (ValueError, ArithmeticError) as error:
-        raise PlanError(f"{shorten(sql)!r} is not {what}", path=path) from error
+        raise PlanError(f"{shorten(sql)!r} is not {expected}", path=path) from error
     return node
 
 
 @functools.lru_cache(maxsize=2048)
-def _remembered(parse: Callable[[str], T], sql: str) -> T:
-    """Parse `sql`; the same schemas and columns recur from step to step and plan to plan, and nodes are immutable."""
+def _parse_cached(parse: Callable[[str], T], sql: str) -> T:
+    """Parse `sql`; steps and plans repeat the same schemas and columns, and nodes are immutable."""
     return parse(sql)
 
 
@@ -55,7 +55,7 @@ def _call(value: Any, path: str) -> FunctionCall:
 def _select_item(value: Any, path: str) -> SelectItem:
     expression, alias = parsed(parse_select_item, value, path, "an expression with an alias")
     if not alias:
-        raise PlanError(f"{shorten(str(value))!r} lacks an alias", path=path)
+        raise PlanError(f"{shorten(str(value))!r} has no alias", path=path)
     return SelectItem(expression, alias)
 
 
@@ -90,10 +90,10 @@ def _key_expressions(value: Any, path: str) -> tuple[Expression, ...]:
     if isinstance(value, str):
         return (_expression(value, path),)
     if not array(value, path):
-        raise PlanError("at least one expression is expected", path=path)
+        raise PlanError("expected at least one expression", path=path)
     expressions: tuple[Expression, ...] = _EXPRESSIONS.decode(value, path)
     return expressions
 
 
 KEY_EXPRESSIONS = Wire(_key_expressions, _EXPRESSIONS.encode)
-"""A list of expressions; 6.0 to 6.2 wrote one expression as a bare text (rules P9)."""
+"""A list of expressions; ksqlDB 6.0 to 6.2 wrote a single one as a bare string (rules P9)."""

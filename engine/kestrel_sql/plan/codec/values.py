@@ -1,4 +1,4 @@
-"""The smallest parts of the plan codec: typed JSON values, each read strictly and told its JSON path."""
+"""Codecs of typed JSON values, the building blocks of the plan codec."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one kind of value is written in JSON.
+    """A codec of one type of value.
 
-    `decode` takes the JSON value and its path and raises PlanError; `encode` gives the JSON value.
+    `decode(json_value, path)` returns the value, or raises PlanError with the path; `encode(value)` returns JSON.
     """
 
     decode: Callable[[Any, str], Any]
@@ -33,13 +33,13 @@ def child(path: str, key: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Cut `text` to what an error message can hold."""
+    """Cut `text` to 80 characters for an error message."""
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def refusal(expected: str, value: Any, path: str) -> PlanError:
-    """The error for a value of the wrong JSON type."""
-    return PlanError(f"{expected} is expected, not {_kind(value)}", path=path)
+def wrong_type(expected: str, value: Any, path: str) -> PlanError:
+    """Make the error for a value of the wrong JSON type."""
+    return PlanError(f"expected {expected}, got {_kind(value)}", path=path)
 
 
 def _kind(value: Any) -> str:
@@ -51,7 +51,7 @@ def _kind(value: Any) -> str:
         case int() | float() | decimal.Decimal():
             return "a number"
         case str():
-            return "a text"
+            return "a string"
         case list():
             return "a list"
         case dict():
@@ -60,50 +60,54 @@ def _kind(value: Any) -> str:
             return f"a Python {type(value).__name__}"
 
 
-def text(value: Any, path: str) -> str:
-    """Read a text; half a surrogate pair is refused, since nothing can write it."""
+def string(value: Any, path: str) -> str:
+    """Read a string; half a surrogate pair is an error, since no encoding can write it."""
     if not isinstance(value, str):
-        raise refusal("a text", value, path)
+        raise wrong_type("a string", value, path)
     if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-        raise PlanError("the text is not valid Unicode", path=path)
+        raise PlanError("the string is not valid Unicode", path=path)
     return value
 
 
 def boolean(value: Any, path: str) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
-        raise refusal("a boolean", value, path)
+        raise wrong_type("a boolean", value, path)
     return value
 
 
 def whole(value: Any, path: str, limit: int = INT_MAX) -> int:
-    """Read a whole number from 0 to `limit`; nothing in a plan is negative."""
+    """Read an integer from 0 to `limit`; no number in a plan is negative."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise refusal("a whole number", value, path)
+        raise wrong_type("an integer", value, path)
     if not 0 <= value <= limit:
-        raise PlanError(f"the number is not between 0 and {limit}", path=path)
+        raise PlanError(f"expected an integer between 0 and {limit}", path=path)
     return value
 
 
 def array(value: Any, path: str) -> list[Any]:
-    """Read a list, its items unread."""
+    """Read a list without decoding its items."""
     if not isinstance(value, list):
-        raise refusal("a list", value, path)
+        raise wrong_type("a list", value, path)
     return value
 
 
 def mapping(value: Any, path: str) -> dict[str, Any]:
-    """Read an object, its members unread."""
+    """Read an object without decoding its members."""
     if not isinstance(value, dict):
-        raise refusal("an object", value, path)
+        raise wrong_type("an object", value, path)
     for key in value:
         if not isinstance(key, str):
-            raise refusal("a text as name of a field", key, path)
+            raise wrong_type("a string as field name", key, path)
     return value
 
 
 def only(document: dict[str, Any], known: Collection[str], path: str) -> None:
-    """Refuse fields of `document` that are not in `known`."""
+    """Check that all fields of `document` are in `known`.
+
+    Raises:
+        NewerPlanError: one is not.
+    """
     for key in document:
         if key not in known:
             hint = did_you_mean(shorten(key), known)
@@ -111,7 +115,7 @@ def only(document: dict[str, Any], known: Collection[str], path: str) -> None:
 
 
 def required(document: dict[str, Any], key: str, path: str) -> Any:
-    """The value of a field that must be there and not null."""
+    """Return the value of a field that must be set and not null."""
     if key not in document:
         raise PlanError("required field is missing", path=child(path, key))
     if document[key] is None:
@@ -120,12 +124,12 @@ def required(document: dict[str, Any], key: str, path: str) -> Any:
 
 
 def same(value: Any) -> Any:
-    """Write a value that is JSON already."""
+    """Return a value that is JSON already."""
     return value
 
 
 def optional(wire: Wire) -> Wire:
-    """`wire`, or null for None."""
+    """Codec of a `wire` value or None, which is null."""
     return Wire(
         lambda value, path: None if value is None else wire.decode(value, path),
         lambda value: None if value is None else wire.encode(value),
@@ -133,7 +137,7 @@ def optional(wire: Wire) -> Wire:
 
 
 def sequence(wire: Wire) -> Wire:
-    """A list of `wire` values for a tuple."""
+    """Codec of a tuple of `wire` values as a list."""
     return Wire(
         lambda value, path: tuple(wire.decode(item, f"{path}[{i}]") for i, item in enumerate(array(value, path))),
         lambda values: [wire.encode(value) for value in values],
@@ -141,20 +145,20 @@ def sequence(wire: Wire) -> Wire:
 
 
 def choice(enum: type[Enum]) -> Wire:
-    """The values of `enum`, which are texts."""
-    words = {str(member.value): member for member in enum}
+    """Codec of the members of `enum`, whose values are strings."""
+    members = {str(member.value): member for member in enum}
 
     def decode(value: Any, path: str) -> Enum:
-        word = text(value, path)
-        if word not in words:
-            message = f"{shorten(word)} is not one of {', '.join(words)}"
-            raise NewerPlanError(message, path=path, part=f"the word {shorten(word)}")
-        return words[word]
+        name = string(value, path)
+        if name not in members:
+            message = f"{shorten(name)} is not one of {', '.join(members)}"
+            raise NewerPlanError(message, path=path, part=f"the value {shorten(name)}")
+        return members[name]
 
     return Wire(decode, lambda member: member.value)
 
 
-TEXT = Wire(text, same)
+STRING = Wire(string, same)
 BOOLEAN = Wire(boolean, same)
 WHOLE = Wire(whole, same)
 LONG = Wire(lambda value, path: whole(value, path, LONG_MAX), same)

@@ -1,1 +1,1 @@
-"""The published steps, one module per family; a published step is never edited."""
+"""The steps of a plan, one module per family; a published step never changes."""

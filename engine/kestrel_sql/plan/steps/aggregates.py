@@ -1,4 +1,4 @@
-"""Aggregating steps."""
+"""Steps that aggregate streams and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_sql.sql.nodes.statements import Emit, Window
 
 @dataclass(frozen=True, slots=True)
 class WindowExpression:
-    """A window and when its results are emitted."""
+    """A window, and when its results are emitted: at every change or when it closes."""
 
     window: Window
     emit: Emit | None = None
@@ -43,7 +43,7 @@ class StreamWindowedAggregateV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAggregateV1(Step):
-    """Aggregate a table per group, undoing old rows."""
+    """Aggregate a table per group; a changed row is undone in its old group."""
 
     tag: ClassVar[str] = "tableAggregateV1"
     source: Step
@@ -54,7 +54,7 @@ class TableAggregateV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSuppressV1(Step):
-    """Hold windowed results back until their window closes (6.1 to 7.1)."""
+    """Hold windowed results back until their window closes (ksqlDB 6.1 to 7.1)."""
 
     tag: ClassVar[str] = "tableSuppressV1"
     source: Step

@@ -1,4 +1,4 @@
-"""Joining steps."""
+"""Steps that join streams and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_sql.sql.nodes.statements import JoinType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoinV1(Step):
-    """Join two streams within a time; all lengths in ms, `grace_ms` None selects the older behaviour."""
+    """Join two streams within a time; lengths are in ms, `grace_ms` None selects the behaviour without grace period."""
 
     tag: ClassVar[str] = "streamStreamJoinV1"
     join_type: JoinType
@@ -51,7 +51,7 @@ class TableTableJoinV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FkTableTableJoinV1(Step):
-    """Join a table to another's key; exactly one of column and expression is set."""
+    """Join a table to another table's key; either the column or the expression is set."""
 
     tag: ClassVar[str] = "fkTableTableJoinV1"
     join_type: JoinType

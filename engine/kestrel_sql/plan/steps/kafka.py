@@ -1,4 +1,4 @@
-"""Kestrel's own steps (docs/adr/0012): they read a topic as CREATE SOURCE … FROM KAFKA says, and give rows their headers."""
+"""Kestrel's own steps (docs/adr/0012): read a CREATE SOURCE … FROM KAFKA, and set the headers of output records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_sql.types.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaStreamSourceV1(Step):
-    """Read the messages of a topic as a stream; `formats` are those that others inherit, `ingestion` says how messages are read."""
+    """Read the messages of a topic as a stream, as `ingestion` says; queries over the source inherit `formats`."""
 
     tag: ClassVar[str] = "kafkaStreamSourceV1"
     topic_name: str
@@ -24,7 +24,7 @@ class KafkaStreamSourceV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTableSourceV1(Step):
-    """Read the messages of a topic as a table."""
+    """Read the messages of a topic as a table, as `ingestion` says; queries over the source inherit `formats`."""
 
     tag: ClassVar[str] = "kafkaTableSourceV1"
     topic_name: str
@@ -36,7 +36,7 @@ class KafkaTableSourceV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHeadersV1(Step):
-    """Give each row the headers that a column of it holds: a map from STRING to STRING or BYTES, or a list of headers."""
+    """Set each row's headers from a column: a map from STRING to STRING or BYTES, or an array of header structs."""
 
     tag: ClassVar[str] = "streamHeadersV1"
     source: Step
@@ -45,7 +45,7 @@ class StreamHeadersV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHeadersV1(Step):
-    """Give each change of a table the headers that a column of its row holds; a deletion has those of the row that goes away."""
+    """Set the headers of each table change from a column; a deletion takes them from the deleted row."""
 
     tag: ClassVar[str] = "tableHeadersV1"
     source: Step

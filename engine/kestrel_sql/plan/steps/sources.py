@@ -36,7 +36,7 @@ class WindowedStreamSourceV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSourceV1(Step):
-    """Read a topic as a table; knows ROWTIME only."""
+    """Read a topic as a table whose only pseudo column is ROWTIME."""
 
     tag: ClassVar[str] = "tableSourceV1"
     topic_name: str
@@ -49,7 +49,7 @@ class TableSourceV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSourceV2(Step):
-    """Read a topic as a table whose stored rows include headers, partition and offset."""
+    """Read a topic as a table; its stored rows include headers, partition and offset."""
 
     tag: ClassVar[str] = "tableSourceV2"
     topic_name: str

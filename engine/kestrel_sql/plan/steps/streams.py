@@ -1,4 +1,4 @@
-"""Row-wise and re-keying steps of streams."""
+"""Steps that filter, project, re-key or group a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StreamFilterV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSelectV1(Step):
-    """Compute the value columns; key columns are renamed positionally by `key_column_names`."""
+    """Compute the value columns; `key_column_names` renames the key columns by position."""
 
     tag: ClassVar[str] = "streamSelectV1"
     source: Step
@@ -31,7 +31,7 @@ class StreamSelectV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFlatMapV1(Step):
-    """Replace each row by the rows its table functions give, zipped by position."""
+    """Replace each row by the rows that its table functions return, zipped by position."""
 
     tag: ClassVar[str] = "streamFlatMapV1"
     source: Step
@@ -40,7 +40,7 @@ class StreamFlatMapV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSelectKeyV1(Step):
-    """Re-key to one column called ROWKEY; rows with a null key are dropped (5.5 and early 6.0)."""
+    """Re-key to one column called ROWKEY and drop rows with a null key (ksqlDB 5.5 and early 6.0)."""
 
     tag: ClassVar[str] = "streamSelectKeyV1"
     source: Step
@@ -49,7 +49,7 @@ class StreamSelectKeyV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSelectKeyV2(Step):
-    """Re-key; rows with a null key component are kept."""
+    """Re-key; rows with a null key column stay."""
 
     tag: ClassVar[str] = "streamSelectKeyV2"
     source: Step
@@ -67,7 +67,7 @@ class StreamGroupByKeyV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGroupByV1(Step):
-    """Group; several expressions give one STRING key joined by `|+|` (up to 6.2)."""
+    """Group; several expressions make one STRING key, joined by `|+|` (ksqlDB up to 6.2)."""
 
     tag: ClassVar[str] = "streamGroupByV1"
     source: Step
@@ -77,7 +77,7 @@ class StreamGroupByV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGroupByV2(Step):
-    """Group; one key column per expression."""
+    """Group; each expression makes one key column."""
 
     tag: ClassVar[str] = "streamGroupByV2"
     source: Step

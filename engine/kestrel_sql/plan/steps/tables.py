@@ -1,4 +1,4 @@
-"""Row-wise, re-keying and grouping steps of tables."""
+"""Steps that filter, project, re-key or group a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrel_sql.sql.nodes.expressions import Expression
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFilterV1(Step):
-    """Turn rows that fail the predicate into tombstones, if their last version had passed."""
+    """Turn a row that fails the predicate into a tombstone if its previous version passed."""
 
     tag: ClassVar[str] = "tableFilterV1"
     source: Step
@@ -31,7 +31,7 @@ class TableSelectV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSelectKeyV1(Step):
-    """Re-key a table (to another key format)."""
+    """Re-key a table, to change its key format."""
 
     tag: ClassVar[str] = "tableSelectKeyV1"
     source: Step
@@ -41,7 +41,7 @@ class TableSelectKeyV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGroupByV1(Step):
-    """Group a table; several expressions give one STRING key joined by `|+|` (up to 6.2)."""
+    """Group a table; several expressions make one STRING key, joined by `|+|` (ksqlDB up to 6.2)."""
 
     tag: ClassVar[str] = "tableGroupByV1"
     source: Step
@@ -51,7 +51,7 @@ class TableGroupByV1(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGroupByV2(Step):
-    """Group a table; one key column per expression."""
+    """Group a table; each expression makes one key column."""
 
     tag: ClassVar[str] = "tableGroupByV2"
     source: Step
