@@ -1,4 +1,4 @@
-"""DDL commands applied to a catalog (rules P2)."""
+"""Applies DDL commands to a catalog (rules P2)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kestrel_sql.types.schema import Schema
 
 
 def apply_command(catalog: Catalog, command: DdlCommand, *, created_by: str | None, statement_text: str) -> Catalog:
-    """The catalog after `command`; `created_by` is the id of the CREATE AS query that comes with it.
+    """Return the catalog after `command`; `created_by` is the id of the CREATE AS query in the same statement.
 
-    What was checked when the command was planned is not checked again: creating an existing name without
-    OR REPLACE, or dropping an unknown one, leaves the catalog as it is.
+    The planner has checked the command, so most checks are not repeated: creating an existing name without OR REPLACE,
+    or dropping an unknown one, leaves the catalog unchanged.
 
     Raises:
         UnknownSourceError: ALTER of a source that does not exist.
@@ -77,7 +77,7 @@ def _create(
 
 
 def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> Source:
-    """The catalog entry that CREATE SOURCE … FROM KAFKA registers."""
+    """Return the catalog entry that CREATE SOURCE … FROM KAFKA registers."""
     return Source(
         name=command.source_name,
         kind=command.kind,
@@ -111,9 +111,9 @@ def _check_alterable(source: Source, kind: SourceKind) -> None:
             f"Incompatible data source type is {source.kind.value}, but statement was ALTER {kind.value}"
         )
     if source.is_source:
-        word = source.kind.value.lower()
+        kind_name = source.kind.value.lower()
         raise StatementError(
-            f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s."
+            f"Cannot alter {kind_name} '{source.name}': ALTER operations are not supported on source {kind_name}s."
         )
     if source.created_by is not None:
         raise StatementError("ALTER command is not supported for CREATE ... AS statements.")

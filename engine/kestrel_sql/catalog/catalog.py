@@ -1,4 +1,4 @@
-"""The immutable set of known sources and custom types."""
+"""The catalog: an immutable set of streams, tables and custom types."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from kestrel_sql.types.sql_types import SqlType
 class Source:
     """A stream or table over a topic.
 
-    `is_source` marks a read-only CREATE SOURCE object, `created_by` is the id of the CREATE AS query that feeds it. `ingestion` says how
-    the messages of a source in the manner of Materialize are read; its `formats` are then those that others inherit.
+    `is_source` marks a read-only source (CREATE SOURCE); `created_by` is the id of the CREATE AS query that writes the
+    topic. `ingestion` is set for a CREATE SOURCE … FROM KAFKA and says how its messages are read; `formats` are then
+    those that queries over the source inherit.
     """
 
     name: str
@@ -35,34 +36,34 @@ class Source:
 
     @property
     def message_formats(self) -> Formats:
-        """How the messages of the topic are written."""
+        """The formats of the messages in the topic."""
         return self.formats if self.ingestion is None else self.ingestion.formats
 
     @property
     def message_schema(self) -> Schema:
-        """The columns that the messages of the topic hold."""
+        """The columns of the messages in the topic."""
         return self.schema if self.ingestion is None else self.ingestion.message_schema
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Sources and custom types by name; changed copies are made by the `with_` and `without_` methods."""
+    """Sources and custom types by name; the `with_` and `without_` methods return changed copies."""
 
     sources: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
     types: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_source(self, source: Source) -> Catalog:
-        """Add `source`, or replace the one of its name."""
+        """Return a copy with `source`, which replaces a source of the same name."""
         return replace(self, sources=MappingProxyType({**self.sources, source.name: source}))
 
     def without_source(self, name: str) -> Catalog:
-        """Remove the source called `name`, if there is one."""
+        """Return a copy without the source `name`; the name may be unknown."""
         return replace(self, sources=MappingProxyType({k: v for k, v in self.sources.items() if k != name}))
 
     def with_type(self, name: str, sql_type: SqlType) -> Catalog:
-        """Add a custom type, or replace the one of its name."""
+        """Return a copy with a custom type, which replaces a type of the same name."""
         return replace(self, types=MappingProxyType({**self.types, name: sql_type}))
 
     def without_type(self, name: str) -> Catalog:
-        """Remove the custom type called `name`, if there is one."""
+        """Return a copy without the custom type `name`; the name may be unknown."""
         return replace(self, types=MappingProxyType({k: v for k, v in self.types.items() if k != name}))

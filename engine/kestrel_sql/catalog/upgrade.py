@@ -1,4 +1,4 @@
-"""What CREATE OR REPLACE may change: of a source, and of the query plan that feeds it (rules L5)."""
+"""Checks what CREATE OR REPLACE changes about a source and about the query that writes it (rules L5)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from kestrel_sql.types.sql_types import quote
 
 
 def check_source_upgrade(old: Source, new: Source) -> None:
-    """Check that `new` may take the place of `old`: the same but for value columns appended.
+    """Check that `new` may replace `old`: only value columns may be appended.
 
     Raises:
-        StatementError: lists everything that differs.
+        StatementError: lists all other differences.
     """
     issues = [
         _issue(old, name, before, after)
@@ -53,18 +53,18 @@ def check_source_upgrade(old: Source, new: Source) -> None:
         )
         if before != after
     ]
-    flaw = _schema_flaw(old.schema, new.schema)
-    if flaw:
-        issues.append(f"{_issue(old, 'schema', old.schema, new.schema)}. ({flaw})")
+    schema_issue = _schema_issue(old.schema, new.schema)
+    if schema_issue:
+        issues.append(f"{_issue(old, 'schema', old.schema, new.schema)}. ({schema_issue})")
     if issues:
         raise StatementError("Cannot upgrade data source: " + "\n\t".join(issues))
 
 
 def _issue(old: Source, name: str, before: object, after: object) -> str:
-    return f"DataSource '{quote(old.name)}' has {name} = {_shown(before)} which is not upgradeable to {_shown(after)}"
+    return f"DataSource '{quote(old.name)}' has {name} = {_sql(before)} which is not upgradeable to {_sql(after)}"
 
 
-def _schema_flaw(old: Schema, new: Schema) -> str | None:
+def _schema_issue(old: Schema, new: Schema) -> str | None:
     if old.key != new.key:
         return (
             f"Key columns must be identical. Differing key columns: {_bracketed(_changed(old.key, new.key) or new.key)}"
@@ -95,7 +95,7 @@ _SINK = _parts("topic_name", "formats", "timestamp_column")
 _GROUP = _parts("internal_formats", "group_by_expressions")
 
 PASSIVE: tuple[type[Step], ...] = (StreamFilterV1, TableFilterV1, StreamSelectV1, TableSelectV1)
-"""Steps that an upgrade may add, remove and change."""
+"""Steps that an upgrade may add, remove and change: they keep no state."""
 
 ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
     StreamSourceV1: _SOURCE,
@@ -120,14 +120,14 @@ ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
     StreamSinkV1: _SINK,
     TableSinkV1: _SINK,
 }
-"""Steps that an upgrade has to leave as they are, with the fields that count; those not listed cannot be upgraded over."""
+"""Steps that an upgrade must not change, with the fields that it compares; no upgrade supports any other step."""
 
 
 def check_plan_upgrade(old: Step, new: Step) -> None:
-    """Check that the query of a CREATE AS may be replaced: its state has to fit the new plan.
+    """Check that the plan `new` can resume from the state of the plan `old`.
 
     Raises:
-        StatementError: names the first step, from the sink down, that is changed or cannot be upgraded over.
+        StatementError: names the first step, from the sink to the sources, that changed or that no upgrade supports.
     """
     before, after = _enforced(old), _enforced(new)
     parts = ENFORCED.get(type(before))
@@ -140,7 +140,8 @@ def check_plan_upgrade(old: Step, new: Step) -> None:
     for title, read in parts:
         if read(before) != read(after):
             raise StatementError(
-                f"{_name(before)} must have matching {title}. Values differ: {_shown(read(before))} vs. {_shown(read(after))}"
+                f"{_name(before)} must have matching {title}. "
+                f"Values differ: {_sql(read(before))} vs. {_sql(read(after))}"
             )
     for left, right in zip(before.upstream, after.upstream, strict=True):
         check_plan_upgrade(left, right)
@@ -156,11 +157,11 @@ def _name(step: Step) -> str:
     return re.sub(r"V[0-9]+$", "", type(step).__name__)
 
 
-def _shown(value: object) -> str:
-    """A part of a source or step as users write it."""
+def _sql(value: object) -> str:
+    """Format a part of a source or step as users write it."""
     match value:
         case tuple():
-            return f"[{', '.join(quote(item) if isinstance(item, str) else _shown(item) for item in value)}]"
+            return f"[{', '.join(quote(item) if isinstance(item, str) else _sql(item) for item in value)}]"
         case Node():
             return format_expression(cast(Expression, value))
         case WindowInfo(kind, size):
@@ -170,10 +171,10 @@ def _shown(value: object) -> str:
         case FormatInfo(name, properties):
             return name + "".join(f" {key}={text}" for key, text in properties)
         case Formats():
-            sides = (("key", value.key_format, value.key_features), ("value", value.value_format, value.value_features))
+            both = (("key", value.key_format, value.key_features), ("value", value.value_format, value.value_features))
             return ", ".join(
-                f"{side} {_shown(info)}{''.join(sorted(f' {f.value}' for f in features))}"
-                for side, info, features in sides
+                f"{part} {_sql(info)}{''.join(sorted(f' {f.value}' for f in features))}"
+                for part, info, features in both
             )
         case None:
             return "none"

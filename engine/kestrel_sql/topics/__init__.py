@@ -1,1 +1,1 @@
-"""Records of topics, and topics in memory."""
+"""Records, the partitioner, and a broker in memory."""

@@ -1,4 +1,4 @@
-"""A broker in memory: topics of one partition, what users gave apart from what queries derived."""
+"""A broker in memory; every topic has one partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operator import itemgetter
 from kestrel_sql.topics.records import Record
 
 Arrival = tuple[int, Record]
-"""A record with its place among all that ever arrived."""
+"""A record with its arrival number, which counts the records of all topics from 0."""
 
 
 @dataclass(slots=True)
@@ -27,15 +27,15 @@ class MemoryBroker:
         return tuple(self._topics)
 
     def create(self, topic: str) -> None:
-        """Make a topic exist."""
+        """Create a topic; it may exist."""
         self._topics.setdefault(topic, [])
 
     def delete(self, topic: str) -> None:
-        """Remove a topic with all its records, if there is one."""
+        """Delete a topic with all its records; it may be unknown."""
         self._topics.pop(topic, None)
 
     def produce(self, record: Record) -> Record:
-        """Append a record to the only partition of its topic; give it with the offset that it got."""
+        """Append a record to the only partition of its topic and return it with its offset."""
         records = self._topics.setdefault(record.topic, [])
         stored = replace(record, partition=0, offset=len(records))
         records.append((self._arrivals, stored))
@@ -43,36 +43,37 @@ class MemoryBroker:
         return stored
 
     def records(self, topic: str) -> tuple[Record, ...]:
-        """The records of a topic in offset order; none where there is no such topic."""
+        """The records of a topic in offset order; empty for an unknown topic."""
         return tuple(record for _, record in self._topics.get(topic, ()))
 
     def count(self, topic: str) -> int:
-        """How many records a topic holds."""
+        """The number of records in a topic."""
         return len(self._topics.get(topic, ()))
 
     def copies(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """One partition and one replica for every topic that exists."""
+        """The numbers of partitions and replicas of each topic that exists: one and one."""
         return {topic: (1, 1) for topic in topics if topic in self._topics}
 
     @property
     def arrivals(self) -> int:
-        """How many records ever arrived; a place from which to read on."""
+        """The number of records that arrived so far, which is the next arrival number."""
         return self._arrivals
 
     def arrived(self, topics: Iterable[str], since: int = 0) -> list[Record]:
-        """The records of several topics in the order in which they arrived, from the place `since` on."""
+        """The records of several topics in order of arrival, from the arrival number `since` on."""
         entries = (entry for topic in dict.fromkeys(topics) for entry in self._since(topic, since))
         return [record for _, record in sorted(entries, key=itemgetter(0))]
 
     def waiting(self, topics: Iterable[str], since: int) -> int:
-        """How many records arrived in several topics from the place `since` on."""
-        found = (self._topics.get(topic, ()) for topic in dict.fromkeys(topics))
-        return sum(len(entries) - bisect_left(entries, since, key=itemgetter(0)) for entries in found)
+        """The number of records that arrived in several topics from the arrival number `since` on."""
+        lists = (self._topics.get(topic, ()) for topic in dict.fromkeys(topics))
+        return sum(len(entries) - bisect_left(entries, since, key=itemgetter(0)) for entries in lists)
 
     def merged(self, topics: Iterable[str], since: int = 0) -> list[Record]:
-        """The records of several topics as Kafka Streams reads them: always from the topic whose head is the oldest.
+        """The records of several topics in the order in which Kafka Streams reads them.
 
-        Offset order within a topic is kept; of equal timestamps the record that arrived first comes first.
+        The next record comes from the topic whose next record has the smallest timestamp; among equal timestamps the
+        record that arrived first wins. Each topic is read in offset order.
         """
         return list(_by_head([self._since(topic, since) for topic in dict.fromkeys(topics)]))
 
@@ -84,9 +85,9 @@ def _by_head(queues: list[list[Arrival]]) -> Iterator[Record]:
     heads = [(queue[0][1].timestamp, queue[0][0], number, 0) for number, queue in enumerate(queues) if queue]
     heapq.heapify(heads)
     while heads:
-        _, _, number, at = heapq.heappop(heads)
+        _, _, number, offset = heapq.heappop(heads)
         queue = queues[number]
-        yield queue[at][1]
-        if at + 1 < len(queue):
-            arrival, record = queue[at + 1]
-            heapq.heappush(heads, (record.timestamp, arrival, number, at + 1))
+        yield queue[offset][1]
+        if offset + 1 < len(queue):
+            arrival, record = queue[offset + 1]
+            heapq.heappush(heads, (record.timestamp, arrival, number, offset + 1))

@@ -1,4 +1,4 @@
-"""Kafka's default partitioner: which partition a key belongs to."""
+"""Kafka's default partitioner, which maps a key to a partition."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ _SEED = 0x9747B28C
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key among `partitions`, by the positive murmur2 hash of its bytes."""
+    """Return the partition, from 0 to `partitions - 1`, of a serialised key: its positive murmur2 hash, modulo."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash with Kafka's seed, as an unsigned number."""
+    """Return the 32-bit murmur2 hash with Kafka's seed, as an unsigned number."""
     h = _SEED ^ len(data)
     whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+    for start in range(0, whole, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
         k = (k ^ k >> 24) * _M & _MASK
         h = (h * _M & _MASK) ^ k
     if whole < len(data):

@@ -1,4 +1,4 @@
-"""What a record of a topic is, on memory streams and on a broker alike."""
+"""Defines records and processing-log entries, for memory streams and for a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record; `timestamp` is in ms since the epoch, headers keep order and duplicates."""
+    """One record of a topic; `timestamp` is in ms since the epoch, `headers` keep order and duplicates."""
 
     topic: str
     key: bytes | None
@@ -24,9 +24,16 @@ class Record:
 class LogEntry:
     """An entry of the processing log (rules E8).
 
-    `kind` is 0 deserialization, 1 record processing, 2 production, 3 serialization, 4 thread (the query ended). Topic, partition and
-    offset are those of the source record concerned. `cause` are the messages of the errors behind it. `record`, which has to be asked
-    for, is the key or value that could not be read in base64 (kind 0), or the row as a JSON array.
+    Attributes:
+        kind: 0 deserialization, 1 record processing, 2 production, 3 serialization, 4 thread (the query ended).
+        logger: the name of the logger.
+        message: what went wrong.
+        topic: the topic of the source record that caused the entry; None without one.
+        partition: the partition of that record.
+        offset: the offset of that record.
+        cause: the messages of the errors that led to this one.
+        record: the key or value that could not be read, in base64 (kind 0), or the row as a JSON array (other kinds);
+            None unless the query logs rows.
     """
 
     kind: int
@@ -40,5 +47,5 @@ class LogEntry:
 
     @property
     def text(self) -> str:
-        """The message with what led to it."""
+        """The message, followed by the causes that it does not contain."""
         return "; ".join([self.message, *(cause for cause in self.cause if cause not in self.message)])

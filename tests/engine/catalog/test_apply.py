@@ -38,7 +38,7 @@ def alter(kind: SourceKind = SourceKind.STREAM, *columns: Column) -> AlterSource
     return AlterSourceV1(source_name="HERD", ksql_type=kind, new_columns=columns or (AGE,))
 
 
-def test_a_stream_is_registered_with_all_it_has() -> None:
+def test_a_stream_is_registered_with_all_its_fields() -> None:
     stamp, window = TimestampColumn("KILO"), WindowInfo(WindowType.SESSION)
     source = apply(
         Catalog(), stream(timestamp_column=stamp, window_info=window, is_source=True), text="CREATE"
@@ -48,7 +48,7 @@ def test_a_stream_is_registered_with_all_it_has() -> None:
     assert (source.created_by, source.statement_text) == (None, "CREATE")
 
 
-def test_a_table_of_a_query_knows_the_query() -> None:
+def test_a_table_of_a_create_as_has_the_id_of_its_query() -> None:
     command = CreateTableV1(source_name="T", schema=SCHEMA, topic_name="T", formats=FORMATS)
     source = apply(Catalog(), command, "CTAS_T_0").sources["T"]
     assert (source.kind, source.created_by) == (SourceKind.TABLE, "CTAS_T_0")
@@ -60,14 +60,14 @@ def test_an_existing_source_stays_unless_it_is_replaced() -> None:
     assert apply(catalog, stream(topic_name="other", or_replace=True)).sources["HERD"].topic == "other"
 
 
-def test_dropping_takes_away_and_forgives() -> None:
+def test_dropping_removes_a_source_and_ignores_an_unknown_one() -> None:
     catalog = apply(Catalog(), stream())
     assert apply(catalog, DropSourceV1(source_name="HERD")) == Catalog()
     assert apply(catalog, DropSourceV1(source_name="NONE")) == catalog
     assert apply(catalog, DropTypeV1(type_name="NONE")) == catalog
 
 
-def test_a_known_type_keeps_its_meaning() -> None:
+def test_registering_an_existing_type_changes_nothing() -> None:
     catalog = apply(Catalog(), RegisterTypeV1(type_name="COW", type=STRING))
     assert apply(catalog, RegisterTypeV1(type_name="COW", type=BIGINT)).types == {"COW": STRING}
     assert apply(catalog, DropTypeV1(type_name="COW")).types == {}
@@ -81,7 +81,7 @@ def test_alter_appends_value_columns() -> None:
     assert altered.statement_text == "ALTER"
 
 
-def test_alter_refuses_what_it_cannot_change() -> None:
+def test_alter_refuses_sources_and_columns_that_it_cannot_change() -> None:
     with pytest.raises(UnknownSourceError, match="HERD"):
         apply(Catalog(), alter())
     known = apply(Catalog(), stream())
@@ -96,7 +96,7 @@ def test_alter_refuses_what_it_cannot_change() -> None:
             apply(catalog, command)
 
 
-def test_the_old_catalog_is_not_touched() -> None:
+def test_the_old_catalog_does_not_change() -> None:
     catalog = Catalog()
     apply(catalog, stream())
     assert catalog.sources == {}

@@ -53,7 +53,7 @@ def test_value_columns_may_be_appended() -> None:
         (replace(OLD, schema=Schema((V,))), "Key columns must be identical. Differing key columns: [`K` STRING KEY]"),
     ],
 )
-def test_everything_else_stays(new: Source, gist: str) -> None:
+def test_no_other_change_of_a_source_is_allowed(new: Source, gist: str) -> None:
     with pytest.raises(StatementError) as caught:
         check_source_upgrade(OLD, new)
     assert caught.value.message.startswith("Cannot upgrade data source: ")
@@ -86,7 +86,7 @@ def aggregated(step: Step, *columns: str) -> Step:
     )
 
 
-def test_filters_and_projections_come_and_go() -> None:
+def test_filters_and_projections_may_change() -> None:
     check_plan_upgrade(written(projected(SOURCE)), written(projected(filtered(SOURCE), "W")))
     check_plan_upgrade(written(filtered(SOURCE)), written(SOURCE))
 
@@ -97,7 +97,8 @@ def test_filters_and_projections_come_and_go() -> None:
         (
             aggregated(SOURCE, "ID", "ROWTIME"),
             aggregated(SOURCE, "ID", "V"),
-            "StreamAggregate must have matching columns not part of aggregate. Values differ: [`ID`, `ROWTIME`] vs. [`ID`, `V`]",
+            "StreamAggregate must have matching columns not part of aggregate. "
+            "Values differ: [`ID`, `ROWTIME`] vs. [`ID`, `V`]",
         ),
         (
             written(SOURCE),
@@ -116,7 +117,7 @@ def test_filters_and_projections_come_and_go() -> None:
         ),
     ],
 )
-def test_steps_with_state_stay(old: Step, new: Step, gist: str) -> None:
+def test_other_steps_must_not_change(old: Step, new: Step, gist: str) -> None:
     with pytest.raises(StatementError) as caught:
         check_plan_upgrade(old, new)
     assert gist in caught.value.message

@@ -1,4 +1,4 @@
-"""Internal topics: what the steps of small queries make, and the names and formats of all that ksqlDB recorded."""
+"""Internal topics: the names of those that small queries create, and the names and formats of all that ksqlDB recorded."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_topology_that_is_not_optimized_copies_the_topic_of_an_old_table() -> 
         ),
     ],
 )
-def test_names(statement: str, expected: list[str]) -> None:
+def test_names_of_internal_topics(statement: str, expected: list[str]) -> None:
     assert names(statement) == expected
 
 
@@ -100,10 +100,10 @@ def test_every_internal_topic_that_ksqldb_recorded() -> None:
         spec = json.loads(stored.spec_file.read_text(encoding="utf-8"))["testCase"]
         recorded = spec.get("post", {}).get("topics", {}).get("topics", [])
         expected = {topic["name"]: topic for topic in recorded if topic["name"].startswith("_confluent-ksql")}
-        found = {topic.name: topic for topic in _topics_of(stored.plan_file)} if expected else {}
+        topics = {topic.name: topic for topic in _topics_of(stored.plan_file)} if expected else {}
         for name, topic in expected.items():
             compared += 1
-            if name not in found or not _agrees(topic, found[name]):
+            if name not in topics or not _agrees(topic, topics[name]):
                 different.append(f"{stored.home.name}: {name}")
     assert different == []
     assert compared > 1000
@@ -119,11 +119,11 @@ def _topics_of(file: Path) -> list[InternalTopic]:
     ]
 
 
-def _agrees(expected: dict[str, Any], found: InternalTopic) -> bool:
-    formats = found.formats
+def _agrees(expected: dict[str, Any], topic: InternalTopic) -> bool:
+    formats = topic.formats
     sides = (
-        ("key", formats.key_format, formats.key_features, found.window, found.key),
-        ("value", formats.value_format, formats.value_features, None, found.value),
+        ("key", formats.key_format, formats.key_features, topic.window, topic.key),
+        ("value", formats.value_format, formats.value_features, None, topic.value),
     )
     return all(
         _normal(expected[f"{side}Format"]) == _normal(_written(info, features, window))

@@ -13,10 +13,10 @@ def record(topic: str, timestamp: int, value: bytes = b"v") -> Record:
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    made = MemoryBroker()
+    memory = MemoryBroker()
     for topic, timestamp in (("a", 5), ("a", 1), ("b", 3), ("a", 9), ("b", 3)):
-        made.produce(record(topic, timestamp))
-    return made
+        memory.produce(record(topic, timestamp))
+    return memory
 
 
 def test_offsets_count_by_topic(broker: MemoryBroker) -> None:
@@ -57,6 +57,6 @@ def test_forgets_a_deleted_topic(broker: MemoryBroker) -> None:
 @pytest.mark.parametrize(
     ("key", "hashed"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107), (b"", 275646681)]
 )
-def test_hashes_as_kafka_does(key: bytes, hashed: int) -> None:
+def test_murmur2_hashes_as_kafka_does(key: bytes, hashed: int) -> None:
     assert murmur2(key) == hashed % 2**32
     assert partition_of(key, 7) == (hashed % 2**32 & 0x7FFFFFFF) % 7
