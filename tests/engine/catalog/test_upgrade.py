@@ -97,8 +97,7 @@ def test_filters_and_projections_may_change() -> None:
         (
             aggregated(SOURCE, "ID", "ROWTIME"),
             aggregated(SOURCE, "ID", "V"),
-            "StreamAggregate must have matching columns not part of aggregate. "
-            "Values differ: [`ID`, `ROWTIME`] vs. [`ID`, `V`]",
+            "must have matching columns not part of aggregate. Values differ: [`ID`, `ROWTIME`] vs. [`ID`, `V`]",
         ),
         (
             written(SOURCE),

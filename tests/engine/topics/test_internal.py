@@ -1,4 +1,4 @@
-"""Internal topics: the names of those that small queries create, and the names and formats of all that ksqlDB recorded."""
+"""Internal topics: the names for small queries, and the names and formats of all that ksqlDB recorded."""
 
 from __future__ import annotations
 
