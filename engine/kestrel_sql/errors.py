@@ -1,4 +1,4 @@
-"""Every error a user can act on: code, sentence, place, hint, and the one renderer."""
+"""Defines every error that a user can act on, and renders it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a text; lines and columns count from 1, the end is exclusive."""
+    """A range in a text. Lines and columns count from 1; the end is exclusive."""
 
     line: int
     column: int
@@ -20,10 +20,10 @@ class Span:
 
 
 class EngineError(Exception):
-    """Root of all errors that a user can act on.
+    """Base class of all errors that a user can act on.
 
-    `message` is one sentence naming the thing, `span` the place in the statement text, `hint` what
-    to try.
+    `message` is one sentence that names the thing, `span` is its position in the statement text, and `hint` says
+    what to try.
     """
 
     code: ClassVar[str] = "ENGINE_ERROR"
@@ -35,7 +35,7 @@ class EngineError(Exception):
         self.hint = hint
 
     def render(self, text: str | None = None) -> str:
-        """Render the error, with the offending line of `text` underlined where the place is known."""
+        """Render the error; underline the offending part of `text` if the error has a span."""
         where = f" at {self.span.line}:{self.span.column}" if self.span else ""
         lines = [f"{self.code}{where}: {self.message}"]
         if self.span and text is not None:
@@ -46,7 +46,7 @@ class EngineError(Exception):
 
 
 def _underline(text: str, span: Span) -> list[str]:
-    # Not splitlines(): the parser counts line feeds only, and a string may hold what else Python takes for the end of a line.
+    # Not splitlines(): the parser counts line feeds only, and a string literal may hold other line separators.
     source = text.split("\n")
     if not 0 < span.line <= len(source):
         return []
@@ -58,8 +58,8 @@ def _underline(text: str, span: Span) -> list[str]:
 
 
 @contextmanager
-def placed(span: Span) -> Iterator[None]:
-    """Let an error that knows no place of its own point at `span`, the statement that it is about."""
+def attach_span(span: Span) -> Iterator[None]:
+    """Give an error without a span the span of the statement it is about."""
     try:
         yield
     except EngineError as error:
@@ -68,7 +68,7 @@ def placed(span: Span) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The hint for an unknown name: the known one that it is most like, None if it is like none."""
+    """Return a hint with the known name most similar to `name`, or None if no name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]}?" if near else None
 
@@ -133,10 +133,10 @@ class RegistryError(StatementError):
     code = "REGISTRY"
 
 
-class RegistryAwayError(RegistryError):
-    """The schema registry gave no answer in time: nothing is wrong with the statement or record that needed it."""
+class RegistryUnavailableError(RegistryError):
+    """The schema registry did not answer in time; the statement or record that needed it may be correct."""
 
-    code = "REGISTRY_AWAY"
+    code = "REGISTRY_UNAVAILABLE"
 
 
 class PlanError(EngineError):
@@ -150,7 +150,10 @@ class PlanError(EngineError):
 
 
 class NewerPlanError(PlanError):
-    """A plan with a step, field, word or version that this release does not know, most likely of a newer one; `part` names it."""
+    """A plan with a step, field, value or version that this release does not know; most likely a newer one wrote it.
+
+    `part` names the unknown part.
+    """
 
     code = "PLAN_NEWER"
 
@@ -160,19 +163,19 @@ class NewerPlanError(PlanError):
 
 
 class SerdeError(EngineError):
-    """A key or value that a format cannot decode or encode; concerns one record."""
+    """A key or value of one record that a format cannot decode or encode."""
 
     code = "SERDE"
 
 
 class QueryError(EngineError):
-    """A running query that failed; names query, operator, topic, partition and offset."""
+    """A running query that failed; the message names query, operator, topic, partition and offset."""
 
     code = "QUERY"
 
 
 class CheckpointError(EngineError):
-    """A checkpoint that a query cannot go on from; names both, and what does not fit."""
+    """A checkpoint that a query cannot resume; the message names both and says what does not match."""
 
     code = "CHECKPOINT"
 

@@ -1,4 +1,4 @@
-"""How an error shows the place in the text that it is about."""
+"""Tests how an error renders its position in the statement text."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import pytest
 from kestrel_sql.errors import EngineError, Span, StatementError
 
 
-def shown(text: str, span: Span) -> list[str]:
+def rendered_source(text: str, span: Span) -> list[str]:
     return StatementError("no", span=span).render(text).splitlines()[1:]
 
 
-def test_code_place_sentence_and_hint() -> None:
+def test_code_position_message_and_hint() -> None:
     error = StatementError("no such thing", span=Span(2, 3, 2, 5), hint="try another")
     assert error.render() == "STATEMENT at 2:3: no such thing\n  hint: try another"
     assert EngineError("bad").render("text") == "ENGINE_ERROR: bad"
 
 
-def test_the_place_is_underlined() -> None:
-    assert shown("SELECT\n  ab FROM c;\n", Span(2, 3, 2, 5)) == ["      ab FROM c;", "      ^^"]
+def test_the_span_is_underlined() -> None:
+    assert rendered_source("SELECT\n  ab FROM c;\n", Span(2, 3, 2, 5)) == ["      ab FROM c;", "      ^^"]
 
 
-def test_a_place_of_several_lines_is_underlined_to_the_end_of_its_first() -> None:
-    assert shown("abc\ndef", Span(1, 2, 2, 2)) == ["    abc", "     ^^"]
+def test_a_span_of_several_lines_is_underlined_to_the_end_of_its_first() -> None:
+    assert rendered_source("abc\ndef", Span(1, 2, 2, 2)) == ["    abc", "     ^^"]
 
 
 @pytest.mark.parametrize("other", ["\u2028", "\x85", "\x0b", "\x0c"])
-def test_only_a_line_feed_ends_a_line_as_in_the_parser(other: str) -> None:
+def test_only_a_line_feed_ends_a_line(other: str) -> None:
     text = f"'a{other}b';\r\nxyz"
     assert EngineError("no", span=Span(2, 1, 2, 4)).render(text).split("\n")[1:] == ["    xyz", "    ^^^"]
     assert EngineError("no", span=Span(1, 6, 1, 7)).render(text).split("\n")[1:] == [f"    'a{other}b';", "         ^"]
 
 
-def test_a_tab_before_the_place_stands_in_both_lines() -> None:
-    assert shown("\tab\tc", Span(1, 5, 1, 6)) == ["    \tab\tc", "    \t  \t^"]
+def test_a_tab_before_the_span_is_repeated_in_the_underline() -> None:
+    assert rendered_source("\tab\tc", Span(1, 5, 1, 6)) == ["    \tab\tc", "    \t  \t^"]
 
 
-def test_a_place_outside_of_the_text_is_not_shown() -> None:
-    assert shown("one line", Span(7, 1, 7, 2)) == []
-    assert shown("short", Span(1, 9, 1, 9)) == ["    short", "            ^"]
+def test_a_place_outside_of_the_text_is_not_rendered_source() -> None:
+    assert rendered_source("one line", Span(7, 1, 7, 2)) == []
+    assert rendered_source("short", Span(1, 9, 1, 9)) == ["    short", "            ^"]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.admin.answer import Answer, said
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import View
-from kestrel_sql.errors import CheckpointError, QueryError, StatementError, UnsupportedError, placed
+from kestrel_sql.errors import CheckpointError, QueryError, StatementError, UnsupportedError, attach_span
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.interrupts import interrupts_wait
@@ -112,7 +112,7 @@ class MemoryEngine:
             EngineError: the statement is refused, or the query that it asks fails.
             KeyboardInterrupt: there was one.
         """
-        with placed(parsed.span):
+        with attach_span(parsed.span):
             return self._execute(parsed)
 
     def _execute(self, parsed: ParsedStatement) -> Answer:

@@ -1,4 +1,4 @@
-"""Which types convert to which: explicitly by CAST, implicitly in calls, and to a common type."""
+"""Says which types convert to which: by CAST, implicitly in calls, and to a common type."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _CASTS: dict[SqlType, frozenset[SqlType]] = {
 }
 
 PARSED_FROM_STRING = frozenset({DATE, TIME, TIMESTAMP, BYTES})
-"""The types that a STRING argument of a function becomes by itself."""
+"""The types that a STRING argument of a function converts to implicitly."""
 
 
 def can_cast(source: SqlType, target: SqlType) -> bool:
-    """Whether CAST is defined for the pair (rules L4.6)."""
+    """Whether CAST is defined for the two types (rules L4.6)."""
     if source == target:
         return True
     match source, target:
@@ -57,7 +57,11 @@ def can_cast(source: SqlType, target: SqlType) -> bool:
 
 
 def decimal_of(sql_type: SqlType) -> Decimal:
-    """The DECIMAL that holds every value of an INTEGER, BIGINT or DECIMAL type."""
+    """Return the DECIMAL that holds every value of an INTEGER, BIGINT or DECIMAL type.
+
+    Raises:
+        ValueError: any other type.
+    """
     match sql_type:
         case Decimal():
             return sql_type
@@ -66,20 +70,21 @@ def decimal_of(sql_type: SqlType) -> Decimal:
         case _ if sql_type == BIGINT:
             return Decimal(19, 0)
         case _:
-            raise ValueError(f"{sql_type} is no exact number")
+            raise ValueError(f"{sql_type} is not an exact numeric type")
 
 
 def numeric_rank(sql_type: SqlType) -> int:
-    """The place of a numeric type in INTEGER < BIGINT < DECIMAL < DOUBLE."""
+    """Return the rank of a numeric type, from 0, in INTEGER < BIGINT < DECIMAL < DOUBLE."""
     if isinstance(sql_type, Decimal):
         return 2
     return 0 if sql_type == INTEGER else 1 if sql_type == BIGINT else 3
 
 
 def can_implicitly_cast(source: SqlType, target: SqlType) -> bool:
-    """Whether a value becomes a value of `target` unasked: numeric widening, STRING to date, time and bytes types.
+    """Whether a call converts `source` to `target` without a CAST.
 
-    A DECIMAL only becomes a DECIMAL that holds all its values (rules N9).
+    Numbers widen, and STRING converts to the date, time and bytes types. A DECIMAL converts only to a DECIMAL that
+    holds all its values (rules N9).
     """
     if source == target:
         return True
@@ -91,13 +96,13 @@ def can_implicitly_cast(source: SqlType, target: SqlType) -> bool:
 
 
 def wider_decimal(left: Decimal, right: Decimal) -> Decimal:
-    """The smallest DECIMAL that holds the values of both."""
+    """Return the smallest DECIMAL that holds the values of both."""
     scale = max(left.scale, right.scale)
     return Decimal(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
 
 
 def wider_number(left: SqlType, right: SqlType) -> SqlType:
-    """The smallest numeric type that holds the values of both numeric types."""
+    """Return the smallest numeric type that holds the values of both numeric types."""
     if DOUBLE in (left, right):
         return DOUBLE
     if isinstance(left, Decimal) or isinstance(right, Decimal):
@@ -106,7 +111,7 @@ def wider_number(left: SqlType, right: SqlType) -> SqlType:
 
 
 def base_name(sql_type: SqlType | None) -> str:
-    """The type without its parameters, as several messages name it."""
+    """Return the type without its parameters, as several messages name it; NULL for None."""
     match sql_type:
         case None:
             return "NULL"

@@ -10,7 +10,7 @@ from kestrel_sql.types.sql_types import BIGINT, INTEGER, SqlType, quote
 
 
 class Role(Enum):
-    """Where a column lives."""
+    """The part of a record that holds a column."""
 
     KEY = "KEY"
     VALUE = "VALUE"
@@ -27,7 +27,7 @@ class Column:
     header_key: str | None = None
 
     def __str__(self) -> str:
-        """The column as a schema string writes it (rules P4.5)."""
+        """Write the column as it stands in a schema string (rules P4.5)."""
         text = f"{quote(self.name)} {self.type}"
         match self.role, self.header_key:
             case Role.KEY, _:
@@ -49,7 +49,7 @@ class Schema:
 
     @staticmethod
     def of(columns: Iterable[Column]) -> Schema:
-        """Order `columns` canonically: key columns first, relative orders kept."""
+        """Order `columns` canonically: key columns first; the rest keep their order."""
         listed = tuple(columns)
         keys = tuple(c for c in listed if c.role is Role.KEY)
         return Schema(keys + tuple(c for c in listed if c.role is not Role.KEY))
@@ -70,7 +70,7 @@ class Schema:
         return tuple(c for c in self.columns if c.role is Role.HEADERS)
 
     def find(self, name: str) -> Column | None:
-        """The first column called exactly `name`, or None."""
+        """Return the first column called exactly `name`, or None."""
         return next((c for c in self.columns if c.name == name), None)
 
     def __str__(self) -> str:

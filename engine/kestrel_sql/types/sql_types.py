@@ -1,9 +1,9 @@
-"""The SQL types, as values compared by structure; `str()` gives their canonical text.
+"""SQL types as values that compare by structure; `str()` gives their canonical text.
 
-The Python values they stand for are: BOOLEAN bool; INTEGER and BIGINT int; DOUBLE float; DECIMAL
-`decimal.Decimal` of exactly the declared scale; STRING str; BYTES bytes; TIME int (ms of the day); DATE
-int (days since 1970-01-01); TIMESTAMP int (ms since the epoch, UTC); ARRAY list; MAP dict (insertion
-order kept); STRUCT dict from field name to value, all fields present. None is NULL everywhere.
+Each SQL type has one Python type: BOOLEAN bool; INTEGER and BIGINT int; DOUBLE float; DECIMAL `decimal.Decimal` of
+exactly the declared scale; STRING str; BYTES bytes; TIME int (ms of the day); DATE int (days since 1970-01-01);
+TIMESTAMP int (ms since the epoch, UTC); ARRAY list; MAP dict (keeps insertion order); STRUCT dict from field name to
+value, with every field present. None is NULL everywhere.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ class Struct:
         return f"STRUCT<{', '.join(map(str, self.fields))}>"
 
     def field(self, name: str) -> Field | None:
-        """The field called exactly `name`, or None."""
+        """Return the field called exactly `name`, or None."""
         return next((field for field in self.fields if field.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedType:
-    """A custom type by name; occurs in parsed statements only, `resolve` replaces it."""
+    """A custom type by name; occurs only in parsed statements, until `resolve` replaces it."""
 
     name: str
 
@@ -128,7 +128,7 @@ HEADERS_TYPE = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
 
 
 def quote(name: str) -> str:
-    """Write `name` in back-ticks."""
+    """Write `name` in backticks."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -160,7 +160,7 @@ def resolve(sql_type: SqlType, custom: Mapping[str, SqlType]) -> SqlType:
 
 
 def contains_map(sql_type: SqlType) -> bool:
-    """Whether a MAP occurs in the type, at any depth (illegal in key columns)."""
+    """Whether a MAP occurs in the type, at any depth; key columns must not contain one."""
     match sql_type:
         case Map():
             return True

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from kestrel_sql.errors import RegistryAwayError, RegistryError, SerdeError
+from kestrel_sql.errors import RegistryUnavailableError, RegistryError, SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.registry import remote as registry_remote
 from kestrel_sql.formats.registry.memory import SchemaFormat, SchemaReference
@@ -204,7 +204,7 @@ def test_a_statement_fails_soon_and_names_the_registry_but_no_secret(
 
 def test_nobody_listens() -> None:
     registry = open_registry("http://127.0.0.1:9,http://127.0.0.1:10", {})
-    with pytest.raises(RegistryAwayError, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(RegistryUnavailableError, match=r"127\.0\.0\.1:9"):
         registry.latest("t-value")
 
 
@@ -212,7 +212,7 @@ def test_a_registry_that_was_away_is_not_asked_for_every_record(stub: Stub) -> N
     stub.fault = FAULTS["500"]
     decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))
     for number in range(5):
-        with pytest.raises(RegistryAwayError):
+        with pytest.raises(RegistryUnavailableError):
             decode(b"\x00\x00\x00\x00" + bytes([number]) + b"\x02\x0a") if number else decode(
                 b"\x00\x00\x00\x00\x09\x02"
             )
@@ -224,7 +224,7 @@ def test_it_recovers_after_a_rest(stub: Stub, monkeypatch: pytest.MonkeyPatch) -
     stub.register("t-value", {"schema": RECORD})
     registry = open_registry(stub.url, {})
     stub.fault = FAULTS["500"]
-    with pytest.raises(RegistryAwayError):
+    with pytest.raises(RegistryUnavailableError):
         registry.latest("t-value")
     stub.fault = lambda handler: False
     assert registry.latest("t-value") is not None
@@ -273,7 +273,7 @@ def test_a_registry_over_tls_must_have_a_certificate_that_is_trusted(
     url = f"https://127.0.0.1:{server.server_port}"
     try:
         assert open_registry(url, {"ssl.ca.location": str(certificate)}).latest("t-value") is not None
-        with pytest.raises(RegistryAwayError, match="https"):
+        with pytest.raises(RegistryUnavailableError, match="https"):
             open_registry(url, {}).latest("t-value")
         assert len(stub.asked) == 1
     finally:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry import SchemaReference as WireReference
 
-from kestrel_sql.errors import RegistryAwayError, RegistryError
+from kestrel_sql.errors import RegistryUnavailableError, RegistryError
 from kestrel_sql.formats.registry.memory import (
     RegisteredSchema,
     RegistryView,
@@ -124,7 +124,7 @@ class RemoteRegistry:
         """Ask for the newest schema of `subject`; None if there is none.
 
         Raises:
-            RegistryAwayError: no answer in time.
+            RegistryUnavailableError: no answer in time.
             RegistryError: the registry refused.
         """
         return self._version(subject, "latest")
@@ -161,7 +161,7 @@ class RemoteRegistry:
         """Register a schema under `subject` and give its id.
 
         Raises:
-            RegistryAwayError: no answer in time.
+            RegistryUnavailableError: no answer in time.
             RegistryError: the registry refused, or gave another id than `schema_id`.
         """
         imports = [WireReference(each.name, each.subject, each.version) for each in references]
@@ -231,12 +231,12 @@ class RemoteRegistry:
         except Exception as error:  # noqa: BLE001 - the client raises what its HTTP library and a strange answer make it raise
             raise self._gone(what, type(error).__name__) from None
 
-    def _gone(self, what: str, reason: str) -> RegistryAwayError:
+    def _gone(self, what: str, reason: str) -> RegistryUnavailableError:
         self._away_until = time.monotonic() + REST_SECONDS
         return self._away(what, reason)
 
-    def _away(self, what: str, reason: str) -> RegistryAwayError:
-        return RegistryAwayError(
+    def _away(self, what: str, reason: str) -> RegistryUnavailableError:
+        return RegistryUnavailableError(
             f"The schema registry at {self.name} cannot be asked for {what}: {reason}",
             hint="check the URL and that the registry is up; ids that are known already go on working",
         )

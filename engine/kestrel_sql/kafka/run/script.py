@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from kestrel_sql.admin.answer import Answer
-from kestrel_sql.errors import StatementError, placed
+from kestrel_sql.errors import StatementError, attach_span
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import PrintTopic, SteerQuery
@@ -40,7 +40,7 @@ class Script:
         Raises:
             EngineError: it is refused.
         """
-        with placed(parsed.span):
+        with attach_span(parsed.span):
             return self._execute(parsed)
 
     def _execute(self, parsed: ParsedStatement) -> Iterable[Answer]:
