@@ -12,9 +12,9 @@ from kestrel_sql.formats.serde import ConversionError, Decoder, Encoder, Row, Se
 from kestrel_sql.java.numbers import fit_decimal, java_double, parse_decimal, parse_double, parse_int, parse_long
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Base, Decimal, Primitive, SqlType
+from kestrel_sql.types.time_units import DAY_MS
 
 DELIMITER_NAMES = {"SPACE": " ", "TAB": "\t"}
-_DAY_MS = 86_400_000
 
 
 def delimiter_of(spec: SerdeSpec) -> str:
@@ -29,7 +29,7 @@ def _read_bytes(text: str) -> bytes:
 
 def _read_time(text: str) -> int:
     value = parse_int(text)
-    if not 0 <= value <= _DAY_MS:
+    if not 0 <= value <= DAY_MS:
         raise ValueError("Time values must use number of milliseconds greater than 0 and less than 86400000.")
     return value
 

@@ -20,7 +20,7 @@ from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import LANGUAGES
 from kestrel_sql.formats.serde import Decoder, Row, SerdeSpec, causes, describe
 from kestrel_sql.formats.table import decoder as table_decoder
-from kestrel_sql.java.regex.time_limit import bounded
+from kestrel_sql.java.regex.time_limit import time_limited
 
 SCHEMA = "schema"
 """The format property that holds a schema which the statement itself gives."""
@@ -93,7 +93,7 @@ def _csv(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 def _regex(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
     # Some patterns take for ever on some messages (docs/adr/0010).
-    search = bounded(re.compile(spec.format.property("pattern") or "").search)
+    search = time_limited(re.compile(spec.format.property("pattern") or "").search)
 
     def decode(data: bytes) -> Row | None:
         found = search(data.decode("utf-8"))

@@ -1,1 +1,1 @@
-"""Java's behaviour in Python: numbers as text, hash order, URIs, JSON, regular expressions and dates."""
+"""Java's behaviour in Python: number formatting, hash order, URIs, JSON, regular expressions, dates and times."""

@@ -1,4 +1,4 @@
-"""The order in which a `java.util.HashMap` iterates, which ksqlDB lets its users see (rules U4)."""
+"""Orders keys as a `java.util.HashMap` iterates; ksqlDB shows that order (rules U4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD = (1 << 32) - 1
 
 
 def java_string_hash(text: str) -> int:
-    """Compute `String.hashCode`, as an unsigned 32-bit number."""
+    """Return `String.hashCode` of the text as an unsigned 32-bit integer."""
     value = 0
     for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
         value = (31 * value + unit) & _WORD
@@ -21,10 +21,10 @@ def java_string_hash(text: str) -> int:
 
 
 def java_hash_order(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> list[Key]:
-    """Order the distinct `keys` as a `HashMap` made with that initial capacity iterates after they are put in turn.
+    """Return the distinct `keys` in the iteration order of a `HashMap` into which they were put one after the other.
 
-    A mapping is an iterable of its keys, so it can be given as it is. Keys of one bucket keep the order in which they were put;
-    NULL lives in the first bucket. A number outside of INT is a Long.
+    `capacity` is the initial capacity of the map. Keys of one bucket keep the order in which they were put; None goes
+    into the first bucket. An integer outside the range of INT hashes as a `Long`. A mapping may be passed for its keys.
     """
     listed = list(dict.fromkeys(keys))
     size = _table_size(len(listed), capacity)

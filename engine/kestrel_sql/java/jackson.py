@@ -1,6 +1,6 @@
-"""JSON texts as Jackson reads and writes them in ksqlDB: numbers keep their decimals, objects their order.
+"""Reads and writes JSON text as Jackson does in ksqlDB: numbers keep their decimals, objects keep their order.
 
-A node is None, bool, int, `decimal.Decimal` (a number with a point or an exponent), str, list or dict.
+A node is None, bool, int, `decimal.Decimal` (for a number with a point or an exponent), str, list or dict.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from enum import Enum
 from json import JSONDecoder
 from typing import Any
 
+from kestrel_sql.java.numbers import java_double
 from kestrel_sql.java.time.fields import to_civil
 from kestrel_sql.types.sql_types import Array, Base, Map, Primitive, SqlType, Struct
+from kestrel_sql.types.time_units import DAY_MS
 
-WHITE = " \t\n\r"
-_MOST_DIGITS = 1_000
-_MOST_EXPONENT = 2**31 - 1
+WHITESPACE = " \t\n\r"
+_MAX_DIGITS = 1_000
+_MAX_EXPONENT = 2**31 - 1
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NUMBER_START = frozenset("-0123456789")
 
 
 class Missing(Enum):
-    """The node of a text without content; an Enum, so that it stays itself when bodies are sent to workers."""
+    """Type of the node of an empty text. An Enum member stays identical when it is pickled and sent to workers."""
 
     MISSING = "missing"
 
@@ -35,13 +37,13 @@ MISSING = Missing.MISSING
 
 
 def parse_json(text: str) -> Any:
-    """Read the first JSON value of a text, MISSING if there is none; what follows the value is ignored.
+    """Read the first JSON value of a text and ignore what follows it; return MISSING if the text is empty.
 
     Raises:
-        ValueError: it is not JSON, or a number is too long.
-        RecursionError: it is nested too deep.
+        ValueError: the text is not JSON, or a number is too long.
+        RecursionError: the value is nested too deep.
     """
-    start = skip_white(text, 0)
+    start = skip_whitespace(text, 0)
     if start == len(text):
         return MISSING
     node, end = read_value(text, start)
@@ -50,63 +52,63 @@ def parse_json(text: str) -> Any:
 
 
 def read_value(text: str, start: int) -> tuple[Any, int]:
-    """Read the value at a position; gives the position behind it too.
+    """Read the value at position `start`; return it and the position after it.
 
     Raises:
-        ValueError: there is no JSON value.
+        ValueError: there is no JSON value at `start`.
     """
     node, end = _DECODER.raw_decode(text, start)
     return node, end
 
 
-def skip_white(text: str, at: int) -> int:
-    """The position of the next character that is not white space."""
-    while at < len(text) and text[at] in WHITE:
+def skip_whitespace(text: str, at: int) -> int:
+    """Return the position of the first character at or after `at` that is not whitespace."""
+    while at < len(text) and text[at] in WHITESPACE:
         at += 1
     return at
 
 
 def read_items(text: str, start: int) -> Iterator[Any]:
-    """Read the elements of the array whose bracket is at `start`, one after the other.
+    """Yield the elements of the array whose opening bracket is at `start`.
 
     Raises:
-        ValueError: it is not JSON; what was read before has been given.
+        ValueError: the text is not a JSON array; the elements before the error have been yielded.
     """
-    at = skip_white(text, start + 1)
+    at = skip_whitespace(text, start + 1)
     if text[at : at + 1] == "]":
         return
     while True:
         node, at = read_value(text, at)
-        mark_at = skip_white(text, at)
+        mark_at = skip_whitespace(text, at)
         mark = text[mark_at : mark_at + 1]
         if mark not in (",", "]") or not mark:
             raise ValueError(f"Unexpected character at {mark_at}: expected a comma")
         yield node
         if mark == "]":
             return
-        at = skip_white(text, mark_at + 1)
+        at = skip_whitespace(text, mark_at + 1)
 
 
 def _check_root(text: str, start: int, end: int) -> None:
-    """A number is followed by white space, a word by nothing that could be part of it."""
+    """Check what follows the root value: whitespace after a number, no identifier character after a literal name."""
     after = text[end : end + 1]
-    if text[start] in _NUMBER_START and after and after not in WHITE:
+    if text[start] in _NUMBER_START and after and after not in WHITESPACE:
         raise ValueError(f"Unexpected character at {end}: expected space separating root-level values")
     if text[start] in "tfn" and after and (after.isalnum() or after in "_$"):
         raise ValueError(f"Unrecognized token at {start}")
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"Number value length ({len(digits)}) exceeds the maximum allowed ({_MOST_DIGITS})")
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"Number value length ({len(digits)}) exceeds the maximum allowed ({_MAX_DIGITS})")
     return int(digits)
 
 
 def _decimal(digits: str) -> Decimal:
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"Number value length ({len(digits)}) exceeds the maximum allowed ({_MOST_DIGITS})")
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"Number value length ({len(digits)}) exceeds the maximum allowed ({_MAX_DIGITS})")
     exponent = digits.lower().partition("e")[2]
-    if len(exponent.lstrip("+-0")) > 10 or abs(int(exponent or 0)) > _MOST_EXPONENT:
+    if len(exponent.lstrip("+-0")) > 10 or abs(int(exponent or 0)) > _MAX_EXPONENT:
         raise ValueError("Exponent of a number overflows")
     number = Decimal(digits)
     return number.copy_abs() if number.is_zero() else number
@@ -120,10 +122,10 @@ _DECODER = JSONDecoder(parse_int=_integer, parse_float=_decimal, parse_constant=
 
 
 def write_json(node: Any) -> str:
-    """Write a node without white space.
+    """Write a node without whitespace.
 
     Raises:
-        RecursionError: it is nested too deep.
+        RecursionError: the node is nested too deep.
     """
     match node:
         case None:
@@ -141,17 +143,23 @@ def write_json(node: Any) -> str:
 
 
 def quote_json(text: str) -> str:
-    """Write a string with the escapes that it needs."""
-    return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", sound(text)) + '"'
+    """Write a string in double quotes, with the escapes it needs."""
+    return (
+        '"'
+        + _ESCAPED.sub(
+            lambda match: _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", replace_lone_surrogates(text)
+        )
+        + '"'
+    )
 
 
-def sound(text: str) -> str:
-    """Replace halves of surrogate pairs, which UTF-8 cannot say, by `?` as Java does."""
+def replace_lone_surrogates(text: str) -> str:
+    """Replace lone surrogates by `?`, as Java does: UTF-8 cannot encode them."""
     return _SURROGATE.sub("?", text)
 
 
 def write_value(value: Any, sql_type: SqlType | None) -> str:
-    """Write a SQL value as JSON: keys of structs and maps in ascending order, times as texts, bytes in base64."""
+    """Write a SQL value as JSON: struct fields and map keys sorted, dates and times as strings, bytes in base64."""
     if value is None or sql_type is None:
         return "null"
     match sql_type:
@@ -193,7 +201,7 @@ def _write_primitive(value: Any, base: Base) -> str:
         case Base.TIME:
             return f'"{_clock(value // 1_000)}"'
         case Base.TIMESTAMP:
-            days, millis = divmod(value, 86_400_000)
+            days, millis = divmod(value, DAY_MS)
             return f'"{date_text(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'
         case _:
             return str(value)
@@ -217,19 +225,6 @@ def time_text(seconds: int) -> str:
 
 
 def _write_double(value: float) -> str:
-    """Jackson quotes what is not a number of JSON."""
+    """Write a DOUBLE; NaN and the infinities, which are not JSON numbers, become strings."""
     text = java_double(value)
     return text if text[-1].isdigit() else f'"{text}"'
-
-
-def java_double(value: float) -> str:
-    """Write a DOUBLE as Java's `Double.toString` does."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = repr(value)
-        return text if "e" not in text else f"{Decimal(text):f}"
-    sign, digits, _ = Decimal(repr(value)).as_tuple()
-    shown = "".join(map(str, digits)).rstrip("0") or "0"
-    exponent = Decimal(repr(value)).adjusted()
-    return f"{'-' if sign else ''}{shown[0]}.{shown[1:] or '0'}E{exponent}"

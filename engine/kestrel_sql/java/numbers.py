@@ -1,4 +1,4 @@
-"""How Java writes numbers as text and reads them back; shared by formats, casts and comparisons."""
+"""Writes numbers as text and reads them back as Java does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 def java_double(x: float) -> str:
-    """Write a double as `Double.toString` of JDK 19 and later does: `1.0`, `1.0E10`, `1.0E-5`, `NaN`, `-Infinity`."""
+    """Write a double as `Double.toString` of JDK 19 or later does: `1.0`, `1.0E10`, `1.0E-5`, `NaN`, `-Infinity`."""
     if x != x:
         return "NaN"
     magnitude = abs(x)
@@ -36,26 +36,26 @@ def java_double(x: float) -> str:
     power = int(exponent) + len(text) - 1
     text = text.rstrip("0")
     if len(text) < 2:
-        # The JDK picks the closest among the two-digit forms when one digit would do: 4.9E-324, not 5.0E-324.
+        # Where one digit would do, the JDK picks the closest of the two-digit forms: 4.9E-324, not 5.0E-324.
         mantissa, _, shown = f"{magnitude:.1e}".partition("e")
         text, power = mantissa.replace(".", ""), int(shown)
     return f"{'-' if sign else ''}{text[0]}.{text[1:]}E{power}"
 
 
 def parse_int(text: str) -> int:
-    """Read a 32-bit integer as `Integer.parseInt`.
+    """Read a 32-bit integer as `Integer.parseInt` does.
 
     Raises:
-        ValueError: anything else than an optional sign and digits, or out of range.
+        ValueError: the text is not an optional sign with digits, or the number is out of range.
     """
     return _parse_integer(text, INT_MIN, INT_MAX)
 
 
 def parse_long(text: str) -> int:
-    """Read a 64-bit integer as `Long.parseLong`.
+    """Read a 64-bit integer as `Long.parseLong` does.
 
     Raises:
-        ValueError: anything else than an optional sign and digits, or out of range.
+        ValueError: the text is not an optional sign with digits, or the number is out of range.
     """
     return _parse_integer(text, LONG_MIN, LONG_MAX)
 
@@ -69,10 +69,10 @@ def _parse_integer(text: str, low: int, high: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Read a double as `Double.parseDouble`, which trims blanks and takes a type suffix and hexadecimal forms.
+    """Read a double as `Double.parseDouble` does; it trims blanks and accepts type suffixes and hexadecimal forms.
 
     Raises:
-        ValueError: not a number.
+        ValueError: the text is not a number.
     """
     trimmed = text.strip(_JAVA_BLANKS)
     if match := _DOUBLE.fullmatch(trimmed):
@@ -85,10 +85,10 @@ def parse_double(text: str) -> float:
 
 
 def parse_decimal(text: str) -> decimal.Decimal:
-    """Read a decimal as `new BigDecimal(text)`.
+    """Read a decimal as `new BigDecimal(text)` does.
 
     Raises:
-        ValueError: not a number, or an exponent beyond Java's.
+        ValueError: the text is not a number, or its exponent is out of Java's range.
     """
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"Not a decimal number: {text!r}")
@@ -99,17 +99,17 @@ def parse_decimal(text: str) -> decimal.Decimal:
 
 
 def fit_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal:
-    """Give `value` exactly `scale` digits after the point.
+    """Return `value` with exactly `scale` digits after the point.
 
     Raises:
-        ValueError: it has more digits than fit, before or after the point.
+        ValueError: the value has too many digits before or after the point.
     """
     if not value.is_finite():
         raise ValueError(f"Not a decimal number: {value}")
     if value and value.adjusted() >= precision - scale:
         raise ValueError(
-            f"Numeric field overflow: A field with precision {precision} and scale {scale} must round to an absolute value less than "
-            f"10^{precision - scale}. Got {value}"
+            f"Numeric field overflow: A field with precision {precision} and scale {scale} must round to an absolute "
+            f"value less than 10^{precision - scale}. Got {value}"
         )
     try:
         return value.quantize(decimal.Decimal((0, (1,), -scale)), context=EXACT)
@@ -118,13 +118,13 @@ def fit_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.D
 
 
 def wrap_integer(value: int, bits: int) -> int:
-    """Keep the low `bits` bits, read as two's complement, as Java's narrowing does."""
+    """Return the low `bits` bits of `value` as two's complement, as Java's narrowing conversion does."""
     half = 1 << (bits - 1)
     return ((value + half) & ((1 << bits) - 1)) - half
 
 
 def truncate_decimal(value: decimal.Decimal, bits: int) -> int:
-    """Drop the fraction and keep the low `bits` bits, as `BigDecimal.intValue` and `longValue` do."""
+    """Drop the fraction and return the low `bits` bits, as `BigDecimal.intValue` and `longValue` do."""
     if value.adjusted() > bits + 400:
         return 0
     return wrap_integer(int(value), bits)

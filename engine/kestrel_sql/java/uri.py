@@ -1,4 +1,4 @@
-"""URIs as `java.net.URI` parses them: RFC 2396 with Java's deviations."""
+"""Parses URIs as `java.net.URI` does: RFC 2396 with Java's deviations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _OTHER = r"[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000
 _ESCAPE = "%[0-9A-Fa-f]{2}"
 
 
-def _text_of(marks: str, *, more: str = "*") -> re.Pattern[str]:
-    return re.compile(f"(?:[{_ALNUM}_!.~'()*{marks}-]|{_ESCAPE}|{_OTHER}){more}")
+def _characters(marks: str, *, repeat: str = "*") -> re.Pattern[str]:
+    return re.compile(f"(?:[{_ALNUM}_!.~'()*{marks}-]|{_ESCAPE}|{_OTHER}){repeat}")
 
 
-_PATH = _text_of(r":@&=+$,;/")
-_URIC = _text_of(r";/?:@&=+$,\[\]")
-_USER_INFO = _text_of(r";:&=+$,")
-_REGISTRY = _text_of(r"$,;:@&=+", more="+")
+_PATH = _characters(r":@&=+$,;/")
+_URIC = _characters(r";/?:@&=+$,\[\]")
+_USER_INFO = _characters(r";:&=+$,")
+_REGISTRY = _characters(r"$,;:@&=+", repeat="+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LABEL = f"[{_ALNUM}](?:[{_ALNUM}-]*[{_ALNUM}])?"
 _HOST_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
@@ -26,12 +26,12 @@ _IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})", re.ASCII)
 _IPV6 = re.compile(r"\[([0-9A-Fa-f:.]{2,45})(?:%[A-Za-z0-9_.~-]+)?\]", re.ASCII)
 _PORT = re.compile(r"\d*", re.ASCII)
 _ESCAPES = re.compile(f"(?:{_ESCAPE})+")
-_MOST_PORT = 2**31 - 1
+_MAX_PORT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """The parts of a URI; None where it has none. Path, query and fragment are decoded."""
+    """The parts of a URI; None for a part that is absent. Path, query and fragment are decoded."""
 
     scheme: str | None
     host: str | None
@@ -45,30 +45,30 @@ def parse_uri(text: str) -> Uri:
     """Parse a URI or a relative reference.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     rest, hash_mark, fragment = text.partition("#")
-    _legal(_URIC, fragment, "fragment")
+    _check_characters(_URIC, fragment, "fragment")
     scheme, rest = _scheme(rest)
-    shown = decode(fragment) if hash_mark else None
+    decoded_fragment = decode(fragment) if hash_mark else None
     if scheme is not None and not rest.startswith("/"):
         if not rest:
             raise ValueError("Expected scheme-specific part")
-        _legal(_URIC, rest, "opaque part")
-        return Uri(scheme, None, None, None, None, shown)
+        _check_characters(_URIC, rest, "opaque part")
+        return Uri(scheme, None, None, None, None, decoded_fragment)
     before, mark, query = rest.partition("?")
-    _legal(_URIC, query, "query")
+    _check_characters(_URIC, query, "query")
     host, port, path = _authority(before, bool(mark or hash_mark))
-    _legal(_PATH, path, "path")
-    return Uri(scheme, host, port, decode(path), decode(query) if mark else None, shown)
+    _check_characters(_PATH, path, "path")
+    return Uri(scheme, host, port, decode(path), decode(query) if mark else None, decoded_fragment)
 
 
 def decode(text: str) -> str:
-    """Replace escapes by the characters of their UTF-8 bytes; bytes that are not UTF-8 become U+FFFD."""
-    return _ESCAPES.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text)
+    """Replace percent escapes by the characters of their UTF-8 bytes; invalid bytes become U+FFFD."""
+    return _ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
-def _legal(allowed: re.Pattern[str], text: str, part: str) -> None:
+def _check_characters(allowed: re.Pattern[str], text: str, part: str) -> None:
     if not allowed.fullmatch(text):
         raise ValueError(f"Illegal character in {part}")
 
@@ -82,19 +82,19 @@ def _scheme(text: str) -> tuple[str | None, str]:
     return before, after
 
 
-def _authority(text: str, more: bool) -> tuple[str | None, int | None, str]:
-    """Host, port and path of what comes before a query."""
+def _authority(text: str, repeat: bool) -> tuple[str | None, int | None, str]:
+    """Split what precedes the query into host, port and path."""
     if not text.startswith("//"):
         return None, None, text
     authority, slash, path = text[2:].partition("/")
-    if not authority and not slash and not more:
+    if not authority and not slash and not repeat:
         raise ValueError("Expected authority")
     host, port = _server(authority) if authority else (None, None)
     return host, port, slash + path
 
 
 def _server(authority: str) -> tuple[str | None, int | None]:
-    """Host and port; neither where the authority is a name of a registry."""
+    """Return host and port, or (None, None) for a registry-based authority."""
     user, at, server = authority.rpartition("@")
     host = _host(server)
     if host is not None and "@" not in user and (not at or _USER_INFO.fullmatch(user)):
@@ -103,9 +103,9 @@ def _server(authority: str) -> tuple[str | None, int | None]:
             return host, None
         if rest.startswith(":") and _PORT.fullmatch(rest, 1):
             digits = rest[1:].lstrip("0")
-            if len(digits) <= len(str(_MOST_PORT)) and int(digits or 0) <= _MOST_PORT:
+            if len(digits) <= len(str(_MAX_PORT)) and int(digits or 0) <= _MAX_PORT:
                 return host, int(digits or 0) if rest[1:] else None
-    _legal(_REGISTRY, authority, "authority")
+    _check_characters(_REGISTRY, authority, "authority")
     return None, None
 
 

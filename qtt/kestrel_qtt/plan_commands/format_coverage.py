@@ -19,9 +19,10 @@ from kestrel_sql.plan.step import Formats, SelectItem, SerdeFeature, Step, Windo
 from kestrel_sql.plan.steps.aggregates import WindowExpression
 from kestrel_sql.plan.table import COMMANDS, STEPS
 from kestrel_sql.sql.nodes.expressions import Node
-from kestrel_sql.sql.nodes.statements import MILLIS, Emit
+from kestrel_sql.sql.nodes.statements import Emit
 from kestrel_sql.types.schema import Column, Schema
 from kestrel_sql.types.sql_types import SqlType
+from kestrel_sql.types.time_units import UNIT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def _shapes() -> Mapping[str, _Shape]:
             "emitStrategy": _Field(True, _EMIT),
             **lengths,
         },
-        "timeSpan": {"timeUnit": _Field(False, tuple(MILLIS)), "value": _Field(False)},
+        "timeSpan": {"timeUnit": _Field(False, tuple(UNIT_MS)), "value": _Field(False)},
     }
 
 

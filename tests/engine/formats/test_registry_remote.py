@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from kestrel_sql.errors import RegistryUnavailableError, RegistryError, SerdeError
+from kestrel_sql.errors import RegistryError, RegistryUnavailableError, SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.registry import remote as registry_remote
 from kestrel_sql.formats.registry.memory import SchemaFormat, SchemaReference

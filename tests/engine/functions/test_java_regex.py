@@ -46,13 +46,13 @@ from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern, ma
     ],
 )
 def test_matches(pattern, value, expected):
-    assert [found.group() for found in matches(compile_pattern(pattern), value)] == expected
+    assert [match.group() for match in matches(compile_pattern(pattern), value)] == expected
 
 
 @pytest.mark.parametrize(
     "pattern", ["(", ")", "[a", "a{", "a{,2}", "*", r"\y", "(?P<a>b)", "a\\", r"\p{Nope}", "(?q)", "a**"]
 )
-def test_bad_patterns(pattern):
+def test_invalid_patterns(pattern):
     with pytest.raises(BadPatternError):
         compile_pattern(pattern)
 
@@ -72,7 +72,7 @@ def test_splits():
     assert split_all(compile_pattern("x"), "xaxx") == ["", "a", "", ""]
 
 
-def test_the_tables_of_characters_do_not_count_as_time_of_a_value():
+def test_building_the_character_tables_does_not_count_towards_the_time_limit():
     _categories.cache_clear()
     category.cache_clear()
     assert regexp_extract.body(r"[\p{Lu}&&[^\P{L}]]+", "xAB1") == "AB"

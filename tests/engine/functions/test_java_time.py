@@ -1,4 +1,4 @@
-"""The expectations are what a JVM (17, English, UTC) answered, but for the limit of nested brackets, which is ours."""
+"""Expected values come from a JVM (17, English, UTC), except for the limit of nested brackets, which is ours."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_format_date(days: int, pattern: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["HH", "X", "VV", "dd HH"])
-def test_date_has_no_time(pattern: str) -> None:
+def test_a_date_has_no_time_fields(pattern: str) -> None:
     with pytest.raises(ValueError, match="Unsupported field"):
         java_time.format_date(0, pattern)
 
@@ -81,7 +81,7 @@ def test_date_has_no_time(pattern: str) -> None:
         "[" * 200,
     ],
 )
-def test_bad_patterns(pattern: str) -> None:
+def test_invalid_patterns(pattern: str) -> None:
     with pytest.raises(ValueError, match="attern"):
         compile_pattern(pattern)
 
@@ -136,13 +136,13 @@ def test_parse_instant_fails(text: str, pattern: str) -> None:
         java_time.parse_instant(text, pattern, UTC)
 
 
-def test_missing_parts_are_those_of_the_zone() -> None:
+def test_missing_fields_come_from_1970_in_the_zone() -> None:
     assert java_time.parse_instant("11:30", "HH:mm", zone_of("Asia/Tokyo")) == 41_400_000 - 9 * 3_600_000
     assert java_time.parse_instant("2018-05-11", "yyyy-MM-dd", zone_of("America/Los_Angeles")) == 1_526_022_000_000
 
 
 @pytest.mark.parametrize("name", ["+\uff11:00", "+0\uff11", "UTC+\uff11"])
-def test_offsets_have_plain_digits(name):
+def test_offsets_have_ascii_digits(name):
     with pytest.raises(ValueError, match="Zone"):
         zone_of(name)
 
@@ -191,7 +191,7 @@ def test_unknown_zones(name: str) -> None:
         zone_of(name)
 
 
-def test_rules_of_a_zone_repeat_for_ever() -> None:
+def test_zone_rules_repeat_beyond_the_years_of_datetime() -> None:
     zone = zone_of("Europe/London")
     july = java_time.parse_instant("+12018-07-01 00:00", "yyyy-MM-dd HH:mm", UTC) // 1000
     assert zone.offset_at(july) == 3_600

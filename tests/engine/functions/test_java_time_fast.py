@@ -1,4 +1,4 @@
-"""Patterns with digits at fixed places give what the machinery for all patterns gives."""
+"""The fast path for fixed-width patterns agrees with the general implementation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERNS = (
     ),
     *("yyyyMMddHHmmssSSS", "SSS ss mm HH dd MM yyyy"),
 )
-SLOW = (
+OTHER_PATTERNS = (
     "yyyy-MM",
     "yy-MM-dd",
     "yyyy-MM-dd hh",
@@ -48,25 +48,25 @@ INSTANTS = (
 )
 
 
-def outcome(work, *arguments):
-    """What a function gives, or that it refuses."""
+def outcome(function, *arguments):
+    """Return the result of a call, or "error"."""
     try:
-        return work(*arguments)
+        return function(*arguments)
     except (ValueError, ArithmeticError):
-        return "refused"
+        return "error"
 
 
-def both(monkeypatch, work, *arguments):
-    """With the fast way and without."""
-    fast = outcome(work, *arguments)
+def both_outcomes(monkeypatch, function, *arguments):
+    """Return the outcomes with and without the fast path."""
+    fast = outcome(function, *arguments)
     with monkeypatch.context() as patched:
         patched.setattr(java_time, "layout_of", lambda _: None)
         patched.setattr(dates, "layout_of", lambda _: None)
-        return fast, outcome(work, *arguments)
+        return fast, outcome(function, *arguments)
 
 
-def damaged(text):
-    """A text and some that look like it."""
+def variants(text):
+    """Yield a text and texts that resemble it."""
     yield text
     yield from (text + "0", text[:-1], text.replace("0", "9"), text.replace("-", "/"))
     yield from (text.lower(), " " + text, text.replace("1", "\u0661"))
@@ -75,30 +75,30 @@ def damaged(text):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_both_ways_agree(monkeypatch, pattern):
+def test_fast_path_and_general_implementation_agree(monkeypatch, pattern):
     for millis, zone in itertools.product(INSTANTS, ZONES):
-        fast, slow = both(monkeypatch, java_time.format_instant, millis, pattern, zone_of(zone))
+        fast, slow = both_outcomes(monkeypatch, java_time.format_instant, millis, pattern, zone_of(zone))
         assert fast == slow, (millis, zone)
-        for text in damaged(fast):
-            fast, slow = both(monkeypatch, java_time.parse_instant, text, pattern, zone_of(zone))
+        for text in variants(fast):
+            fast, slow = both_outcomes(monkeypatch, java_time.parse_instant, text, pattern, zone_of(zone))
             assert fast == slow, (text, zone)
     for millis in INSTANTS:
         days, of_day = divmod(millis, 86_400_000)
-        for work, value in ((java_time.format_date, days), (java_time.format_time, of_day)):
-            fast, slow = both(monkeypatch, work, value, pattern)
-            assert fast == slow, (work, value)
+        for function, value in ((java_time.format_date, days), (java_time.format_time, of_day)):
+            fast, slow = both_outcomes(monkeypatch, function, value, pattern)
+            assert fast == slow, (function, value)
             for text, read in itertools.product(
-                damaged(fast), (java_time.parse_date, java_time.parse_time, dates.parse_date.body)
+                variants(fast), (java_time.parse_date, java_time.parse_time, dates.parse_date.body)
             ):
-                fast, slow = both(monkeypatch, read, text, pattern)
+                fast, slow = both_outcomes(monkeypatch, read, text, pattern)
                 assert fast == slow, (read, text)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_they_are_fast(pattern):
+def test_fixed_width_patterns_have_a_layout(pattern):
     assert layout_of(pattern) is not None
 
 
-@pytest.mark.parametrize("pattern", SLOW)
-def test_others_are_not(pattern):
+@pytest.mark.parametrize("pattern", OTHER_PATTERNS)
+def test_other_patterns_have_no_layout(pattern):
     assert layout_of(pattern) is None

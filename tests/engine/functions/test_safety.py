@@ -1,4 +1,4 @@
-"""No pattern and no size that comes from data keeps a task busy or ends it: each is an error of its record."""
+"""A pattern or a size that comes from data neither blocks nor kills a task; it is an error of its record."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portabl
 from kestrel_sql.functions.library.spark_sql.size_limits import LARGEST
 from kestrel_sql.functions.library.text import regex
 from kestrel_sql.functions.library.text.like import like_pattern
-from kestrel_sql.java.regex import time_limit as budget
-from kestrel_sql.java.regex.time_limit import BudgetExceededError
+from kestrel_sql.java.regex import time_limit
+from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_expression
@@ -23,7 +23,7 @@ from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
 
-BAD = (
+SLOW_PATTERNS = (
     ("(a+)+$", "a" * 40 + "!"),
     ("([a-zA-Z]+)*$", "a" * 40 + "!"),
     ("(a|aa)+$", "a" * 60 + "!"),
@@ -84,42 +84,42 @@ CALLS = {
 }
 
 
-def test_there_are_fifty_patterns_and_four_functions():
-    assert len(set(BAD)) >= 50
+def test_the_samples_are_fifty_patterns_and_all_regexp_functions():
+    assert len(set(SLOW_PATTERNS)) >= 50
     assert set(CALLS) == {value.name for value in vars(regex).values() if type(value).__name__ == "Scalar"}
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """A fifth of the usual time, so that two hundred matches do not take a minute."""
-    monkeypatch.setattr(budget, "TICK", budget.TICK / 5)
-    budget._watch.armed = False
+def short_limit(monkeypatch):
+    """Use a fifth of the usual limit, so that two hundred matches do not take a minute."""
+    monkeypatch.setattr(time_limit, "TICK", time_limit.TICK / 5)
+    time_limit._timer.started = False
     yield
-    budget._watch.armed = False
+    time_limit._timer.started = False
 
 
 @pytest.mark.parametrize("function", CALLS)
-def test_bad_patterns_end(function, quick):
-    cut = 0
-    for pattern, value in BAD:
+def test_slow_patterns_are_stopped(function, short_limit):
+    stopped = 0
+    for pattern, value in SLOW_PATTERNS:
         start = time.process_time()
         try:
             CALLS[function](pattern, value)
-        except BudgetExceededError:
-            cut += 1
+        except TimeLimitError:
+            stopped += 1
         assert time.process_time() - start < 1 / 5, pattern
-    assert cut > 30
+    assert stopped > 30
 
 
-def test_a_thread_has_no_limit_and_no_error():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(regex.regexp_extract.body("b+", "abbc")))
+def test_calls_outside_of_the_main_thread_have_no_limit():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(regex.regexp_extract.body("b+", "abbc")))
     thread.start()
     thread.join()
-    assert found == ["bb"]
+    assert results == ["bb"]
 
 
-def test_a_process_that_ends_while_the_timer_runs_ends_well():
+def test_a_process_exits_cleanly_while_the_timer_runs():
     code = """
 from kestrel_sql.functions.library.text.regex import regexp_extract
 import time
@@ -136,17 +136,18 @@ late = Late()
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_items_of_a_lambda_share_one_failure():
-    pattern, value = BAD[0]
+def test_the_first_timeout_ends_a_lambda_over_many_items():
+    pattern, value = SLOW_PATTERNS[0]
     text = f"TRANSFORM(GENERATE_SERIES(1, 50), x => COALESCE(REGEXP_EXTRACT('{pattern}', '{value}'), 'none'))"
+    expression = portable(bind(parse_expression(text), {}))
     start = time.process_time()
-    with pytest.raises(BudgetExceededError):
-        evaluate(portable(bind(parse_expression(text), {})), Values({}, nested=True))
+    with pytest.raises(TimeLimitError):
+        evaluate(expression, Values({}, nested=True))
     assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("pattern", ["%a" * 20 + "%b", "%a%a%a%", "_%" * 20 + "b", "%" * 200 + "b", "%ab%ab%ab%c"])
-def test_like_is_linear(pattern):
+def test_like_takes_linear_time(pattern):
     start = time.process_time()
     assert (like_pattern(pattern, None).fullmatch("a" * 20_000) is not None) == (pattern == "%a%a%a%")
     assert time.process_time() - start < 1
@@ -155,7 +156,7 @@ def test_like_is_linear(pattern):
 _LONG = "'" + "a" * 10_000 + "'"
 _DOUBLING = ", ".join(["1"] * 40)
 IN_SPARK = {
-    f"REGEXP_EXTRACT('{BAD[0][0]}', '{BAD[0][1]}')": True,
+    f"REGEXP_EXTRACT('{SLOW_PATTERNS[0][0]}', '{SLOW_PATTERNS[0][1]}')": True,
     f"{_LONG} LIKE '{'%a' * 20}%b'": False,
     f"{_LONG} LIKE CONCAT('{'%a' * 20}%b')": False,
     f"LPAD('a', {LARGEST + 1}, 'x')": True,
@@ -191,7 +192,7 @@ IN_SPARK = {
 
 
 @pytest.mark.spark
-def test_sizes_are_errors_of_their_record():
+def test_oversized_results_are_errors_of_their_record():
     python = PythonCalls()
     texts = list(IN_SPARK)
     compiled = [
@@ -202,7 +203,7 @@ def test_sizes_are_errors_of_their_record():
     columns = []
     for i, result in enumerate(compiled):
         fails = s.coalesce_false(result.fails) if result.fails is not None else s.FALSE
-        # What is too large must not be computed, either: the value is asked for although it failed.
+        # Select the value too, although the call fails: a value that is too large must not be computed.
         columns.append(f"{s.to_text(fails)} AS f{i}, {s.to_text(s.is_null(result.value))} AS n{i}")
     start = time.monotonic()
     row = spark.sql(f"SELECT {', '.join(columns)} FROM range(1)").collect()[0]

@@ -22,7 +22,7 @@ from kestrel_sql.java.uri import Uri, parse_uri
         ("", Uri(None, None, None, "", None, None)),
     ],
 )
-def test_parts(text: str, uri: Uri) -> None:
+def test_parse_uri(text: str, uri: Uri) -> None:
     assert parse_uri(text) == uri
 
 
@@ -41,12 +41,12 @@ def test_parts(text: str, uri: Uri) -> None:
         "[x",
     ],
 )
-def test_invalid(text: str) -> None:
+def test_invalid_uris(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_uri(text)
 
 
-def test_huge_urls_take_little_time() -> None:
+def test_parsing_takes_linear_time() -> None:
     assert parse_uri("http://x/" + "a" * 200_000).path == "/" + "a" * 200_000
     assert parse_uri("http://" + "a-" * 50_000 + "a").host == "a-" * 50_000 + "a"
     assert parse_uri("http://" + "a." * 50_000 + "_").host is None

@@ -41,11 +41,11 @@ def test_order_of_keys(keys: list[str | int | None], capacity: int, order: list[
     assert java_hash_order(keys, capacity) == order
 
 
-def test_table_grows_above_three_quarters() -> None:
+def test_the_table_grows_when_three_quarters_full() -> None:
     keys = [chr(c) for c in range(ord("a"), ord("a") + 12)]
     assert java_hash_order(["q", *keys[:11]])[0] == "q"
     assert java_hash_order(["q", *keys])[0] == "a"
 
 
-def test_mapping_gives_its_keys() -> None:
+def test_a_mapping_is_ordered_by_its_keys() -> None:
     assert java_hash_order({"b": 1, "a": 2}) == ["a", "b"]

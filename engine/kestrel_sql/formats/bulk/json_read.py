@@ -18,9 +18,9 @@ from kestrel_sql.formats.bulk.codec import BulkDecoder, NotPlainError, buffers_o
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, SqlType
+from kestrel_sql.types.time_units import DAY_MS
 
 _PLAIN = frozenset({BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING, DATE, TIMESTAMP, TIME})
-_DAY_MS = 86_400_000
 _MAX_OPENINGS = 64
 """How many brackets a record may open: Arrow makes a type as deep as the text, and frees it by recursion."""
 
@@ -136,4 +136,4 @@ def _check(array: pa.Array, sql_type: SqlType) -> None:
         require(np.isfinite(numbers).all() and not (np.signbit(numbers) & (numbers == 0)).any())
     elif sql_type == TIME and len(array) > array.null_count:
         bounds = pc.min_max(array)
-        require(bounds["min"].as_py() >= 0 and bounds["max"].as_py() <= _DAY_MS)
+        require(bounds["min"].as_py() >= 0 and bounds["max"].as_py() <= DAY_MS)

@@ -28,6 +28,7 @@ from kestrel_sql.java.numbers import (
 )
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+from kestrel_sql.types.time_units import DAY_MS
 
 Convert = Callable[[Any], Any]
 """A parsed value that is not None to the value of a column."""
@@ -40,7 +41,6 @@ _NODE_NAMES = {
     dict: "ObjectNode",
     list: "ArrayNode",
 }
-_DAY_MS = 86_400_000
 
 
 class _NeedsExactError(Exception):
@@ -89,7 +89,7 @@ def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Convert:
 
 def _to_time(value: Any) -> int:
     time: int = _AS_INTEGER[Base.INTEGER](value) if type(value) is not int else value
-    if not 0 <= time <= _DAY_MS:
+    if not 0 <= time <= DAY_MS:
         raise ConversionError("Time values must use number of milliseconds greater than 0 and less than 86400000.")
     return time
 

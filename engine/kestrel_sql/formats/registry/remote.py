@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry import SchemaReference as WireReference
 
-from kestrel_sql.errors import RegistryUnavailableError, RegistryError
+from kestrel_sql.errors import RegistryError, RegistryUnavailableError
 from kestrel_sql.formats.registry.memory import (
     RegisteredSchema,
     RegistryView,

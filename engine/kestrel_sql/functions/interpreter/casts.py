@@ -13,13 +13,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.java.jackson import date_text, java_double, time_text
+from kestrel_sql.java.jackson import date_text, time_text
+from kestrel_sql.java.numbers import java_double
 from kestrel_sql.java.time.fields import to_days
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import decimal_of
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
+from kestrel_sql.types.time_units import DAY_MS
 
-DAY_MS = 86_400_000
 EXACT = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
 
 _BLANKS = " "

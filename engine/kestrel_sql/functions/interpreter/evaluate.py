@@ -20,7 +20,7 @@ from kestrel_sql.functions.interpreter.operators import combine, compare
 from kestrel_sql.functions.interpreter.scalars import TWINS as VALUE_TWINS
 from kestrel_sql.functions.interpreter.scalars import Twin
 from kestrel_sql.functions.library.text.like import like_pattern
-from kestrel_sql.java.regex.time_limit import BudgetExceededError
+from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
@@ -156,7 +156,7 @@ def _scoped(bound: Bound, values: Values) -> Any:
         return evaluate(bound, values)
     try:
         return evaluate(bound, values)
-    except BudgetExceededError:
+    except TimeLimitError:
         # As many items as a lambda has would each take all the time there is.
         raise
     except Exception:  # noqa: BLE001 - whatever a function throws is the failure of this scope
@@ -305,7 +305,7 @@ def _(node: e.Cast, bound: Bound, values: Values) -> Any:
     try:
         value = _cast(bound, values)
     except Exception as error:
-        if values.nested and not isinstance(error, BudgetExceededError):
+        if values.nested and not isinstance(error, TimeLimitError):
             return None
         raise
     return "null" if value is None and bound.type == t.STRING and not values.preserve_nulls else value

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.functions.interpreter.casts import DAY_MS, EXACT, fit_decimal, wrap
+from kestrel_sql.functions.interpreter.casts import EXACT, fit_decimal, wrap
 from kestrel_sql.functions.interpreter.equality import alike, identity, rank
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Decimal, SqlType
+from kestrel_sql.types.time_units import DAY_MS
 
 
 def compare(op: ComparisonOp, left: Any, right: Any, left_type: SqlType | None, right_type: SqlType | None) -> bool:

@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
-from kestrel_sql.functions.interpreter.casts import DAY_MS, EXACT, cast_value, fit_decimal, saturated, wrap
+from kestrel_sql.functions.interpreter.casts import EXACT, cast_value, fit_decimal, saturated, wrap
 from kestrel_sql.functions.interpreter.equality import identity, rank
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
+from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
 
 Twin = Callable[..., Any]
 
 _CONTROL = "".join(map(chr, range(33)))
-_MILLIS = {"DAYS": DAY_MS, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
 _MILES = ("mi", "mile", "miles")
 _UNITS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres", *_MILES)
 
@@ -164,14 +164,14 @@ def _substring(types: CallTypes, value: Any, position: int, length: int | None =
 
 def _shift_instant(sign: int) -> Twin:
     def twin(types: CallTypes, unit: str, count: int, instant: int) -> int:
-        return wrap(instant + sign * count * _MILLIS[unit], 64)
+        return wrap(instant + sign * count * UNIT_MS[unit], 64)
 
     return twin
 
 
 def _shift_date(sign: int) -> Twin:
     def twin(types: CallTypes, unit: str, count: int, date: int) -> int:
-        millis = wrap(date * DAY_MS + sign * count * _MILLIS[unit], 64)
+        millis = wrap(date * DAY_MS + sign * count * UNIT_MS[unit], 64)
         return wrap(abs(millis) // DAY_MS * (1 if millis >= 0 else -1), 32)
 
     return twin
@@ -179,7 +179,7 @@ def _shift_date(sign: int) -> Twin:
 
 def _shift_time(sign: int) -> Twin:
     def twin(types: CallTypes, unit: str, count: int, clock: int) -> int:
-        return (clock + sign * count * _MILLIS[unit]) % DAY_MS
+        return (clock + sign * count * UNIT_MS[unit]) % DAY_MS
 
     return twin
 

@@ -1,4 +1,4 @@
-"""Sets of characters, written as the inside of a class of Python's `re`: joined, cut and turned round."""
+"""Computes with sets of characters, each written as the body of a character class of Python's `re`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from kestrel_sql.java.regex.time_limit import unlimited
+from kestrel_sql.java.regex.time_limit import outside_time_limit
 
 _TOKEN = re.compile(r"\\U([0-9a-f]{8})|\\u([0-9a-f]{4})|\\x([0-9a-f]{2})|\\([tnrfa])|\\?(.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a"}
@@ -18,30 +18,30 @@ Ranges = list[tuple[int, int]]
 
 
 def character(code: int) -> str:
-    """Write one character of a set."""
+    """Write one character as a member of a set."""
     return f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
 
 
 def complement(members: str) -> str:
-    """All other characters."""
-    return _text(_others(_ranges(members)))
+    """Return the set of all other characters."""
+    return _write(_complement(_ranges(members)))
 
 
 def intersection(left: str, right: str) -> str:
-    """The characters of both sets, which may be none."""
-    return _text(_others(_merged([*_others(_ranges(left)), *_others(_ranges(right))])))
+    """Return the characters of both sets; the result may be empty."""
+    return _write(_complement(_merged([*_complement(_ranges(left)), *_complement(_ranges(right))])))
 
 
 @cache
 def category(name: str) -> str:
-    """The characters of a Unicode general category, such as `Lu`, or of a group of them, such as `L`; the empty text if there is none."""
-    return _text(_merged(part for own, ranges in _categories().items() if own.startswith(name) for part in ranges))
+    """Return the characters of a Unicode general category such as `Lu`, or of a group such as `L`; empty if unknown."""
+    return _write(_merged(part for own, ranges in _categories().items() if own.startswith(name) for part in ranges))
 
 
 @cache
-@unlimited
+@outside_time_limit
 def _categories() -> dict[str, Ranges]:
-    """Look at every character, which takes longer than one value may."""
+    """Scan all code points. This takes longer than the time limit of one value, so it does not count towards it."""
     found: dict[str, Ranges] = {}
     for code in range(sys.maxunicode + 1):
         ranges = found.setdefault(unicodedata.category(chr(code)), [])
@@ -68,10 +68,10 @@ def _ranges(members: str) -> Ranges:
 
 
 def _codes(members: str) -> Iterator[tuple[int, bool]]:
-    """Give each character of a set, and whether it stands there as itself."""
+    """Yield each code point of a set and whether it is written literally, without an escape."""
     for token in _TOKEN.finditer(members):
         *numbers, control, plain = token.groups()
-        number = next((given for given in numbers if given is not None), None)
+        number = next((text for text in numbers if text is not None), None)
         if number is not None:
             yield int(number, 16), False
         elif control is not None:
@@ -90,7 +90,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return merged
 
 
-def _others(ranges: Ranges) -> Ranges:
+def _complement(ranges: Ranges) -> Ranges:
     others: Ranges = []
     start = 0
     for first, last in ranges:
@@ -100,7 +100,7 @@ def _others(ranges: Ranges) -> Ranges:
     return [*others, (start, sys.maxunicode)] if start <= sys.maxunicode else others
 
 
-def _text(ranges: Ranges) -> str:
+def _write(ranges: Ranges) -> str:
     return "".join(
         character(first) if first == last else f"{character(first)}-{character(last)}" for first, last in ranges
     )

@@ -1,8 +1,8 @@
-r"""Java's regular expressions on Python's engine.
+r"""Translates Java's regular expressions to Python's.
 
-Spark could run them in the JVM, but there a bad pattern ends the query instead of failing one row, and a group that took
-no part in a match gives an empty text instead of NULL. What this does not translate (`\G`, `\X`, look-behinds of varying
-length, rare properties) counts as a bad pattern.
+Spark could run them in the JVM, but there an invalid pattern ends the query instead of failing one row, and a group
+that did not take part in a match yields an empty string instead of NULL. Constructs not translated (`\G`, `\X`,
+variable-length lookbehind, rare properties) count as invalid patterns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 
 
 class BadPatternError(ValueError):
-    """A pattern or replacement that Java refuses, or that is not translated."""
+    """A pattern or replacement that Java rejects, or that this module does not translate."""
 
 
 @lru_cache(maxsize=1024)
@@ -59,7 +59,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern of `java.util.regex`.
 
     Raises:
-        BadPatternError: the pattern is malformed.
+        BadPatternError: the pattern is invalid.
     """
     try:
         return re.compile(_Translator(pattern).run(), re.ASCII)
@@ -68,15 +68,15 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: re.Pattern[str], value: str) -> Iterator[re.Match[str]]:
-    """Give the matches that repeated calls of `Matcher.find` give."""
+    """Yield the matches that repeated calls of `Matcher.find` return."""
     at = 0
-    while at <= len(value) and (found := pattern.search(value, at)) is not None:
-        yield found
-        at = found.end() + (found.end() == found.start())
+    while at <= len(value) and (match := pattern.search(value, at)) is not None:
+        yield match
+        at = match.end() + (match.end() == match.start())
 
 
 def replace_all(pattern: re.Pattern[str], value: str, replacement: str) -> str:
-    r"""Do what `String.replaceAll` does; `$1`, `${name}` and `\` are special in `replacement`.
+    r"""Replace every match as `String.replaceAll` does; `$1`, `${name}` and `\` are special in `replacement`.
 
     Raises:
         BadPatternError: the replacement is malformed or names a group that does not exist.
@@ -85,14 +85,14 @@ def replace_all(pattern: re.Pattern[str], value: str, replacement: str) -> str:
         return pattern.sub(replacement, value)
     parts = []
     end = 0
-    for found in matches(pattern, value):
-        parts += [value[end : found.start()], *_expanded(replacement, found)]
-        end = found.end()
+    for match in matches(pattern, value):
+        parts += [value[end : match.start()], *_expanded(replacement, match)]
+        end = match.end()
     return "".join((*parts, value[end:]))
 
 
 def split(pattern: re.Pattern[str], value: str) -> list[str]:
-    """Do what `Pattern.split` does: empty parts at the end, and one before a leading empty match, are dropped."""
+    """Split as `Pattern.split` does: drop empty parts at the end, and one before an empty match at the start."""
     parts = split_all(pattern, value, skip_leading=True)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -100,18 +100,18 @@ def split(pattern: re.Pattern[str], value: str) -> list[str]:
 
 
 def split_all(pattern: re.Pattern[str], value: str, *, skip_leading: bool = False) -> list[str]:
-    """Split at every match and keep all parts."""
+    """Split at every match and return all parts."""
     parts = []
     end = 0
-    for found in matches(pattern, value):
-        if skip_leading and found.end() == 0:
+    for match in matches(pattern, value):
+        if skip_leading and match.end() == 0:
             continue
-        parts.append(value[end : found.start()])
-        end = found.end()
+        parts.append(value[end : match.start()])
+        end = match.end()
     return [*parts, value[end:]]
 
 
-def _expanded(replacement: str, found: re.Match[str]) -> Iterator[str]:
+def _expanded(replacement: str, match: re.Match[str]) -> Iterator[str]:
     at = 0
     while at < len(replacement):
         if replacement[at] == "\\":
@@ -120,27 +120,27 @@ def _expanded(replacement: str, found: re.Match[str]) -> Iterator[str]:
             yield replacement[at + 1]
             at += 2
         elif replacement[at] == "$":
-            group, at = _reference(replacement, at + 1, found)
-            yield found.group(group) or ""
+            group, at = _reference(replacement, at + 1, match)
+            yield match.group(group) or ""
         else:
             yield replacement[at]
             at += 1
 
 
-def _reference(replacement: str, at: int, found: re.Match[str]) -> tuple[int | str, int]:
+def _reference(replacement: str, at: int, match: re.Match[str]) -> tuple[int | str, int]:
     named = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}").match(replacement, at)
     if named is not None:
-        if named.group(1) not in found.re.groupindex:
+        if named.group(1) not in match.re.groupindex:
             raise BadPatternError(f"No group with name {named.group(0)}")
         return named.group(1), named.end()
     if at == len(replacement) or not "0" <= replacement[at] <= "9":
         raise BadPatternError("Illegal group reference")
     group = int(replacement[at])
-    if group > found.re.groups:
+    if group > match.re.groups:
         raise BadPatternError(f"No group {group}")
     at += 1
     while (
-        at < len(replacement) and "0" <= replacement[at] <= "9" and group * 10 + int(replacement[at]) <= found.re.groups
+        at < len(replacement) and "0" <= replacement[at] <= "9" and group * 10 + int(replacement[at]) <= match.re.groups
     ):
         group = group * 10 + int(replacement[at])
         at += 1
@@ -148,13 +148,13 @@ def _reference(replacement: str, at: int, found: re.Match[str]) -> tuple[int | s
 
 
 class _Translator:
-    """Translates one pattern; flags set in the middle hold to the end of their group, as in Java."""
+    """Translates one pattern; a flag set inside a group holds to the end of the group, as in Java."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
         self.flags: list[frozenset[str]] = [frozenset()]
-        self.opened: list[list[str]] = [[]]
+        self.flag_groups: list[list[str]] = [[]]
         self.actions: Mapping[str, Callable[[], str]] = {
             "\\": self.escape,
             "[": self.character_class,
@@ -177,9 +177,9 @@ class _Translator:
             else:
                 parts.append(character)
                 self.at += 1
-        if len(self.opened) != 1:
+        if len(self.flag_groups) != 1:
             raise BadPatternError(f"unclosed group in {self.pattern!r}")
-        return "".join(parts) + ")" * len(self.opened[0])
+        return "".join(parts) + ")" * len(self.flag_groups[0])
 
     def open(self) -> str:
         flags = _FLAGS.match(self.pattern, self.at)
@@ -187,7 +187,7 @@ class _Translator:
             self.at = flags.end()
             return self.set_flags(flags.group(1), flags.group(2) or "", scoped=flags.group(3) == ":")
         self.flags.append(self.flags[-1])
-        self.opened.append([])
+        self.flag_groups.append([])
         for java, python in (
             ("(?<=", "(?<="),
             ("(?<!", "(?<!"),
@@ -207,30 +207,30 @@ class _Translator:
     def set_flags(self, on: str, off: str, *, scoped: bool) -> str:
         if set(on + off) - set("imsxudU"):
             raise BadPatternError(f"unknown flag in {self.pattern!r}")
-        now = (self.flags[-1] | set(on)) - set(off)
-        # Python's letters are ASCII here unless a group says otherwise; it cannot say that they are not Unicode.
+        flags = (self.flags[-1] | set(on)) - set(off)
+        # Classes are ASCII here (re.ASCII) unless a group sets "u"; "a" resets that, because Python lacks "-u".
         for_python = "".join(flag for flag in "ixu" if flag in on) + ("a" if "u" in off else "")
         not_for_python = "".join(flag for flag in "ix" if flag in off)
         opening = f"(?{for_python}{'-' if not_for_python else ''}{not_for_python}:"
         if scoped:
-            self.flags.append(now)
-            self.opened.append([])
+            self.flags.append(flags)
+            self.flag_groups.append([])
         else:
-            self.flags[-1] = now
-            self.opened[-1].append(opening)
+            self.flags[-1] = flags
+            self.flag_groups[-1].append(opening)
         return opening
 
     def alternative(self) -> str:
-        """End the flag groups that were opened in this alternative and open them again in the next."""
+        """End the flag groups opened in this alternative and reopen them in the next."""
         self.at += 1
-        return ")" * len(self.opened[-1]) + "|" + "".join(self.opened[-1])
+        return ")" * len(self.flag_groups[-1]) + "|" + "".join(self.flag_groups[-1])
 
     def close(self) -> str:
-        if len(self.opened) == 1:
+        if len(self.flag_groups) == 1:
             raise BadPatternError(f"unmatched closing ')' in {self.pattern!r}")
         self.at += 1
         self.flags.pop()
-        return ")" * (len(self.opened.pop()) + 1)
+        return ")" * (len(self.flag_groups.pop()) + 1)
 
     def dot(self) -> str:
         self.at += 1
@@ -245,11 +245,11 @@ class _Translator:
         return rf"(?={_LINE_END}|\Z)" if "m" in self.flags[-1] else rf"(?=(?:{_LINE_END})?\Z)"
 
     def repetition(self) -> str:
-        found = _REPEAT.match(self.pattern, self.at)
-        if found is None:
+        match = _REPEAT.match(self.pattern, self.at)
+        if match is None:
             raise BadPatternError(f"illegal repetition in {self.pattern!r}")
-        self.at = found.end()
-        return found.group()
+        self.at = match.end()
+        return match.group()
 
     def escape(self) -> str:
         name = self.pattern[self.at + 1 : self.at + 2]
@@ -285,7 +285,7 @@ class _Translator:
         return text
 
     def members(self) -> tuple[str, bool]:
-        """Read an escape as members of a class, and whether they are excluded."""
+        """Read an escape as the members of a class, and whether the class is negated."""
         name = self.pattern[self.at + 1 : self.at + 2]
         self.at += 2
         if not name:
@@ -318,11 +318,11 @@ class _Translator:
             "0": r"([0-3]?[0-7]{1,2})",
             "c": r"(.)",
         }
-        found = re.compile(forms[kind]).match(self.pattern, self.at)
-        if found is None:
+        match = re.compile(forms[kind]).match(self.pattern, self.at)
+        if match is None:
             raise BadPatternError(f"illegal escape \\{kind}")
-        self.at = found.end()
-        text = next(group for group in found.groups() if group is not None)
+        self.at = match.end()
+        text = next(group for group in match.groups() if group is not None)
         return ord(text) ^ 64 if kind == "c" else int(text, 8 if kind == "0" else 16)
 
     def character_class(self) -> str:
@@ -332,22 +332,22 @@ class _Translator:
         return f"[{'^' if negated else ''}{members}]"
 
     def class_body(self) -> tuple[str, bool]:
-        """Read a class as its members, and whether they are excluded; classes within it join it, `&&` cuts what stands at its sides."""
+        """Read a class as its members, and whether it is negated; nested classes form a union, `&&` an intersection."""
         self.at += 1
         negated = self.pattern[self.at : self.at + 1] == "^"
         self.at += negated
-        sides: list[list[str]] = [[]]
+        operands: list[list[str]] = [[]]
         while self.at < len(self.pattern):
             character = self.pattern[self.at]
-            if character == "]" and any(sides):
+            if character == "]" and any(operands):
                 self.at += 1
-                given = ["".join(side) for side in sides if side]
-                return reduce(sets.intersection, given), negated
+                non_empty = ["".join(operand) for operand in operands if operand]
+                return reduce(sets.intersection, non_empty), negated
             if self.pattern.startswith("&&", self.at):
                 self.at += 2
-                sides.append([])
+                operands.append([])
             else:
-                sides[-1].append(self.class_item(character))
+                operands[-1].append(self.class_item(character))
         raise BadPatternError(f"unclosed character class in {self.pattern!r}")
 
     def class_item(self, character: str) -> str:

@@ -1,4 +1,4 @@
-"""A limit on the time that one value may take: patterns come from data, and some take for ever (docs/adr/0010)."""
+"""Limits the processor time of one call: patterns come from data, and some never finish (docs/adr/0010)."""
 
 from __future__ import annotations
 
@@ -14,97 +14,97 @@ from types import FrameType
 from typing import Any
 
 TICK = 0.1
-"""Seconds of processor time that a call may take at least, and half of what it may at most; waiting for a busy machine does not count."""
+"""The shortest limit, in seconds of processor time; a call is stopped after one to two of them."""
 
 
-class BudgetExceededError(ValueError):
-    """A call took too long."""
+class TimeLimitError(ValueError):
+    """A call exceeded its time limit."""
 
 
 @dataclass(slots=True)
-class _Watch:
-    """What the timer knows: the number of calls, whether one is running, and the number at the last tick."""
+class _TimerState:
+    """State of the timer: the number of calls, whether one is running, and the number of calls at the last tick."""
 
     calls: int = 0
     running: bool = False
-    seen: int = 0
-    armed: bool = False
-    home: int | None = None
-    """The main thread, the only one that a signal interrupts."""
+    calls_at_last_tick: int = 0
+    started: bool = False
+    main_thread: int | None = None
+    """Identifier of the main thread; a signal interrupts no other."""
 
 
-_watch = _Watch(home=threading.main_thread().ident)
+_timer = _TimerState(main_thread=threading.main_thread().ident)
 
 
-def _move() -> None:
-    _watch.home = threading.main_thread().ident
+def _set_main_thread() -> None:
+    _timer.main_thread = threading.main_thread().ident
 
 
-os.register_at_fork(after_in_child=_move)
+os.register_at_fork(after_in_child=_set_main_thread)
 
 
-def bounded(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Let calls of `body` fail with BudgetExceededError when they take longer than a `TICK` or two.
+def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Make calls of `body` fail with TimeLimitError when they run longer than one or two ticks.
 
-    Only the main thread can be interrupted, which is where Spark's workers run functions; elsewhere there is no limit.
+    The limit holds in the main thread only, where Spark's workers run functions: a signal interrupts no other thread.
     """
 
     @wraps(body)
     def call(*arguments: Any) -> Any:
-        return watched(body, arguments)
+        return call_with_limit(body, arguments)
 
     return call
 
 
-def unlimited(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Let what `body` does within a bounded call not count: tables that are made once for all values."""
+def outside_time_limit(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Exclude the time that `body` takes from the limit of an enclosing call; for tables that are computed once."""
 
     @wraps(body)
     def call(*arguments: Any) -> Any:
-        running, _watch.running = _watch.running, False
+        running, _timer.running = _timer.running, False
         try:
             return body(*arguments)
         finally:
-            _watch.calls += 1
-            _watch.running = running
+            _timer.calls += 1
+            _timer.running = running
 
     return call
 
 
-def watched(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Call `body` under the timer; a function of the module, so that a worker has one watch whatever was sent to it."""
-    if get_ident() != _watch.home:
+def call_with_limit(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call `body` under the timer. A module-level function, so that each worker process has exactly one timer."""
+    if get_ident() != _timer.main_thread:
         return body(*arguments)
-    if not _watch.armed:
-        _arm()
-    _watch.calls += 1
-    _watch.running = True
+    if not _timer.started:
+        _start()
+    _timer.calls += 1
+    _timer.running = True
     try:
         return body(*arguments)
     finally:
-        _watch.running = False
+        _timer.running = False
 
 
-def _arm() -> None:
-    """Start to tick: a timer per value would cost more than most matches do."""
+def _start() -> None:
+    """Start the interval timer. It runs across calls, because a timer per call would cost more than most matches."""
     signal.signal(signal.SIGVTALRM, _tick)
     signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
-    _watch.armed = True
-    # When Python ends, it takes its handlers back before the process does: a tick would then kill it.
-    atexit.register(_disarm)
+    _timer.started = True
+    # At exit Python restores the default signal handlers before the process ends; a tick would then kill the process.
+    atexit.register(_stop)
 
 
-def _disarm() -> None:
+def _stop() -> None:
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    _watch.armed = False
-    atexit.unregister(_disarm)
+    _timer.started = False
+    atexit.unregister(_stop)
 
 
 def _tick(_signal: int, _frame: FrameType | None) -> None:
-    stuck = _watch.running and _watch.seen == _watch.calls
-    if _watch.seen == _watch.calls and not _watch.running:
-        _disarm()
-    _watch.seen = _watch.calls
+    stuck = _timer.running and _timer.calls_at_last_tick == _timer.calls
+    if _timer.calls_at_last_tick == _timer.calls and not _timer.running:
+        _stop()
+    _timer.calls_at_last_tick = _timer.calls
     if stuck:
-        _watch.running = False
-        raise BudgetExceededError(f"the pattern takes more than {TICK} seconds for this value")
+        _timer.running = False
+        raise TimeLimitError(f"the pattern takes more than {TICK} seconds for this value")

@@ -1,6 +1,6 @@
-"""The fields of `java.time`, calendar arithmetic without a limit of years, and the moment that a pattern writes.
+"""The fields of `java.time`, and calendar arithmetic for years of any size.
 
-Years are those of the proleptic ISO calendar, days count from 1970-01-01, times of the day are nanoseconds.
+Years are those of the proleptic ISO calendar, dates are days since 1970-01-01, times of day are nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DAY_NANOS = 24 * HOUR_NANOS
 
 
 class Field(Enum):
-    """What a pattern can name; the values are Java's names, the order up to OFFSET_SECONDS is that of `ChronoField`."""
+    """A field that a pattern can name, with Java's name; members up to OFFSET_SECONDS are in `ChronoField` order."""
 
     NANO_OF_SECOND = "NanoOfSecond"
     NANO_OF_DAY = "NanoOfDay"
@@ -84,14 +84,14 @@ DATE_FIELDS = tuple(Field)[tuple(Field).index(Field.DAY_OF_WEEK) : tuple(Field).
 
 
 def checked(field: Field, value: int) -> int:
-    """Return `value` if the field can have it.
+    """Return `value` if it is in the range of the field.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the value is out of range.
     """
-    least, most = RANGES[field]
-    if not least <= value <= most:
-        raise ValueError(f"Invalid value for {field.value} (valid values {least} - {most}): {value}")
+    low, high = RANGES[field]
+    if not low <= value <= high:
+        raise ValueError(f"Invalid value for {field.value} (valid values {low} - {high}): {value}")
     return value
 
 
@@ -101,14 +101,14 @@ def is_leap(year: int) -> bool:
 
 
 def month_length(year: int, month: int) -> int:
-    """The number of days of a month."""
+    """Return the number of days of a month."""
     if month == 2:
         return 29 if is_leap(year) else 28
     return 30 if month in (4, 6, 9, 11) else 31
 
 
 def to_days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date."""
+    """Return the days since 1970-01-01 of a date."""
     shifted = year - (month <= 2)
     era, of_era = divmod(shifted, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -116,7 +116,7 @@ def to_days(year: int, month: int, day: int) -> int:
 
 
 def to_civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a count of days since 1970-01-01."""
+    """Return year, month and day of a date given in days since 1970-01-01."""
     era, of_era = divmod(days + 719_468, 146_097)
     year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
@@ -126,18 +126,18 @@ def to_civil(days: int) -> tuple[int, int, int]:
 
 
 def day_of_week(days: int) -> int:
-    """1 for Monday to 7 for Sunday."""
+    """Return 1 for Monday to 7 for Sunday."""
     return (days + 3) % 7 + 1
 
 
 def week_year_start(year: int) -> int:
-    """The day on which week 1 begins: the Sunday on or before January 1."""
+    """Return the first day of week 1: the Sunday on or before January 1."""
     first = to_days(year, 1, 1)
     return first - day_of_week(first) % 7
 
 
 def date_value(field: Field, days: int) -> int | None:
-    """The value of a field of a date; None for a field that a date does not have."""
+    """Return the value of a field of a date, or None if a date does not have the field."""
     year, month, day = to_civil(days)
     match field:
         case Field.YEAR:
@@ -191,7 +191,7 @@ def _week_value(field: Field, days: int, year: int, day: int, weekday: int) -> i
 
 
 def time_value(field: Field, nanos: int) -> int | None:
-    """The value of a field of a time of the day; None for a field that a time does not have."""
+    """Return the value of a field of a time of day, or None if a time does not have the field."""
     hour = nanos // HOUR_NANOS
     match field:
         case Field.HOUR_OF_DAY:
@@ -232,7 +232,7 @@ def _derived_time_value(field: Field, nanos: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is to be written: a date, a time of the day, or both in a zone with the offset that it has then."""
+    """A value to format: a date (days), a time of day (ns), or both in a zone with its offset then (seconds)."""
 
     days: int | None = None
     nanos: int | None = None
@@ -240,10 +240,10 @@ class Moment:
     offset: int | None = None
 
     def get(self, field: Field) -> int | None:
-        """The value of a field; None if the moment does not have it."""
+        """Return the value of a field, or None if the moment does not have it."""
         if field is Field.OFFSET_SECONDS:
             return self.offset
-        found = None if self.days is None else date_value(field, self.days)
-        if found is None and self.nanos is not None:
-            found = time_value(field, self.nanos)
-        return found
+        value = None if self.days is None else date_value(field, self.days)
+        if value is None and self.nanos is not None:
+            value = time_value(field, self.nanos)
+        return value

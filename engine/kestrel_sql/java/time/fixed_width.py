@@ -1,6 +1,7 @@
-"""The patterns that most people write, digits at fixed places such as `yyyy-MM-dd HH:mm:ss.SSS`, without the machinery for all others.
+"""A fast path for the common patterns of fixed-width digits, such as `yyyy-MM-dd HH:mm:ss.SSS`.
 
-What does not fit at once (another year, a wrong digit, a day that the month does not have) is None: the machinery decides.
+It returns None for any text or value that does not fit (a year above 9999, a wrong digit, a day the month does not
+have); the general implementation then decides.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _FIRST = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A pattern as a template for `str.format` and as a regular expression; `units` in the order of its groups."""
+    """A pattern as a template for `str.format` and as a regular expression; `units` are in the order of its groups."""
 
     template: str
     expression: re.Pattern[str]
@@ -27,7 +28,7 @@ class Layout:
     has_time: bool
 
     def write(self, days: int, nanos: int) -> str | None:
-        """Write a date (days since 1970-01-01) and a time (nanoseconds of the day) in the years 1 to 9999."""
+        """Write a date (days since 1970-01-01) and a time of day (ns); None outside of the years 1 to 9999."""
         if not 1 <= days + _FIRST <= _LAST:
             return None
         day = date.fromordinal(days + _FIRST)
@@ -44,19 +45,19 @@ class Layout:
         )
 
     def read(self, text: str) -> tuple[int, int] | None:
-        """Read a date and a time, both 0 where the pattern has none."""
-        found = self.expression.fullmatch(text)
-        if found is None:
+        """Read a date (days since 1970-01-01) and a time of day (ns), each 0 if the pattern lacks it."""
+        match = self.expression.fullmatch(text)
+        if match is None:
             return None
-        given = dict(zip(self.units, map(int, found.groups()), strict=True))
-        hour, minute, second = (given.get(unit, 0) for unit in _TIME[:3])
+        values = dict(zip(self.units, map(int, match.groups()), strict=True))
+        hour, minute, second = (values.get(unit, 0) for unit in _TIME[:3])
         if hour > 23 or minute > 59 or second > 59:
             return None
         try:
-            days = date(given["yyyy"], given["MM"], given["dd"]).toordinal() - _FIRST if self.has_date else 0
+            days = date(values["yyyy"], values["MM"], values["dd"]).toordinal() - _FIRST if self.has_date else 0
         except ValueError:
             return None
-        return days, ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + given.get("SSS", 0) * 1_000_000
+        return days, ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + values.get("SSS", 0) * 1_000_000
 
 
 _LAST = date.max.toordinal()
@@ -64,7 +65,7 @@ _LAST = date.max.toordinal()
 
 @lru_cache(maxsize=1024)
 def layout_of(pattern: str) -> Layout | None:
-    """Take a pattern apart; None unless it has a whole date, the first units of a time, or both."""
+    """Return the layout of a pattern; None unless it has a complete date, the first units of a time, or both."""
     template: list[str] = []
     expression: list[str] = []
     units: list[str] = []
@@ -91,7 +92,7 @@ def layout_of(pattern: str) -> Layout | None:
 
 
 def _checked(layout: Layout) -> Layout | None:
-    """A date lacks nothing, a time only units at its end."""
+    """Return the layout if its date is complete and its time lacks at most its last units, else None."""
     dates = [unit for unit in _DATE if unit in layout.units]
     times = [unit for unit in _TIME if unit in layout.units]
     return layout if len(dates) in (0, len(_DATE)) and times == list(_TIME[: len(times)]) and layout.units else None

@@ -1,7 +1,7 @@
-"""The numeric parts of a `DateTimeFormatter` pattern, as Java's NumberPrinterParser and its kin print and parse them.
+"""The numeric parts of a `DateTimeFormatter` pattern, as Java's `NumberPrinterParser` and its subclasses treat them.
 
-`write` gives None for a field that the moment does not have; `read` gives the position behind the part, or `~position` of
-the failure.
+`write` returns None for a field that the moment does not have. `read` returns the position after the part, or
+`~position` of the error.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kestrel_sql.java.time.fields import Field, Moment
-from kestrel_sql.java.time.parse_state import Parsing
+from kestrel_sql.java.time.parse_state import ParseState
 
-MOST_DIGITS = 19
+MAX_DIGITS = 19
 _REDUCED_BASE = 2000
 _LONG_LIMIT = 2**63
 
 
 class Sign(Enum):
-    """Which signs a number may have."""
+    """The signs that a number may have."""
 
     NORMAL = "-"
     NOT_NEGATIVE = ""
@@ -27,50 +27,54 @@ class Sign(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of `least` to `most` digits, followed at once by `subsequent` digits of other parts."""
+    """A number of `min_digits` to `max_digits` digits.
+
+    Fixed-width parts directly behind it take the last `subsequent` digits.
+    """
 
     field: Field
-    least: int = 1
-    most: int = MOST_DIGITS
+    min_digits: int = 1
+    max_digits: int = MAX_DIGITS
     sign: Sign = Sign.NORMAL
     subsequent: int = 0
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it can follow another number without a separator."""
-        return self.least == self.most and self.sign is Sign.NOT_NEGATIVE
+        """Whether the part can follow another number without a separator."""
+        return self.min_digits == self.max_digits and self.sign is Sign.NOT_NEGATIVE
 
     def followed_by(self, width: int) -> Number:
-        """The same with `width` more digits behind it."""
+        """Return this part with `width` more digits of other parts behind it."""
         return replace(self, subsequent=self.subsequent + width)
 
     def write(self, moment: Moment) -> str | None:
         """Print the field, padded with zeros.
 
         Raises:
-            ValueError: it is too long or negative where it cannot be.
+            ValueError: the value has too many digits, or is negative where the pattern allows no sign.
         """
         value = moment.get(self.field)
-        return None if value is None else self._signed(self._shown(value))
+        return None if value is None else self._signed(self._printed_value(value))
 
-    def _shown(self, value: int) -> int:
+    def _printed_value(self, value: int) -> int:
         return value
 
     def _signed(self, value: int) -> str:
         digits = str(abs(value))
-        if len(digits) > self.most:
+        if len(digits) > self.max_digits:
             raise ValueError(
-                f"Field {self.field.value} cannot be printed: {value} exceeds the maximum print width of {self.most}"
+                f"Field {self.field.value} cannot be printed: "
+                f"{value} exceeds the maximum print width of {self.max_digits}"
             )
-        padded = digits.zfill(self.least)
+        padded = digits.zfill(self.min_digits)
         if value < 0:
             if self.sign is Sign.NOT_NEGATIVE:
                 raise ValueError(f"Field {self.field.value} cannot be printed: {value} is negative")
             return "-" + padded
-        return "+" + padded if self.sign is Sign.EXCEEDS_PAD and len(digits) > self.least else padded
+        return "+" + padded if self.sign is Sign.EXCEEDS_PAD and len(digits) > self.min_digits else padded
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse the number; a sign only where the pattern allows one."""
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse the number; accept a sign only where the pattern allows one."""
         mark = text[at : at + 1]
         if (
             not mark
@@ -86,54 +90,54 @@ class Number:
         if value >= _LONG_LIMIT:
             value, end = value // 10, end - 1
         if mark == "-":
-            return ~at if value == 0 else self._put(parsing, -value, start, end)
-        if self.sign is Sign.EXCEEDS_PAD and (mark == "+") != (end - start > self.least):
+            return ~at if value == 0 else self._put(state, -value, start, end)
+        if self.sign is Sign.EXCEEDS_PAD and (mark == "+") != (end - start > self.min_digits):
             return ~at
-        return self._put(parsing, value, start, end)
+        return self._put(state, value, start, end)
 
     def _end(self, text: str, start: int) -> int:
-        end = digits_end(text, start, self.most + self.subsequent)
-        if end - start < self.least:
+        end = digits_end(text, start, self.max_digits + self.subsequent)
+        if end - start < self.min_digits:
             return ~start
-        return end if not self.subsequent else start + max(self.least, end - start - self.subsequent)
+        return end if not self.subsequent else start + max(self.min_digits, end - start - self.subsequent)
 
-    def _put(self, parsing: Parsing, value: int, start: int, end: int) -> int:
-        return parsing.put(self.field, value, start, end)
+    def _put(self, state: ParseState, value: int, start: int, end: int) -> int:
+        return state.put(self.field, value, start, end)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced(Number):
     """The last two digits of a year from 2000 to 2099."""
 
-    def _shown(self, value: int) -> int:
+    def _printed_value(self, value: int) -> int:
         return abs(value) % 100
 
-    def _put(self, parsing: Parsing, value: int, start: int, end: int) -> int:
-        year = value + _REDUCED_BASE if end - start == self.least and value >= 0 else value
-        return parsing.put(self.field, year, start, end)
+    def _put(self, state: ParseState, value: int, start: int, end: int) -> int:
+        year = value + _REDUCED_BASE if end - start == self.min_digits and value >= 0 else value
+        return state.put(self.field, year, start, end)
 
 
 @dataclass(frozen=True, slots=True)
 class Fraction(Number):
-    """The first digits of the nanoseconds."""
+    """The leading digits of the nanoseconds."""
 
     def write(self, moment: Moment) -> str | None:
-        """Print the digits, cut off."""
+        """Print the digits, truncated."""
         value = moment.get(self.field)
-        return None if value is None else f"{value:09d}"[: self.most]
+        return None if value is None else f"{value:09d}"[: self.max_digits]
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse exactly so many digits."""
-        end = digits_end(text, at, self.most)
-        if end - at < self.least:
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse exactly as many digits as the pattern has letters."""
+        end = digits_end(text, at, self.max_digits)
+        if end - at < self.min_digits:
             return ~at
-        return parsing.put(self.field, int(text[at:end].ljust(9, "0")), at, end)
+        return state.put(self.field, int(text[at:end].ljust(9, "0")), at, end)
 
 
-def digits_end(text: str, start: int, most: int) -> int:
-    """The position behind the ASCII digits at `start`, at most `most` of them."""
+def digits_end(text: str, start: int, max_digits: int) -> int:
+    """Return the position after the ASCII digits at `start`, counting at max_digits `max_digits` digits."""
     end = start
-    limit = min(len(text), start + most)
+    limit = min(len(text), start + max_digits)
     while end < limit and "0" <= text[end] <= "9":
         end += 1
     return end

@@ -1,4 +1,4 @@
-"""What is known while a text is read by a pattern."""
+"""The state while a text is parsed by a pattern."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kestrel_sql.java.time.zones import Zone
 
 
 @dataclass(slots=True)
-class Parsing:
-    """The fields read so far; `ignore_case` and `root` (texts without a language) are those of the pattern."""
+class ParseState:
+    """The fields read so far; `ignore_case` and `root` (use the language-neutral locale) come from the caller."""
 
     ignore_case: bool
     root: bool
@@ -18,12 +18,12 @@ class Parsing:
     zone: Zone | None = None
 
     def put(self, name: Field, value: int, start: int, end: int) -> int:
-        """Note a field and return `end`; `~start` if it was read before with another value."""
+        """Store a field and return `end`; return `~start` if it already has another value."""
         old = self.fields.setdefault(name, value)
         return end if old == value else ~start
 
     def starts(self, text: str, at: int, wanted: str) -> bool:
-        """Whether `wanted` is in `text` at a position."""
+        """Whether `text` has `wanted` at position `at`."""
         if text.startswith(wanted, at):
             return True
         part = text[at : at + len(wanted)]
@@ -33,10 +33,10 @@ class Parsing:
             and (part.upper() == wanted.upper() or part.lower() == wanted.lower())
         )
 
-    def copy(self) -> Parsing:
-        """A copy, to come back to where an optional section does not fit."""
-        return Parsing(self.ignore_case, self.root, dict(self.fields), self.zone)
+    def copy(self) -> ParseState:
+        """Return a copy, for the return to the start of an optional section that does not match."""
+        return ParseState(self.ignore_case, self.root, dict(self.fields), self.zone)
 
-    def restore(self, before: Parsing) -> None:
+    def restore(self, before: ParseState) -> None:
         """Forget what was read since `before` was copied."""
         self.fields, self.zone = before.fields, before.zone

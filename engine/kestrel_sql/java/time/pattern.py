@@ -1,7 +1,7 @@
-"""Patterns of `java.time.format.DateTimeFormatter`, compiled to parts that print and parse.
+"""Compiles patterns of `java.time.format.DateTimeFormatter` to parts that print and parse.
 
-Every letter, count and limit is that of Java 17, but the letters B, v and p (periods of the day, generic zone names, padding)
-are refused.
+Letters, counts and limits are those of Java 17. The letters B, v and p (day periods, generic zone names, padding) are
+rejected.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import lru_cache
 from itertools import groupby
 
 from kestrel_sql.java.time.fields import Field, Moment
-from kestrel_sql.java.time.number_parts import MOST_DIGITS, Fraction, Number, Reduced, Sign
-from kestrel_sql.java.time.parse_state import Parsing
-from kestrel_sql.java.time.text_parts import Literal, Name, Optional, Part, Style
+from kestrel_sql.java.time.number_parts import MAX_DIGITS, Fraction, Number, Reduced, Sign
+from kestrel_sql.java.time.parse_state import ParseState
+from kestrel_sql.java.time.text_parts import Literal, Name, OptionalSection, Part, Style
 from kestrel_sql.java.time.zone_parts import LocalizedOffset, Offset, ZoneId, ZoneName
 
 _CACHED = 1000
-_MOST_NESTED = 100
-_MOST_LENGTH = 10_000
+_MAX_NESTED = 100
+_MAX_LENGTH = 10_000
 _STYLES = {1: Style.SHORT, 2: Style.SHORT, 3: Style.SHORT, 4: Style.FULL, 5: Style.NARROW}
 
 _ONE_OR_TWO = {
@@ -53,7 +53,7 @@ _COLONS = {
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern."""
+    """A compiled pattern: its parts in order."""
 
     parts: tuple[Part, ...]
 
@@ -61,36 +61,36 @@ class Pattern:
         """Print a moment.
 
         Raises:
-            ValueError: it does not have a field of the pattern, or one does not fit.
+            ValueError: the moment lacks a field of the pattern, or a value does not fit.
         """
-        written = []
+        printed = []
         for part in self.parts:
             piece = part.write(moment)
             if piece is None:
                 raise ValueError(f"Unsupported field for {part}")
-            written.append(piece)
-        return "".join(written)
+            printed.append(piece)
+        return "".join(printed)
 
-    def read(self, text: str, *, root: bool) -> Parsing:
-        """Parse the whole of a text, in any case of letters.
+    def read(self, text: str, *, root: bool) -> ParseState:
+        """Parse a whole text, ignoring case.
 
         Raises:
-            ValueError: it does not fit.
+            ValueError: the text does not match.
         """
-        parsing = Parsing(ignore_case=True, root=root)
+        state = ParseState(ignore_case=True, root=root)
         at = 0
         for part in self.parts:
-            at = part.read(parsing, text, at)
+            at = part.read(state, text, at)
             if at < 0:
                 raise ValueError(f"Text '{text[:100]}' could not be parsed at index {~at}")
         if at < len(text):
             raise ValueError(f"Text '{text[:100]}' could not be parsed, unparsed text found at index {at}")
-        return parsing
+        return state
 
 
 @dataclass(slots=True)
 class _Section:
-    """The parts of one bracket; `open` is the number that fixed ones behind it make wider."""
+    """The parts inside one pair of brackets; `open` is the index of the number that fixed-width numbers extend."""
 
     parts: list[Part] = field(default_factory=list)
     open: int | None = None
@@ -103,7 +103,7 @@ class _Section:
         elif part.is_fixed:
             base = self.parts[self.open]
             if isinstance(base, Number):
-                self.parts[self.open] = base.followed_by(part.most)
+                self.parts[self.open] = base.followed_by(part.max_digits)
         else:
             self.open = len(self.parts)
         self.parts.append(part)
@@ -114,16 +114,16 @@ def compile_pattern(pattern: str) -> Pattern:
     """Compile a pattern.
 
     Raises:
-        ValueError: it is not a pattern of Java's.
+        ValueError: Java has no such pattern, or it is too long or nested too deep.
     """
-    if len(pattern) > _MOST_LENGTH:
-        raise ValueError(f"pattern is longer than {_MOST_LENGTH} characters")
+    if len(pattern) > _MAX_LENGTH:
+        raise ValueError(f"pattern is longer than {_MAX_LENGTH} characters")
     sections = [_Section()]
     for token in _tokens(pattern):
         if token == "[":
             sections[-1].open = None
             sections.append(_Section())
-            if len(sections) > _MOST_NESTED:
+            if len(sections) > _MAX_NESTED:
                 raise ValueError("pattern nests too many optional sections")
         elif token == "]":
             if len(sections) == 1:
@@ -139,11 +139,11 @@ def compile_pattern(pattern: str) -> Pattern:
 def _close(sections: list[_Section]) -> None:
     inner = sections.pop()
     if inner.parts:
-        sections[-1].add(Optional(tuple(inner.parts)))
+        sections[-1].add(OptionalSection(tuple(inner.parts)))
 
 
 def _tokens(pattern: str) -> Iterator[str]:
-    """Cut a pattern into runs of one letter, brackets, and literals (marked by a quote in front)."""
+    """Split a pattern into runs of one letter, brackets, and literals; a literal starts with a quote."""
     at = 0
     while at < len(pattern):
         mark = pattern[at]
@@ -179,11 +179,11 @@ def _part(token: str) -> Part:
     letter, count = token[0], len(token)
     if letter == "'":
         return Literal(token[1:])
-    made = _numeric(letter, count) or _textual(letter, count) or _zonal(letter, count)
-    if made is None:
+    part = _numeric(letter, count) or _textual(letter, count) or _zonal(letter, count)
+    if part is None:
         known = any(make(letter, 1) for make in (_numeric, _textual, _zonal))
         raise ValueError(f"{'Too many pattern letters' if known else 'Unknown pattern letter'}: {letter}")
-    return made
+    return part
 
 
 def _numeric(letter: str, count: int) -> Part | None:
@@ -191,16 +191,16 @@ def _numeric(letter: str, count: int) -> Part | None:
         return _year(_YEARS[letter], count)
     if letter in _ONE_OR_TWO and count <= 2:
         return _plain(_ONE_OR_TWO[letter], count)
-    if letter in _UNSIGNED and count <= MOST_DIGITS:
-        return Number(_UNSIGNED[letter], count, MOST_DIGITS, Sign.NOT_NEGATIVE)
+    if letter in _UNSIGNED and count <= MAX_DIGITS:
+        return Number(_UNSIGNED[letter], count, MAX_DIGITS, Sign.NOT_NEGATIVE)
     if letter == "S" and count <= 9:
         return Fraction(Field.NANO_OF_SECOND, count, count, Sign.NOT_NEGATIVE)
     if letter == "D" and count <= 3:
         return Number(Field.DAY_OF_YEAR) if count == 1 else Number(Field.DAY_OF_YEAR, count, 3, Sign.NOT_NEGATIVE)
     if letter == "F" and count == 1:
         return Number(Field.ALIGNED_DAY_OF_WEEK_IN_MONTH)
-    if letter == "g" and count <= MOST_DIGITS:
-        return Number(Field.MODIFIED_JULIAN_DAY, count, MOST_DIGITS)
+    if letter == "g" and count <= MAX_DIGITS:
+        return Number(Field.MODIFIED_JULIAN_DAY, count, MAX_DIGITS)
     return _weekly(letter, count)
 
 
@@ -211,9 +211,9 @@ def _plain(name: Field, count: int) -> Number:
 def _year(name: Field, count: int) -> Number | None:
     if count == 2:
         return Reduced(name, 2, 2, Sign.NOT_NEGATIVE)
-    if count > MOST_DIGITS:
+    if count > MAX_DIGITS:
         return None
-    return Number(name, count, MOST_DIGITS, Sign.NORMAL if count < 4 else Sign.EXCEEDS_PAD)
+    return Number(name, count, MAX_DIGITS, Sign.NORMAL if count < 4 else Sign.EXCEEDS_PAD)
 
 
 def _weekly(letter: str, count: int) -> Number | None:

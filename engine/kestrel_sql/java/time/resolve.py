@@ -1,7 +1,7 @@
-"""From the fields of a parsed text to a date and a time, as `java.time` does it in its SMART style.
+"""Combines the fields of a parsed text to a date and a time, as `java.time` does with `ResolverStyle.SMART`.
 
-The steps and their order are those of `java.time.format.Parsed`: the fields are simplified, made a date and a time where
-there are enough of them, and what is left is checked against both.
+The steps and their order are those of `java.time.format.Parsed`: simplify the fields, combine them to a date and a time
+where there are enough, then check the remaining fields against both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kestrel_sql.java.time.fields import (
     time_value,
     to_days,
 )
-from kestrel_sql.java.time.parse_state import Parsing
+from kestrel_sql.java.time.parse_state import ParseState
 from kestrel_sql.java.time.zones import Zone, fixed_zone
 
 Fields = dict[Field, int]
@@ -29,7 +29,7 @@ Fields = dict[Field, int]
 
 @dataclass(slots=True)
 class Resolved:
-    """A parsed text: its date (days) and time (nanoseconds) if complete, its zone, and the fields that made neither."""
+    """The date (days) and time (ns) of a parsed text if complete, its zone and offset (s), and the unused fields."""
 
     days: int | None
     nanos: int | None
@@ -38,21 +38,21 @@ class Resolved:
     rest: Fields
 
     def has(self, field: Field) -> bool:
-        """Whether the text gave the field, by itself or by its date or time."""
+        """Whether the text gave the field, directly or as part of its date or time."""
         if field in self.rest or (self.days is not None and date_value(field, self.days) is not None):
             return True
         return self.nanos is not None and time_value(field, self.nanos) is not None
 
 
-def resolve(parsing: Parsing) -> Resolved:
+def resolve(state: ParseState) -> Resolved:
     """Combine the fields of a parsed text.
 
     Raises:
-        ValueError: a value out of its range, or two that contradict each other.
+        ValueError: a value is out of range, or two values contradict each other.
     """
-    fields = dict(parsing.fields)
+    fields = dict(state.fields)
     offset = fields.pop(Field.OFFSET_SECONDS, None)
-    zone = parsing.zone
+    zone = state.zone
     if zone is None and offset is not None:
         zone = fixed_zone(offset)
     days = _date(fields)
@@ -113,7 +113,7 @@ def _iso_date(fields: Fields) -> int | None:
 
 
 def _week_date(fields: Fields) -> int | None:
-    """A date from a day of the week with the week of a month, or with the week of a week-based year."""
+    """Return the date given by a day of the week with a week of a month, or with a week of a week-based year."""
     weekday = checked(Field.DAY_OF_WEEK, fields[Field.DAY_OF_WEEK]) % 7
     if Field.YEAR in fields:
         if Field.MONTH_OF_YEAR not in fields or Field.WEEK_OF_MONTH not in fields:
@@ -160,9 +160,9 @@ def _split_seconds(fields: Fields, seconds: int) -> None:
 
 
 def _time(fields: Fields) -> tuple[int | None, int]:
-    """The time and the days that `24:00` adds."""
+    """Return the time of day (ns), and 1 as the number of days to add if it was 24:00."""
     _merge_millis(fields)
-    _middle_of_half(fields)
+    _middle_of_half_day(fields)
     given = [
         fields.get(f) for f in (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
     ]
@@ -180,8 +180,8 @@ def _time(fields: Fields) -> tuple[int | None, int]:
     ), 0
 
 
-def _middle_of_half(fields: Fields) -> None:
-    """AM or PM alone is 6 or 18 o'clock."""
+def _middle_of_half_day(fields: Fields) -> None:
+    """Take the middle of the half day, 6:00 or 18:00, if AM or PM is all that is known of the time."""
     others = (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
     if Field.AMPM_OF_DAY in fields and not any(other in fields for other in others):
         fields[Field.HOUR_OF_DAY] = checked(Field.AMPM_OF_DAY, fields.pop(Field.AMPM_OF_DAY)) * 12 + 6
@@ -196,10 +196,10 @@ def _merge_millis(fields: Fields) -> None:
 
 def _cross_check(fields: Fields, days: int | None, nanos: int | None) -> None:
     for field in list(fields):
-        found = None if days is None else date_value(field, days)
-        if found is None and nanos is not None:
-            found = time_value(field, nanos)
-        if found is None:
+        actual = None if days is None else date_value(field, days)
+        if actual is None and nanos is not None:
+            actual = time_value(field, nanos)
+        if actual is None:
             continue
-        if found != fields.pop(field):
-            raise ValueError(f"Conflict found: Field {field.value} {found} differs from what the text says")
+        if actual != fields.pop(field):
+            raise ValueError(f"Conflict found: Field {field.value} {actual} differs from what the text says")

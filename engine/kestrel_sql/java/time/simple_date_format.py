@@ -1,7 +1,7 @@
-"""Dates as `SimpleDateFormat` patterns read them, in the manner of commons-lang's `FastDateFormat` in GMT.
+"""Parses dates by `SimpleDateFormat` patterns as commons-lang's `FastDateFormat` does in GMT.
 
-Lenient where Java's calendar is: a 13th month or a 32nd day runs over, text behind the last part is ignored, two-digit
-years lie within 80 years before and 20 after today, dates before 1582-10-15 are Julian.
+It is as lenient as Java's calendar: month 13 and day 32 roll over, text after the last part is ignored, two-digit years
+lie between 80 years before and 20 years after today, dates before 1582-10-15 are Julian.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from functools import lru_cache
 from kestrel_sql.java.time.fields import to_days
 from kestrel_sql.java.time.text_parts import DAYS, MONTHS
 from kestrel_sql.java.time.zone_names import zone_names
+from kestrel_sql.types.time_units import DAY_MS
 
-DAY_MS = 86_400_000
 _CACHED = 1000
-_MOST_LENGTH = 10_000
-_MOST_INT = 2**31 - 1
-_MOST_DIGITS = 10
+_MAX_LENGTH = 10_000
+_MAX_INT = 2**31 - 1
+_MAX_DIGITS = 10
 _GREGORIAN_START = to_days(1582, 10, 15)
 _CENTURY_BACK = 80
 
 
-class Slot(Enum):
-    """The fields of a calendar that a pattern can set."""
+class CalendarField(Enum):
+    """A calendar field that a pattern can set."""
 
     ERA = "G"
     YEAR = "y"
@@ -44,21 +44,21 @@ class Slot(Enum):
     OFFSET = "X"
 
 
-Slots = dict[Slot, int]
-"""What was set; as in a calendar the last one set comes last."""
+CalendarFields = dict[CalendarField, int]
+"""The fields that were set. The last one set comes last, because it wins in Java's calendar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """A number; `width` limits it where another number follows at once."""
+    """A number; `width` limits its digits if another number follows directly."""
 
-    slot: Slot
+    field: CalendarField
     count: int
     change: Callable[[int], int] = int
     width: int | None = None
 
-    def read(self, slots: Slots, text: str, at: int) -> int:
-        """Parse the number, white space in front of it allowed unless it is limited."""
+    def read(self, fields: CalendarFields, text: str, at: int) -> int:
+        """Parse the number; unless its width is limited, whitespace may precede it."""
         start = at
         if self.width is None:
             while start < len(text) and text[start].isspace():
@@ -68,35 +68,35 @@ class Digits:
         while end < limit and text[end].isdecimal():
             end += 1
         digits = text[start:end].lstrip("0")
-        if end == start or len(digits) > _MOST_DIGITS or int(digits or 0) > _MOST_INT:
+        if end == start or len(digits) > _MAX_DIGITS or int(digits or 0) > _MAX_INT:
             raise ValueError(f"Unparseable date at index {start}")
-        _set(slots, self.slot, self.change(int(digits or 0)))
+        _set(fields, self.field, self.change(int(digits or 0)))
         return end
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """One of some words, in any case of letters."""
+class NamedValues:
+    """One of several names, in any letter case; longer names come before their prefixes."""
 
-    slot: Slot
+    field: CalendarField
     values: tuple[tuple[str, int], ...]
 
-    def read(self, slots: Slots, text: str, at: int) -> int:
-        """Parse the longest word that fits."""
+    def read(self, fields: CalendarFields, text: str, at: int) -> int:
+        """Parse the first name that matches."""
         for word, value in self.values:
             if text[at : at + len(word)].lower() == word:
-                _set(slots, self.slot, value)
+                _set(fields, self.field, value)
                 return at + len(word)
         raise ValueError(f"Unparseable date at index {at}")
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
-    """A text that stands for itself."""
+class LiteralText:
+    """A literal text."""
 
     text: str
 
-    def read(self, slots: Slots, text: str, at: int) -> int:
+    def read(self, fields: CalendarFields, text: str, at: int) -> int:
         """Parse the text."""
         if not text.startswith(self.text, at):
             raise ValueError(f"Unparseable date at index {at}")
@@ -104,42 +104,42 @@ class Quoted:
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
-    """An offset from GMT, or the name of a zone where `named`."""
+class ZoneOffset:
+    """An offset from GMT, or the name of a zone if `named`."""
 
     shape: re.Pattern[str]
     named: bool
 
-    def read(self, slots: Slots, text: str, at: int) -> int:
+    def read(self, fields: CalendarFields, text: str, at: int) -> int:
         """Parse the offset."""
-        found = self.shape.match(text, at)
-        if found:
-            sign, hours, minutes = found.groups()
+        match = self.shape.match(text, at)
+        if match:
+            sign, hours, minutes = match.groups()
             total = int(hours or 0) * 3_600 + int(minutes or 0) * 60
-            _set(slots, Slot.OFFSET, -total if sign == "-" else total)
-            return found.end()
+            _set(fields, CalendarField.OFFSET, -total if sign == "-" else total)
+            return match.end()
         if self.named:
             for name, offset in _zone_offsets():
                 if text[at : at + len(name)].lower() == name:
-                    _set(slots, Slot.OFFSET, offset)
+                    _set(fields, CalendarField.OFFSET, offset)
                     return at + len(name)
         raise ValueError(f"Unparseable date at index {at}")
 
 
-Strategy = Digits | Words | Quoted | Shift
+Strategy = Digits | NamedValues | LiteralText | ZoneOffset
 
 
 def parse_simple_date(text: str, pattern: str) -> int:
-    """Read a date; gives days since 1970-01-01.
+    """Read a date and return days since 1970-01-01.
 
     Raises:
-        ValueError: a bad pattern, a text that does not fit, or a time of the day in it.
+        ValueError: the pattern is invalid, the text does not match, or it has a time of day.
     """
-    slots: Slots = {}
+    fields: CalendarFields = {}
     at = 0
     for strategy in compile_simple(pattern):
-        at = strategy.read(slots, text, at)
-    days, rest = divmod(_millis(slots), DAY_MS)
+        at = strategy.read(fields, text, at)
+    days, rest = divmod(_millis(fields), DAY_MS)
     if rest:
         raise ValueError("Date format contains time field.")
     return days
@@ -150,10 +150,10 @@ def compile_simple(pattern: str) -> tuple[Strategy, ...]:
     """Compile a pattern.
 
     Raises:
-        ValueError: a letter that it cannot have.
+        ValueError: the pattern has an unknown letter, an open quote or too many characters.
     """
-    if len(pattern) > _MOST_LENGTH:
-        raise ValueError(f"pattern is longer than {_MOST_LENGTH} characters")
+    if len(pattern) > _MAX_LENGTH:
+        raise ValueError(f"pattern is longer than {_MAX_LENGTH} characters")
     strategies: list[Strategy] = []
     at = 0
     while at < len(pattern):
@@ -165,7 +165,7 @@ def compile_simple(pattern: str) -> tuple[Strategy, ...]:
 
 def _limited(strategy: Strategy, after: Strategy | None) -> Strategy:
     if isinstance(strategy, Digits) and isinstance(after, Digits):
-        return Digits(strategy.slot, strategy.count, strategy.change, strategy.count)
+        return Digits(strategy.field, strategy.count, strategy.change, strategy.count)
     return strategy
 
 
@@ -186,7 +186,7 @@ def _quoted(pattern: str, at: int) -> tuple[Strategy, int]:
         text.append(mark)
     if quoted:
         raise ValueError("Unterminated quote")
-    return Quoted("".join(text)), at
+    return LiteralText("".join(text)), at
 
 
 def _letters(pattern: str, start: int) -> tuple[Strategy, int]:
@@ -195,7 +195,7 @@ def _letters(pattern: str, start: int) -> tuple[Strategy, int]:
     while at < len(pattern) and pattern[at] == letter:
         at += 1
     count = at - start
-    strategy = _numeric(letter, count) or _worded(letter, count) or _shifted(letter, count)
+    strategy = _numeric(letter, count) or _named(letter, count) or _offset(letter, count)
     if strategy is None:
         raise ValueError(f"Format '{letter * min(count, 10)}' not supported")
     return strategy, at
@@ -204,25 +204,25 @@ def _letters(pattern: str, start: int) -> tuple[Strategy, int]:
 def _numeric(letter: str, count: int) -> Strategy | None:
     match letter:
         case "y" | "Y":
-            return Digits(Slot.YEAR, count, int if count > 2 else _full_year)
+            return Digits(CalendarField.YEAR, count, int if count > 2 else _full_year)
         case "M" | "L" if count < 3:
-            return Digits(Slot.MONTH, count)
+            return Digits(CalendarField.MONTH, count)
         case "k":
-            return Digits(Slot.HOUR, count, lambda hour: 0 if hour == 24 else hour)
+            return Digits(CalendarField.HOUR, count, lambda hour: 0 if hour == 24 else hour)
         case "h":
-            return Digits(Slot.HOUR_OF_HALF, count, lambda hour: 0 if hour == 12 else hour)
+            return Digits(CalendarField.HOUR_OF_HALF, count, lambda hour: 0 if hour == 12 else hour)
         case "K":
-            return Digits(Slot.HOUR_OF_HALF, count)
+            return Digits(CalendarField.HOUR_OF_HALF, count)
         case "u":
-            return Digits(Slot.WEEKDAY, count)
+            return Digits(CalendarField.WEEKDAY, count)
         case "d" | "D" | "H" | "m" | "s" | "S":
-            return Digits(Slot(letter), count)
+            return Digits(CalendarField(letter), count)
         case _:
             return None
 
 
 def _full_year(value: int) -> int:
-    """Two digits are a year of the century that began 80 years ago."""
+    """Complete a year of two digits to the one in the hundred years that began 80 years ago."""
     if value >= 100:
         return value
     start = datetime.now(UTC).year - _CENTURY_BACK
@@ -230,16 +230,18 @@ def _full_year(value: int) -> int:
     return century + value if value >= start - century else century + value + 100
 
 
-def _worded(letter: str, count: int) -> Strategy | None:
+def _named(letter: str, count: int) -> Strategy | None:
     match letter:
         case "M" | "L":
-            return Words(Slot.MONTH, _both_lengths(MONTHS))
+            return NamedValues(CalendarField.MONTH, _both_lengths(MONTHS))
         case "E":
-            return Words(Slot.WEEKDAY, _both_lengths(DAYS))
+            return NamedValues(CalendarField.WEEKDAY, _both_lengths(DAYS))
         case "a":
-            return Words(Slot.HALF, (("am", 0), ("pm", 1), ("a", 0), ("p", 1)))
+            return NamedValues(CalendarField.HALF, (("am", 0), ("pm", 1), ("a", 0), ("p", 1)))
         case "G":
-            return Words(Slot.ERA, (("before christ", 0), ("anno domini", 1), ("bc", 0), ("ad", 1), ("b", 0), ("a", 1)))
+            return NamedValues(
+                CalendarField.ERA, (("before christ", 0), ("anno domini", 1), ("bc", 0), ("ad", 1), ("b", 0), ("a", 1))
+            )
         case _:
             return None
 
@@ -258,11 +260,11 @@ _ISO = {
 _NUMBERED = re.compile(r"(?:GMT(?=[+-]\d{1,2}:))?([+-])(\d{1,2}(?=:)|\d\d(?=\d\d)):?(\d\d)", re.ASCII | re.IGNORECASE)
 
 
-def _shifted(letter: str, count: int) -> Strategy | None:
+def _offset(letter: str, count: int) -> Strategy | None:
     if letter == "X" and count <= 3:
-        return Shift(_ISO[count], named=False)
+        return ZoneOffset(_ISO[count], named=False)
     if letter in ("z", "Z"):
-        return Shift(_ISO[3], named=False) if letter == "Z" and count == 2 else Shift(_NUMBERED, named=True)
+        return ZoneOffset(_ISO[3], named=False) if letter == "Z" and count == 2 else ZoneOffset(_NUMBERED, named=True)
     return None
 
 
@@ -275,35 +277,40 @@ def _zone_offsets() -> list[tuple[str, int]]:
     )
 
 
-def _set(slots: Slots, slot: Slot, value: int) -> None:
-    slots.pop(slot, None)
-    slots[slot] = value
+def _set(fields: CalendarFields, field: CalendarField, value: int) -> None:
+    fields.pop(field, None)
+    fields[field] = value
 
 
-def _millis(slots: Slots) -> int:
+def _millis(fields: CalendarFields) -> int:
     seconds = (
-        _hour(slots) * 3_600 + slots.get(Slot.MINUTE, 0) * 60 + slots.get(Slot.SECOND, 0) - slots.get(Slot.OFFSET, 0)
+        _hour(fields) * 3_600
+        + fields.get(CalendarField.MINUTE, 0) * 60
+        + fields.get(CalendarField.SECOND, 0)
+        - fields.get(CalendarField.OFFSET, 0)
     )
-    return _days(slots) * DAY_MS + seconds * 1_000 + slots.get(Slot.MILLI, 0)
+    return _days(fields) * DAY_MS + seconds * 1_000 + fields.get(CalendarField.MILLI, 0)
 
 
-def _hour(slots: Slots) -> int:
-    order = list(slots)
-    halves = [order.index(slot) for slot in (Slot.HOUR_OF_HALF, Slot.HALF) if slot in slots]
-    if Slot.HOUR in slots and (len(halves) < 2 or order.index(Slot.HOUR) > max(halves)):
-        return slots[Slot.HOUR]
-    return slots.get(Slot.HALF, 0) * 12 + slots.get(Slot.HOUR_OF_HALF, 0)
+def _hour(fields: CalendarFields) -> int:
+    order = list(fields)
+    halves = [order.index(field) for field in (CalendarField.HOUR_OF_HALF, CalendarField.HALF) if field in fields]
+    if CalendarField.HOUR in fields and (len(halves) < 2 or order.index(CalendarField.HOUR) > max(halves)):
+        return fields[CalendarField.HOUR]
+    return fields.get(CalendarField.HALF, 0) * 12 + fields.get(CalendarField.HOUR_OF_HALF, 0)
 
 
-def _days(slots: Slots) -> int:
-    year = slots.get(Slot.YEAR, 1970)
-    if slots.get(Slot.ERA) == 0:
+def _days(fields: CalendarFields) -> int:
+    year = fields.get(CalendarField.YEAR, 1970)
+    if fields.get(CalendarField.ERA) == 0:
         year = 1 - year
-    order = list(slots)
-    if Slot.DAY_OF_YEAR in slots and (Slot.DAY not in slots or order.index(Slot.DAY_OF_YEAR) > order.index(Slot.DAY)):
-        month, day = 1, slots[Slot.DAY_OF_YEAR]
+    order = list(fields)
+    if CalendarField.DAY_OF_YEAR in fields and (
+        CalendarField.DAY not in fields or order.index(CalendarField.DAY_OF_YEAR) > order.index(CalendarField.DAY)
+    ):
+        month, day = 1, fields[CalendarField.DAY_OF_YEAR]
     else:
-        month, day = slots.get(Slot.MONTH, 1), slots.get(Slot.DAY, 1)
+        month, day = fields.get(CalendarField.MONTH, 1), fields.get(CalendarField.DAY, 1)
     years, month = divmod(month - 1, 12)
     days = to_days(year + years, month + 1, 1) + day - 1
     return days if days >= _GREGORIAN_START else _julian_days(year + years, month + 1) + day - 1

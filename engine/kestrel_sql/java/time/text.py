@@ -1,4 +1,4 @@
-"""Dates and times as text, as ksqlDB's functions read and write them with Java patterns (rules L11)."""
+"""Formats and parses dates and times with Java patterns, as ksqlDB's functions do (rules L11)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from kestrel_sql.java.time.pattern import compile_pattern
 from kestrel_sql.java.time.resolve import Resolved, resolve
 from kestrel_sql.java.time.zones import Zone
 
-DAY_MS = 86_400_000
 _DAY_SECONDS = 86_400
 _MILLI_NANOS = 1_000_000
 
@@ -31,7 +30,7 @@ def format_date(days: int, pattern: str) -> str:
     """Write a date, given in days since 1970-01-01.
 
     Raises:
-        ValueError: a bad pattern, or one that asks for more than a date.
+        ValueError: the pattern is invalid or has a field that a date lacks.
     """
     layout = layout_of(pattern)
     fast = layout.write(days, 0) if layout is not None and not layout.has_time else None
@@ -39,10 +38,10 @@ def format_date(days: int, pattern: str) -> str:
 
 
 def format_time(millis: int, pattern: str) -> str:
-    """Write a time of the day, given in milliseconds.
+    """Write a time of day, given in ms.
 
     Raises:
-        ValueError: a bad pattern, or one that asks for more than a time.
+        ValueError: the pattern is invalid or has a field that a time lacks.
     """
     layout = layout_of(pattern)
     fast = layout.write(0, millis * _MILLI_NANOS) if layout is not None and not layout.has_date else None
@@ -50,10 +49,10 @@ def format_time(millis: int, pattern: str) -> str:
 
 
 def format_instant(millis: int, pattern: str, zone: Zone) -> str:
-    """Write an instant, given in milliseconds since the epoch, in a zone.
+    """Write an instant, given in ms since the epoch, in a zone.
 
     Raises:
-        ValueError: a bad pattern.
+        ValueError: the pattern is invalid.
     """
     second = millis // 1_000
     offset = zone.offset_at(second)
@@ -65,10 +64,10 @@ def format_instant(millis: int, pattern: str, zone: Zone) -> str:
 
 
 def parse_date(text: str, pattern: str) -> int:
-    """Read a date; gives days since 1970-01-01.
+    """Read a date and return days since 1970-01-01.
 
     Raises:
-        ValueError: a bad pattern, a text that does not fit, or no full date in it.
+        ValueError: the pattern is invalid, the text does not match, or it has no complete date.
     """
     layout = layout_of(pattern)
     fast = layout.read(text) if layout is not None and layout.has_date else None
@@ -81,10 +80,10 @@ def parse_date(text: str, pattern: str) -> int:
 
 
 def parse_time(text: str, pattern: str) -> int:
-    """Read a time of the day; gives milliseconds.
+    """Read a time of day and return ms.
 
     Raises:
-        ValueError: a bad pattern, a text that does not fit, no full time in it, or a field of a date.
+        ValueError: the pattern is invalid, the text does not match, it has no complete time, or it has a date field.
     """
     layout = layout_of(pattern)
     fast = layout.read(text) if layout is not None and layout.has_time and not layout.has_date else None
@@ -100,15 +99,15 @@ def parse_time(text: str, pattern: str) -> int:
 
 
 def parse_instant(text: str, pattern: str, default: Zone) -> int:
-    """Read an instant; gives milliseconds since the epoch.
+    """Read an instant and return ms since the epoch.
 
-    What the text lacks is taken from 1970-01-01T00:00 in its own zone or else in `default`.
+    Missing fields are those of 1970-01-01T00:00 in the zone of the text, or in `default` if the text has none.
 
     Raises:
-        ValueError: a bad pattern or a text that does not fit.
+        ValueError: the pattern is invalid or the text does not match.
     """
     layout = layout_of(pattern)
-    # Where an offset changes, a time may exist twice or not at all.
+    # The fast path needs a fixed offset: in a region a local time may exist twice or not at all.
     fast = layout.read(text) if layout is not None and layout.has_date and default.region is None else None
     if fast is not None:
         days, nanos = fast
@@ -130,7 +129,7 @@ def parse_instant(text: str, pattern: str, default: Zone) -> int:
 
 
 def _offset_in_1970(resolved: Resolved, zone: Zone, second_of_day: int) -> int:
-    """The offset on the same day of 1970: ksqlDB comes by that day, and Java keeps the offset where a time exists twice."""
+    """Return the offset on the same day of 1970, which Java keeps if the local time exists twice."""
     day = 0
     if resolved.days is not None:
         day = resolved.days - to_days(to_civil(resolved.days)[0], 1, 1)
@@ -139,7 +138,7 @@ def _offset_in_1970(resolved: Resolved, zone: Zone, second_of_day: int) -> int:
 
 
 def _days(resolved: Resolved) -> int:
-    """The date; fields of an incomplete one overwrite 1970-01-01 in the order of `ChronoField`."""
+    """Return the date; if it is incomplete, its fields overwrite 1970-01-01 in the order of `ChronoField`."""
     if resolved.days is not None:
         return resolved.days
     rest = resolved.rest
@@ -169,7 +168,7 @@ def _day_of_year(value: int, year: int) -> int:
 
 
 def _nanos(resolved: Resolved) -> int:
-    """The time; fields of an incomplete one overwrite midnight. May leave the day where only half a day was given."""
+    """Return the time; if incomplete, its fields overwrite midnight. AM or PM alone may move it out of the day."""
     if resolved.nanos is not None:
         return resolved.nanos
     rest = resolved.rest

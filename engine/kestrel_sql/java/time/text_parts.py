@@ -1,6 +1,6 @@
-"""Literals, optional sections and the names of months, days and eras in a `DateTimeFormatter` pattern.
+"""Literals, optional sections, and the names of months, days, quarters and eras in a `DateTimeFormatter` pattern.
 
-Names are English; where `Parsing.root` is set they are those of Java's language-less locale, which has no long ones.
+Names are English. With `ParseState.root` set they are those of Java's root locale, which has no long names.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from enum import Enum
 from typing import Protocol
 
 from kestrel_sql.java.time.fields import Field, Moment
-from kestrel_sql.java.time.parse_state import Parsing
+from kestrel_sql.java.time.parse_state import ParseState
 
 
 class Part(Protocol):
     """One part of a pattern."""
 
     def write(self, moment: Moment) -> str | None:
-        """Print the part; None if the moment lacks what it needs."""
+        """Print the part, or return None if the moment lacks a field it needs."""
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse the part at a position; gives the position behind it, or `~position` of the failure."""
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse the part at `at`; return the position after it, or `~position` of the error."""
 
 
 class Style(Enum):
@@ -95,19 +95,19 @@ class Name:
         value = moment.get(self.field)
         return None if value is None else _ENGLISH[self.field][self.style.value][value]
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse the longest name that fits, the last of equal ones."""
-        names = (_ROOT if parsing.root else _ENGLISH)[self.field][self.style.value]
-        fitting = [(len(name), value) for value, name in names.items() if parsing.starts(text, at, name)]
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse the longest matching name; of equal names the one with the highest value."""
+        names = (_ROOT if state.root else _ENGLISH)[self.field][self.style.value]
+        fitting = [(len(name), value) for value, name in names.items() if state.starts(text, at, name)]
         if not fitting:
             return ~at
         length, value = max(fitting)
-        return parsing.put(self.field, value, at, at + length)
+        return state.put(self.field, value, at, at + length)
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A text that stands for itself."""
+    """A literal text."""
 
     text: str
 
@@ -115,14 +115,14 @@ class Literal:
         """Print the text."""
         return self.text
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
+    def read(self, state: ParseState, text: str, at: int) -> int:
         """Parse the text."""
-        return at + len(self.text) if parsing.starts(text, at, self.text) else ~at
+        return at + len(self.text) if state.starts(text, at, self.text) else ~at
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
-    """A section in brackets: left out where a field is missing or the text does not fit."""
+class OptionalSection:
+    """A section in brackets; it is skipped if a field is missing or the text does not match."""
 
     parts: tuple[Part, ...]
 
@@ -136,13 +136,13 @@ class Optional:
             written.append(piece)
         return "".join(written)
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
+    def read(self, state: ParseState, text: str, at: int) -> int:
         """Parse the section, or nothing."""
-        before = parsing.copy()
+        before = state.copy()
         position = at
         for part in self.parts:
-            position = part.read(parsing, text, position)
+            position = part.read(state, text, position)
             if position < 0:
-                parsing.restore(before)
+                state.restore(before)
                 return at
         return position

@@ -54,7 +54,7 @@ _LONG = {
     ("NZST", 720): "New Zealand Standard Time",
     ("NZDT", 780): "New Zealand Daylight Time",
 }
-_NUMBERED_ONLY = {
+_WITHOUT_ABBREVIATION = {
     "America/Sao_Paulo": ("BRT", "Brasilia Standard Time"),
     "America/Argentina/Buenos_Aires": ("ART", "Argentina Standard Time"),
     "America/Buenos_Aires": ("ART", "Argentina Standard Time"),
@@ -72,7 +72,7 @@ _NUMBERED_ONLY = {
     "Asia/Singapore": ("SGT", "Singapore Standard Time"),
     "Asia/Tashkent": ("UZT", "Uzbekistan Standard Time"),
 }
-"""Zones for which the zone database has no abbreviation any more."""
+"""Zones for which the zone database no longer has an abbreviation: short and full name."""
 
 _REGIONS = {
     "PST": "America/Los_Angeles",
@@ -115,11 +115,14 @@ _WINTER, _SUMMER = 1_705_276_800, 1_721_001_600
 
 
 def zone_name(zone: Zone, second: int, *, full: bool) -> str:
-    """The short or full English name of a zone at an instant; its id or `GMT-03:00` where it has none."""
+    """Return the short or full English name of a zone at an instant (seconds since the epoch).
+
+    A zone without a name is written as its id or as an offset such as `GMT-03:00`.
+    """
     if zone.is_offset:
         return zone.id
-    if zone.id in _NUMBERED_ONLY:
-        return _NUMBERED_ONLY[zone.id][full]
+    if zone.id in _WITHOUT_ABBREVIATION:
+        return _WITHOUT_ABBREVIATION[zone.id][full]
     short = zone.abbreviation_at(second)
     offset = zone.offset_at(second)
     if short == "LMT":
@@ -136,14 +139,14 @@ def _clock(offset: int) -> str:
 
 
 def zone_names(*, full: bool) -> dict[str, Zone]:
-    """The zones that a name stands for, by the lower-case name."""
-    numbered = {short: region for region, (short, _) in _NUMBERED_ONLY.items()}
-    short = {name.lower(): zone_of(region) for name, region in {**numbered, **_REGIONS}.items()}
+    """Return the zones that have a short or full name, by the name in lower case."""
+    by_abbreviation = {short: region for region, (short, _) in _WITHOUT_ABBREVIATION.items()}
+    short = {name.lower(): zone_of(region) for name, region in {**by_abbreviation, **_REGIONS}.items()}
     if not full:
         return short
-    found = {"greenwich mean time": zone_of("GMT"), "coordinated universal time": zone_of("UTC")}
+    by_name = {"greenwich mean time": zone_of("GMT"), "coordinated universal time": zone_of("UTC")}
     for (name, minutes), long in _LONG.items():
         zone = short.get(name.lower())
         if zone is not None and minutes * 60 in (zone.offset_at(_WINTER), zone.offset_at(_SUMMER)):
-            found[long.lower()] = zone
-    return found
+            by_name[long.lower()] = zone
+    return by_name

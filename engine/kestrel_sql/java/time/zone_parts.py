@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kestrel_sql.java.time.fields import DAY_NANOS, SECOND_NANOS, Field, Moment
-from kestrel_sql.java.time.parse_state import Parsing
+from kestrel_sql.java.time.parse_state import ParseState
 from kestrel_sql.java.time.zone_names import zone_name, zone_names
 from kestrel_sql.java.time.zones import UTC, Zone, fixed_zone, prefixed_zone, region_ids, zone_of
 
@@ -20,10 +20,10 @@ _REGION_RUN = re.compile(r"[A-Za-z0-9/_+~.-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """An offset such as `+05:30`; `zero` is printed for none at all.
+    """An offset such as `+05:30`; the offset 0 is printed as `zero`.
 
-    Minutes and seconds come with a colon or without; `minutes` says whether minutes are there even where zero, `seconds`
-    whether seconds are there where not zero.
+    `colon` puts a colon before minutes and seconds. `minutes` prints the minutes even if they are 0, and `seconds`
+    prints the seconds unless they are 0.
     """
 
     zero: str
@@ -47,16 +47,16 @@ class Offset:
                 text, shown = f"{text}{mark}{seconds:02d}", shown + seconds
         return text if shown else self.zero
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
+    def read(self, state: ParseState, text: str, at: int) -> int:
         """Parse the offset.
 
         Raises:
-            ValueError: more than 23 hours.
+            ValueError: the offset has more than 23 hours.
         """
         if at == len(text):
             return ~at
-        if parsing.starts(text, at, self.zero):
-            return parsing.put(Field.OFFSET_SECONDS, 0, at, at + len(self.zero))
+        if state.starts(text, at, self.zero):
+            return state.put(Field.OFFSET_SECONDS, 0, at, at + len(self.zero))
         hours = _HOURS.match(text, at)
         if not hours or int(hours[1]) > 59:
             return ~at
@@ -69,7 +69,7 @@ class Offset:
         if int(hours[1]) > 23:
             raise ValueError("Value out of range: Hour[0-23], Minute[0-59], Second[0-59]")
         total = int(hours[1]) * 3_600 + (minutes or 0) * 60 + (seconds or 0)
-        return parsing.put(Field.OFFSET_SECONDS, -total if text[at] == "-" else total, at, end)
+        return state.put(Field.OFFSET_SECONDS, -total if text[at] == "-" else total, at, end)
 
     def _two_digits(self, text: str, at: int) -> tuple[int | None, int]:
         start = at + self.colon
@@ -102,18 +102,18 @@ class LocalizedOffset:
             text += f":{minutes:02d}"
         return f"{text}:{seconds:02d}" if seconds else text
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
+    def read(self, state: ParseState, text: str, at: int) -> int:
         """Parse the offset."""
-        if not parsing.starts(text, at, "GMT"):
+        if not state.starts(text, at, "GMT"):
             return ~at
         start = at + 3
-        found = (_LOCALIZED_FULL if self.full else _LOCALIZED_SHORT).match(text, start)
-        if not found:
+        match = (_LOCALIZED_FULL if self.full else _LOCALIZED_SHORT).match(text, start)
+        if not match:
             unsigned = text[start : start + 1] not in ("+", "-") or start == len(text)
-            return parsing.put(Field.OFFSET_SECONDS, 0, at, start) if unsigned else ~at
-        hours, minutes, seconds = (int(group or 0) for group in found.groups())
+            return state.put(Field.OFFSET_SECONDS, 0, at, start) if unsigned else ~at
+        hours, minutes, seconds = (int(group or 0) for group in match.groups())
         total = hours * 3_600 + minutes * 60 + seconds
-        return parsing.put(Field.OFFSET_SECONDS, -total if text[start] == "-" else total, at, found.end())
+        return state.put(Field.OFFSET_SECONDS, -total if text[start] == "-" else total, at, match.end())
 
 
 _ID_OFFSET = Offset("Z", colon=True, minutes=True, seconds=True)
@@ -125,21 +125,17 @@ class ZoneId:
     """The id of a zone, such as `Europe/London`, `Z`, `+05:30` or `UTC+01:00`."""
 
     def write(self, moment: Moment) -> str | None:
-        """Print the id.
-
-        Raises:
-            ValueError: the moment has no zone.
-        """
+        """Print the id, or return None if the moment has no zone."""
         return None if moment.zone is None else moment.zone.id
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse the longest id that fits."""
-        return _read_zone(parsing, text, at, {})
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse the longest matching id."""
+        return _read_zone(state, text, at, {})
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneName:
-    """The name of a zone, such as `PST` or `Pacific Standard Time`; ids are read too."""
+    """The name of a zone, such as `PST` or `Pacific Standard Time`; state accepts ids too."""
 
     full: bool
 
@@ -150,9 +146,9 @@ class ZoneName:
         second = (moment.days or 0) * _DAY_SECONDS + (moment.nanos or 0) // SECOND_NANOS - (moment.offset or 0)
         return zone_name(moment.zone, second, full=self.full)
 
-    def read(self, parsing: Parsing, text: str, at: int) -> int:
-        """Parse the longest name or id that fits."""
-        return _read_zone(parsing, text, at, _names(self.full))
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse the longest matching name or id."""
+        return _read_zone(state, text, at, _names(self.full))
 
 
 @lru_cache(maxsize=2)
@@ -160,33 +156,33 @@ def _names(full: bool) -> dict[str, Zone]:
     return zone_names(full=full)
 
 
-def _read_zone(parsing: Parsing, text: str, at: int, names: dict[str, Zone]) -> int:
+def _read_zone(state: ParseState, text: str, at: int, names: dict[str, Zone]) -> int:
     if at >= len(text):
         return ~at
     if text[at] in "+-":
-        return _read_prefixed(parsing, text, at, "")
+        return _read_prefixed(state, text, at, "")
     for prefix in ("UTC", "UT", "GMT"):
-        if parsing.starts(text, at, prefix):
+        if state.starts(text, at, prefix):
             if prefix == "GMT" and text[at + 3 : at + 4] == "0":
-                parsing.zone = zone_of("GMT0")
+                state.zone = zone_of("GMT0")
                 return at + 4
-            return _read_prefixed(parsing, text, at, prefix)
-    zone, end = _longest(parsing, text, at, names)
+            return _read_prefixed(state, text, at, prefix)
+    zone, end = _longest(state, text, at, names)
     if zone is None:
-        if not parsing.starts(text, at, "Z"):
+        if not state.starts(text, at, "Z"):
             return ~at
         zone, end = UTC, at + 1
-    parsing.zone = zone
+    state.zone = zone
     return end
 
 
-def _read_prefixed(parsing: Parsing, text: str, at: int, prefix: str) -> int:
+def _read_prefixed(state: ParseState, text: str, at: int, prefix: str) -> int:
     start = at + len(prefix)
     offset = 0
     if prefix and (start == len(text) or text[start] in "0Zz"):
-        parsing.zone = prefixed_zone(prefix, 0)
+        state.zone = prefixed_zone(prefix, 0)
         return start
-    inner = Parsing(parsing.ignore_case, parsing.root)
+    inner = ParseState(state.ignore_case, state.root)
     end = (_SUFFIX_OFFSET if prefix else _ID_OFFSET).read(inner, text, start)
     if end < 0:
         if not prefix:
@@ -194,15 +190,15 @@ def _read_prefixed(parsing: Parsing, text: str, at: int, prefix: str) -> int:
         end = start
     else:
         offset = inner.fields[Field.OFFSET_SECONDS]
-    parsing.zone = prefixed_zone(prefix, offset) if prefix else fixed_zone(offset)
+    state.zone = prefixed_zone(prefix, offset) if prefix else fixed_zone(offset)
     return end
 
 
-def _longest(parsing: Parsing, text: str, at: int, names: dict[str, Zone]) -> tuple[Zone | None, int]:
-    named = max((name for name in names if parsing.starts(text, at, name)), key=len, default="")
+def _longest(state: ParseState, text: str, at: int, names: dict[str, Zone]) -> tuple[Zone | None, int]:
+    named = max((name for name in names if state.starts(text, at, name)), key=len, default="")
     run = _REGION_RUN.match(text, at)
     for end in range(run.end() if run else at, at + len(named), -1):
         region = region_ids().get(text[at:end].lower())
-        if region is not None and (parsing.ignore_case or region == text[at:end]):
+        if region is not None and (state.ignore_case or region == text[at:end]):
             return zone_of(region), end
     return (names[named], at + len(named)) if named else (None, at)

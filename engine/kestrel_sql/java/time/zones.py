@@ -1,4 +1,4 @@
-"""Time zones as `java.time.ZoneId` reads and names them, on top of `zoneinfo`."""
+"""Reads and names time zones as `java.time.ZoneId` does, on top of `zoneinfo`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+")
 _PREFIX = re.compile(r"(UTC|GMT|UT)([+-].*)?")
 _NOT_IN_JAVA = frozenset({"EST", "HST", "MST", "ROC", "GMT+0", "GMT-0", "Factory", "localtime", "posixrules"})
-_MOST_OFFSET = 18 * 3_600
+_MAX_OFFSET = 18 * 3_600
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE_SECONDS = 146_097 * 86_400
 _FIRST_SECOND = -62_135_596_800 + 2 * 86_400
@@ -21,7 +21,7 @@ _LAST_SECOND = 253_402_300_799 - 2 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A region with rules, or a fixed offset in seconds (`region` None); `id` is Java's name of it."""
+    """A region with rules, or a fixed offset in seconds (`region` is None); `id` is Java's id of it."""
 
     id: str
     region: ZoneInfo | None
@@ -29,26 +29,26 @@ class Zone:
 
     @property
     def is_offset(self) -> bool:
-        """Whether it is a plain offset, a `ZoneOffset` in Java: it has no names but its id."""
+        """Whether the zone is a plain offset, a `ZoneOffset` in Java; its only name is its id."""
         return self.id == "Z" or self.id[0] in "+-"
 
     def offset_at(self, second: int) -> int:
-        """The offset in seconds at an instant given in seconds since the epoch."""
+        """Return the offset in seconds at an instant, given in seconds since the epoch."""
         if self.region is None:
             return self.fixed
         return _seconds(self._aware(_within_years(second)).utcoffset())
 
     def abbreviation_at(self, second: int) -> str:
-        """The abbreviation of the zone database at an instant; a number such as `-03` where it has none."""
+        """Return the abbreviation of the zone at an instant (seconds); a number such as `-03` if it has none."""
         if self.region is None:
             return self.id
         return self._aware(_within_years(second)).tzname() or self.id
 
     def to_instant(self, local_second: int, preferred: int | None = None) -> int:
-        """The instant, in seconds, of a local time given in seconds as if it were UTC.
+        """Return the instant, in seconds since the epoch, of a local time given in seconds as if it were UTC.
 
-        As `ZonedDateTime.ofLocal`: where a time exists twice its first offset, or the second if that is `preferred`; a time
-        in a gap is moved by the length of the gap.
+        As in `ZonedDateTime.ofLocal`, a time that exists twice takes its first offset, or the second if that is
+        `preferred`; a time in a gap moves forward by the length of the gap.
         """
         if self.region is None:
             return local_second - self.fixed
@@ -65,7 +65,7 @@ def _seconds(offset: timedelta | None) -> int:
 
 
 def _within_years(second: int) -> int:
-    """Move an instant by whole cycles of the calendar into the years that `datetime` knows; the rules repeat."""
+    """Shift an instant by whole 400-year cycles, over which the rules repeat, into the range of `datetime`."""
     if second > _LAST_SECOND:
         return second - ((second - _LAST_SECOND) // _CYCLE_SECONDS + 1) * _CYCLE_SECONDS
     return max(second, _FIRST_SECOND)
@@ -76,7 +76,7 @@ UTC = Zone("Z", None, 0)
 
 @lru_cache(maxsize=1024)
 def zone_of(name: str) -> Zone:
-    """Read the name of a zone as `ZoneId.of` does: `Z`, an offset, `UTC`, `GMT` or `UT` with or without one, or a region.
+    """Read a zone id as `ZoneId.of` does: `Z`, an offset, a region, or `UTC`, `GMT` or `UT` with or without an offset.
 
     Raises:
         ValueError: there is no such zone.
@@ -97,30 +97,30 @@ def zone_of(name: str) -> Zone:
 
 
 def fixed_zone(offset: int) -> Zone:
-    """The zone with a constant offset in seconds.
+    """Return the zone with a constant offset in seconds.
 
     Raises:
-        ValueError: more than 18 hours.
+        ValueError: the offset exceeds 18 hours.
     """
     return UTC if offset == 0 else Zone(offset_id(offset), None, offset)
 
 
 def prefixed_zone(prefix: str, offset: int) -> Zone:
-    """`UTC+01:00` and the like; the prefix alone without an offset.
+    """Return a zone such as `UTC+01:00`; the id is the prefix alone if the offset is 0.
 
     Raises:
-        ValueError: more than 18 hours.
+        ValueError: the offset exceeds 18 hours.
     """
     return Zone(prefix + (offset_id(offset) if offset else ""), None, offset)
 
 
 def offset_id(offset: int) -> str:
-    """The id of an offset, such as `+05:30`.
+    """Return the id of an offset given in seconds, such as `+05:30`.
 
     Raises:
-        ValueError: more than 18 hours.
+        ValueError: the offset exceeds 18 hours.
     """
-    if abs(offset) > _MOST_OFFSET:
+    if abs(offset) > _MAX_OFFSET:
         raise ValueError("Zone offset not in valid range: -18:00 to +18:00")
     minutes, seconds = divmod(abs(offset), 60)
     text = f"{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
@@ -128,17 +128,17 @@ def offset_id(offset: int) -> str:
 
 
 def _offset_of(text: str) -> int:
-    found = _OFFSET.fullmatch(text)
-    if not found:
+    match = _OFFSET.fullmatch(text)
+    if not match:
         raise ValueError(f"Invalid ID for ZoneOffset, invalid format: {text[:100]}")
-    sign, short, hours, minutes, seconds, packed = found.groups()
+    sign, short, hours, minutes, seconds, packed = match.groups()
     total = int(short or hours) * 3_600 + int(minutes or 0) * 60 + int(seconds or packed or 0)
-    if total > _MOST_OFFSET:
+    if total > _MAX_OFFSET:
         raise ValueError("Zone offset not in valid range: -18:00 to +18:00")
     return -total if sign == "-" else total
 
 
 @lru_cache(maxsize=1)
 def region_ids() -> dict[str, str]:
-    """The ids of all regions by their lower-case text."""
+    """Return the ids of all regions by the id in lower case."""
     return {name.lower(): name for name in available_timezones() if name not in _NOT_IN_JAVA}

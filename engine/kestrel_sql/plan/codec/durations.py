@@ -24,7 +24,6 @@ from kestrel_sql.plan.codec.values import (
 from kestrel_sql.plan.step import WindowType
 from kestrel_sql.plan.steps.aggregates import WindowExpression
 from kestrel_sql.sql.nodes.statements import (
-    MILLIS,
     Emit,
     HoppingWindow,
     SessionWindow,
@@ -33,6 +32,7 @@ from kestrel_sql.sql.nodes.statements import (
     Window,
 )
 from kestrel_sql.sql.parse.parser import parse_window
+from kestrel_sql.types.time_units import UNIT_MS
 
 _NUMBER = r"(\d{1,18}"
 _ISO = re.compile(
@@ -89,10 +89,10 @@ def _time_span(value: Any, path: str) -> TimeSpan:
     document = mapping(value, path)
     only(document, ("value", "timeUnit"), path)
     unit = string(required(document, "timeUnit", path), f"{path}.timeUnit")
-    if unit not in MILLIS:
-        message = f"{shorten(unit)} is not one of {', '.join(MILLIS)}"
+    if unit not in UNIT_MS:
+        message = f"{shorten(unit)} is not one of {', '.join(UNIT_MS)}"
         raise NewerPlanError(message, path=f"{path}.timeUnit", part=f"the unit {shorten(unit)}")
-    return TimeSpan(whole(required(document, "value", path), f"{path}.value", LONG_MAX // MILLIS[unit]), unit)
+    return TimeSpan(whole(required(document, "value", path), f"{path}.value", LONG_MAX // UNIT_MS[unit]), unit)
 
 
 TIME_SPAN = Wire(_time_span, lambda span: {"value": span.value, "timeUnit": span.unit})

@@ -26,8 +26,7 @@ from kestrel_sql.types.sql_types import (
     Struct,
     is_numeric,
 )
-
-_DAY = 86_400_000
+from kestrel_sql.types.time_units import DAY_MS
 
 
 def coerce_value(value: object, source: SqlType | None, column: Column) -> object:
@@ -113,7 +112,7 @@ def _parse(text: str, target: SqlType) -> object:
 
 
 def _days(text: str) -> int:
-    days, rest = divmod(parse_partial_timestamp(text), _DAY)
+    days, rest = divmod(parse_partial_timestamp(text), DAY_MS)
     if rest:
         raise ValueError("a date has no time of day")
     return days

@@ -8,6 +8,7 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import WindowExpression
 from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, TimeSpan, TumblingWindow, Window
+from kestrel_sql.types.time_units import DAY_MS
 
 
 def window_expression(window: Window, emit: Emit | None) -> WindowExpression:
@@ -34,9 +35,6 @@ def window_info(window: Window, emit: Emit | None) -> WindowInfo:
             return WindowInfo(WindowType.SESSION, None, strategy)
 
 
-_DAY = 86_400_000
-
-
 def _check_lengths(window: Window, emit: Emit | None) -> None:
     length = window.gap if isinstance(window, SessionWindow) else window.size
     if length.millis <= 0:
@@ -47,7 +45,7 @@ def _check_lengths(window: Window, emit: Emit | None) -> None:
         )
     if window.retention is None:
         return
-    default = 0 if emit is Emit.FINAL else max(_DAY - length.millis, 0)
+    default = 0 if emit is Emit.FINAL else max(DAY_MS - length.millis, 0)
     grace = default if window.grace is None else window.grace.millis
     if window.retention.millis < length.millis + grace:
         raise StatementError(

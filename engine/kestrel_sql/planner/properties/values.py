@@ -6,7 +6,8 @@ import decimal
 from collections.abc import Collection, Mapping
 
 from kestrel_sql.errors import PropertyError, SqlSyntaxError
-from kestrel_sql.sql.nodes.statements import MILLIS, Properties, PropertyValue
+from kestrel_sql.sql.nodes.statements import Properties, PropertyValue
+from kestrel_sql.types.time_units import UNIT_MS
 
 CONNECTOR_KEYS = frozenset({"SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"})
 WINDOW_KEYS = frozenset({"WINDOW_TYPE", "WINDOW_SIZE"})
@@ -144,7 +145,7 @@ def parse_duration(text: str) -> int:
             f"Invalid duration: '{text}'. Expected a number and a time unit. Example valid value: '10 SECONDS'"
         )
     unit = parts[1].upper()
-    millis = MILLIS.get(unit, MILLIS.get(f"{unit}S"))
+    millis = UNIT_MS.get(unit, UNIT_MS.get(f"{unit}S"))
     if millis is None:
         raise ValueError(f"Invalid duration: '{text}'. Unknown time unit: '{unit}'")
     try:

@@ -19,8 +19,8 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
+from kestrel_sql.types.time_units import DAY_MS
 
-DAY_MS = 86_400_000
 _MOST_MILLIS = (2**63 - 1) // 1000
 _PLAIN_SCALE = 6
 _LEAST_PLAIN = Number("0.000001")

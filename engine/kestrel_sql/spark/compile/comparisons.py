@@ -12,6 +12,7 @@ from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+from kestrel_sql.types.time_units import DAY_MS
 
 _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
     ComparisonOp.EQUAL: exp.EQ,
@@ -75,7 +76,7 @@ def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:
 
 
 def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:
-    return s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(86_400_000)) if sql_type == t.DATE else value
+    return s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(DAY_MS)) if sql_type == t.DATE else value
 
 
 def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from kestrel_sql.sql.nodes.expressions import Expression, Node
 from kestrel_sql.types.sql_types import SqlType
+from kestrel_sql.types.time_units import UNIT_MS
 
 PropertyValue = str | int | decimal.Decimal | float | bool | None
 Properties = tuple[tuple[str, PropertyValue], ...]
@@ -57,10 +58,7 @@ class TimeSpan(Node):
     @property
     def millis(self) -> int:
         """The length in ms."""
-        return self.value * MILLIS[self.unit]
-
-
-MILLIS = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
+        return self.value * UNIT_MS[self.unit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, cast, number, op
-
-_MILLIS = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
+from kestrel_sql.types.time_units import UNIT_MS
 
 
 def span_millis(unit: Tree, count: Tree) -> Tree:
     """`count` units in milliseconds, a BIGINT; the unit is a literal such as `'DAYS'`, or NULL, which makes the whole call NULL."""
-    millis = cast(exp.null(), "BIGINT") if isinstance(unit, exp.Null) else number(_MILLIS[unit.name])
+    millis = cast(exp.null(), "BIGINT") if isinstance(unit, exp.Null) else number(UNIT_MS[unit.name])
     return op(exp.Mul, cast(count, "BIGINT"), millis)
 
 

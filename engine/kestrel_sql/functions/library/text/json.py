@@ -12,8 +12,8 @@ from kestrel_sql.java.jackson import (
     MISSING,
     parse_json,
     read_items,
-    skip_white,
-    sound,
+    replace_lone_surrogates,
+    skip_whitespace,
     write_json,
     write_value,
 )
@@ -46,7 +46,7 @@ def _step(node: Any, token: str) -> Any:
 
 
 def _shown(node: Any) -> str:
-    return sound(node) if isinstance(node, str) else write_json(node)
+    return replace_lone_surrogates(node) if isinstance(node, str) else write_json(node)
 
 
 @python_scalar("(json STRING) -> BOOLEAN", nulls=Nulls.BODY)
@@ -73,7 +73,7 @@ def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool
     """
     if json is None:
         raise ValueError("json must not be NULL")
-    start = skip_white(json, 0)
+    start = skip_whitespace(json, 0)
     if json[start : start + 1] != "[":
         return False
     try:
@@ -146,7 +146,7 @@ def json_keys(json: str) -> list[str] | None:
     Example: JSON_KEYS('{"b": 1, "a": {"c": 2}}') -> ARRAY['b', 'a']
     """
     node = parse_json(json)
-    return [sound(key) for key in node] if isinstance(node, dict) else None
+    return [replace_lone_surrogates(key) for key in node] if isinstance(node, dict) else None
 
 
 @python_scalar("(json STRING) -> MAP<STRING, STRING>")
@@ -158,7 +158,7 @@ def json_records(json: str) -> dict[str, str] | None:
     node = parse_json(json)
     if not isinstance(node, dict):
         return None
-    return {sound(key): _shown(node[key]) for key in java_hash_order(node, len(node))}
+    return {replace_lone_surrogates(key): _shown(node[key]) for key in java_hash_order(node, len(node))}
 
 
 @python_scalar("(value T) -> STRING", nulls=Nulls.BODY, with_types=True)

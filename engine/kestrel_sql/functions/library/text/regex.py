@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrel_sql.functions.declaration import python_scalar
 from kestrel_sql.java.regex.patterns import compile_pattern, matches, replace_all, split, split_all
-from kestrel_sql.java.regex.time_limit import bounded
+from kestrel_sql.java.regex.time_limit import time_limited
 
 _TEXTS = "pattern STRING, input STRING"
 
@@ -15,7 +15,7 @@ def _check_group(group: int) -> None:
 
 
 @python_scalar(f"({_TEXTS}) -> STRING", f"({_TEXTS}, group INT) -> STRING", printed="regexp_extract")
-@bounded
+@time_limited
 def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     """Return what a group of the first match is, the whole match for group 0; NULL if there is no match or group.
 
@@ -28,7 +28,7 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
 
 
 @python_scalar(f"({_TEXTS}) -> ARRAY<STRING>", f"({_TEXTS}, group INT) -> ARRAY<STRING>", printed="regexp_extract_all")
-@bounded
+@time_limited
 def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | None] | None:
     """Return what a group of every match is; NULL if there is no such group, and for a group outside of a match.
 
@@ -40,7 +40,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
 
 
 @python_scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", printed="regexp_replace")
-@bounded
+@time_limited
 def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     r"""Replace every match; `$1` in the replacement is a group, `\` takes the next character literally.
 
@@ -50,7 +50,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
 
 
 @python_scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", printed="regexp_split_to_array")
-@bounded
+@time_limited
 def regexp_split_to_array(value: str, pattern: str) -> list[str]:
     """Split at every match; empty parts stay, but not those at the end if the pattern matches the empty text.
 

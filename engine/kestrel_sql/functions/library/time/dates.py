@@ -13,16 +13,16 @@ from kestrel_sql.functions.library.spark_sql.time_units import span_millis, to_i
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.java.time.fixed_width import layout_of
 from kestrel_sql.java.time.simple_date_format import parse_simple_date
+from kestrel_sql.types.time_units import DAY_MS
 
-_DAY_MS = 86_400_000
 _GREGORIAN = -141_427
 """The first day that `SimpleDateFormat` does not take for one of the Julian calendar, 1582-10-15."""
 
 
 def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, date: Tree) -> Tree:
     """Java's TimeUnit converts milliseconds to days toward zero, as DIV does."""
-    start = op(exp.Mul, cast(date, "BIGINT"), number(_DAY_MS))
-    return cast(op(exp.IntDiv, op(operation, start, span_millis(unit, interval)), number(_DAY_MS)), "INT")
+    start = op(exp.Mul, cast(date, "BIGINT"), number(DAY_MS))
+    return cast(op(exp.IntDiv, op(operation, start, span_millis(unit, interval)), number(DAY_MS)), "INT")
 
 
 @scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", printed="dateadd")

@@ -8,12 +8,11 @@ from kestrel_sql.functions.declaration import python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, cast, number, op
 from kestrel_sql.functions.library.spark_sql.time_units import span_millis
 from kestrel_sql.java.time import text as java_time
-
-_DAY_MS = 86_400_000
+from kestrel_sql.types.time_units import DAY_MS
 
 
 def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, time: Tree) -> Tree:
-    return cast(call("pmod", op(operation, cast(time, "BIGINT"), span_millis(unit, interval)), number(_DAY_MS)), "INT")
+    return cast(call("pmod", op(operation, cast(time, "BIGINT"), span_millis(unit, interval)), number(DAY_MS)), "INT")
 
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", printed="timeadd")

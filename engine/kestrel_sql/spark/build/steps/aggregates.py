@@ -38,8 +38,7 @@ from kestrel_sql.sql.nodes.expressions import (
     StringLiteral,
 )
 from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, TumblingWindow, Window
-
-DAY_MS = 86_400_000
+from kestrel_sql.types.time_units import DAY_MS
 
 AnyAggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 
