@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, OutputRecord, Topic
-from kestrel_qtt.drivers.kafka import _given, _is_misplaced, _note_sent, _restore, _topics_of
-from kestrel_qtt.drivers.spark import Run, prepare
+from kestrel_qtt.drivers.kafka.driver import _given, _is_misplaced, _note_sent, _restore, _topics_of
+from kestrel_qtt.drivers.records.driver import Run, prepare
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.topics.records import Record
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import RunOptions
-from kestrel_qtt.drivers.rest import run_rest
-from kestrel_qtt.drivers.spark import SparkDriver
+from kestrel_qtt.drivers.records.driver import SparkDriver
+from kestrel_qtt.drivers.rest.driver import run_rest
 from kestrel_qtt.drivers.sql_script import run_scripts
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase

@@ -18,6 +18,6 @@ def open_kafka_driver(servers: str) -> PlanningDriver:
     Raises:
         DriverError: the broker does not answer, or Spark cannot be started.
     """
-    from kestrel_qtt.drivers.kafka import KafkaDriver
+    from kestrel_qtt.drivers.kafka.driver import KafkaDriver
 
     return KafkaDriver(servers)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
-from kestrel_qtt.drivers.spark import Run, collect, feed_of, prepare, produced, query_run
+from kestrel_qtt.drivers.records.driver import Run, collect, feed_of, prepare, produced, query_run
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
 from kestrel_qtt.plans.store import PlanStoreError

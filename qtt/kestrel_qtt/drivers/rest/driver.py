@@ -10,8 +10,8 @@ from typing import Any
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
-from kestrel_qtt.drivers.fused_jobs import Job, Table, run_jobs
-from kestrel_qtt.drivers.rest_protobuf import proto_elements
+from kestrel_qtt.drivers.fused import Job, Table, run_jobs
+from kestrel_qtt.drivers.rest.protobuf import proto_elements
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.admin.answer import Answer as Told

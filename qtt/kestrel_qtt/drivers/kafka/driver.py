@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import DriverError
-from kestrel_qtt.drivers.kafka_runner import FusedQuery, FusedRunner
-from kestrel_qtt.drivers.kafka_topics import ScratchTopics
-from kestrel_qtt.drivers.spark import Member, Run, SparkDriver, collect, feed_of
+from kestrel_qtt.drivers.kafka.runner import FusedQuery, FusedRunner
+from kestrel_qtt.drivers.kafka.topics import ScratchTopics
+from kestrel_qtt.drivers.records.driver import Member, Run, SparkDriver, collect, feed_of
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig

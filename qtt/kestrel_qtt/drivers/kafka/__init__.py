@@ -1,0 +1,1 @@
+"""Cases on a broker: topics of their own, inputs really produced, outputs really consumed."""

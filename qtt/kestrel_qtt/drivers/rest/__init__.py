@@ -1,0 +1,1 @@
+"""Cases of statements and the answers that a server gives to them."""
