@@ -22,6 +22,7 @@ from kestrel_qtt.cases.decode import (
     log_of,
     outputs_of,
     post_of,
+    rules_of,
     serdes_of,
     topic_of,
 )
@@ -245,6 +246,7 @@ class _Context:
             expected_exception=exception,
             post=post_of(members.get("post")),
             log=None if foreign else log_of(members),
+            rules=() if foreign else rules_of(members),
             tolerant=foreign,
             plan=self.path.with_name("plan.json") if self.kind is Kind.STORED else None,
         )

@@ -198,6 +198,7 @@ def test_report(tmp_path: Path) -> None:
         "file": "f.json",
         "name": "f - b",
         "format": None,
+        "rules": [],
         "status": "failed",
         "seconds": 0.25,
         "reason": "no\nno",

@@ -251,6 +251,11 @@ def log_of(members: Members) -> tuple[ExpectedLog, ...] | None:
     )
 
 
+def rules_of(members: Members) -> tuple[str, ...]:
+    """The ids of the rules that a case proves; raise DecodeError."""
+    return tuple(listed(members, "rules", str))
+
+
 def outputs_of(members: Members, lines: Sequence[int]) -> tuple[OutputRecord, ...] | None:
     """The expected records with their lines, or None where the case gives none."""
     if members.get("outputs") is None:

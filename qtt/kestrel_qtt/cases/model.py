@@ -192,7 +192,7 @@ class Case:
     """One concrete case, after expansion.
 
     `id` is `path::slug[FORMAT][config]`, unique and stable; `name` is the expanded name of ksqlDB; `outputs` is None where the
-    file gives none and empty where it asserts silence. A `tolerant` case comes from a foreign ksqlDB file and keeps ksqlDB's
+    file gives none and empty where it asserts silence; `rules` are ids of docs/spec that it proves. A `tolerant` case comes from a foreign ksqlDB file and keeps ksqlDB's
     rules. Where `plan` names a plan.json, that plan is executed and the statements are not planned; `serdes` is what its last
     query must write where, None for not compared. `functions` names the modules and Python files whose functions the case may
     call beyond those that ship.
@@ -212,6 +212,7 @@ class Case:
     expected_exception: ExpectedException | None = None
     post: Post | None = None
     log: tuple[ExpectedLog, ...] | None = None
+    rules: tuple[str, ...] = ()
     tolerant: bool = False
     plan: Path | None = None
     serdes: Mapping[str, SerdeInfo] | None = None

@@ -1,4 +1,4 @@
-"""The command `qtt`: run, list, explain and approve cases, and keep historic plans."""
+"""The command `qtt`: run, list, explain and approve cases, count what they reach, and keep historic plans."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from kestrel_qtt.cases.model import CaseFileError
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
+from kestrel_qtt.cli.coverage import add_coverage, coverage_command
 from kestrel_qtt.cli.plans import add_plans, plans_command
 from kestrel_qtt.cli.run import (
     ExitCode,
@@ -24,6 +25,7 @@ from kestrel_qtt.cli.run import (
     run_loaded,
     selection_of,
 )
+from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
@@ -41,6 +43,7 @@ EXAMPLES = """examples:
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
+  qtt coverage --missing                            rules, functions, steps and formats that no case reaches
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
@@ -55,7 +58,7 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.op
     arguments = parser.parse_args(argv)
     try:
         return int(_COMMANDS[arguments.command](arguments, open_driver))
-    except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, DriverError) as error:
+    except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
         Console(stderr=True).print(f"qtt: {error}", markup=False, highlight=False, soft_wrap=True)
         return ExitCode.USAGE
 
@@ -76,6 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     _command(commands, "list", "list the ids of cases")
     _command(commands, "explain", "show the plan and the Spark SQL of cases")
     _command(commands, "approve", "fill in the outputs that cases leave out")
+    add_coverage(commands, EXAMPLES)
     add_plans(commands, EXAMPLES)
     return parser
 
@@ -174,6 +178,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "list": list_command,
     "explain": explain_command,
     "approve": approve_command,
+    "coverage": coverage_command,
     "plans": plans_command,
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kestrel_qtt.cases.decode import DecodeError, input_of, listed, outputs_of, topic_of
+from kestrel_qtt.cases.decode import DecodeError, input_of, listed, outputs_of, rules_of, topic_of
 from kestrel_qtt.cases.discovery import case_path, is_foreign
 from kestrel_qtt.cases.expand import Variant, expand
 from kestrel_qtt.cases.model import Actual, Case, CaseFileError, ExpectedException, Json, Produced
@@ -15,7 +15,7 @@ from kestrel_qtt.cases.raw import RawItem
 
 _MEMBERS = frozenset(
     {
-        *("name", "statements", "format", "config", "properties", "enabled"),
+        *("name", "rules", "statements", "format", "config", "properties", "enabled"),
         *("inputs", "outputs", "topics", "responses", "expectedError"),
         *("inputConditions", "outputConditions", "testPullWithProtoFormat"),
     }
@@ -85,6 +85,7 @@ def _case(path: Path, members: dict[str, Any], variant: Variant, item: RawItem) 
         topics=tuple(map(topic_of, listed(members, "topics"))),
         properties=variant.properties,
         expected_exception=error,
+        rules=() if is_foreign(path) else rules_of(members),
         tolerant=True,
         responses=tuple(listed(members, "responses")),
         late_inputs=_flag(members, "inputConditions", "waitForActivePushQuery"),

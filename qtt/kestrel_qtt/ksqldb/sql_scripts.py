@@ -1,4 +1,4 @@
-"""SQL scripts of tests: `--@test` begins one, `--@expected.error` and `--@expected.message` say how it ends (rules Q14)."""
+"""SQL scripts of tests (rules Q14): directives such as `--@test` begin them, say how they end and which rules they prove."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ def _case(path: Path, test: _Test) -> ScriptCase:
         line=test.line,
         name=test.name,
         statements=(text,),
+        rules=tuple(test.directives.get("rules", "").split()),
         expected_exception=None if error is None else ExpectedException(message=message, type=error),
         tolerant=True,
     )

@@ -85,6 +85,7 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
                 "file": result.case.file.as_posix(),
                 "name": result.case.name,
                 "format": result.case.format,
+                "rules": list(result.case.rules),
                 "status": result.status.value,
                 "seconds": round(result.seconds, 4),
                 "reason": result.reason,

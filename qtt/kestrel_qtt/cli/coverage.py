@@ -1,0 +1,78 @@
+"""The command `qtt coverage`: how many cases reach each rule, function, step and format."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, report_errors
+from kestrel_qtt.load import load_all
+
+_Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
+_WIDTH = 90
+
+
+def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt coverage`."""
+    text = "count the cases that reach each rule, function, step and format"
+    command = commands.add_parser(
+        "coverage", help=text, description=text, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    command.add_argument(
+        "paths", nargs="*", type=Path, default=[Path("test-cases")], metavar="PATH", help="default: test-cases"
+    )
+    command.add_argument("--missing", action="store_true", help="only what no case and no test reaches")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the ids of the cases and tests")
+    command.add_argument(
+        "--spec", type=Path, default=Path("docs/spec"), metavar="FOLDER", help="the pages that hold the rules"
+    )
+    command.add_argument(
+        "--tests", type=Path, default=Path("tests"), metavar="FOLDER", help="where tests are marked with rules"
+    )
+    command.add_argument(
+        "--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept"
+    )
+
+
+def coverage_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    """Print the counts, and write the report."""
+    from kestrel_qtt.coverage.reach import reach
+    from kestrel_qtt.coverage.rules import marked_tests, read_rules
+
+    loaded = load_all(find_files(arguments.paths))
+    rules = read_rules(arguments.spec)
+    reached = reach(loaded.cases, arguments.plans, rules)
+    tests = marked_tests(arguments.tests)
+    cases = {
+        "rules": reached.rules,
+        "functions": reached.functions,
+        "steps": reached.steps,
+        "formats": reached.formats,
+    }
+    _print(cases, tests, {rule.id: rule.text for rule in rules.values()}, only_missing=arguments.missing)
+    if arguments.json is not None:
+        document = {**cases, "tests": {rule: tests.get(rule, ()) for rule in rules}}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return report_errors(loaded)
+
+
+def _print(
+    cases: _Counts, tests: Mapping[str, tuple[str, ...]], texts: Mapping[str, str], *, only_missing: bool
+) -> None:
+    out = Console(soft_wrap=True)
+    for kind, reached in cases.items():
+        marked = tests if kind == "rules" else {}
+        missing = [name for name, ids in reached.items() if not ids and not marked.get(name)]
+        out.print(f"{kind}: {len(reached) - len(missing)} of {len(reached)}", markup=False, highlight=False)
+        for name in missing if only_missing else reached:
+            counts = f"{len(reached[name]):>6}" + (f"{len(marked.get(name, ())):>6}" if kind == "rules" else "")
+            out.print(f"{counts}  {name}  {_short(texts.get(name, ''))}".rstrip(), markup=False, highlight=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

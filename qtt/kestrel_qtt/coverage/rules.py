@@ -1,0 +1,88 @@
+"""The rules of a specification: its pages, the tests that are marked with rules, and the texts that cite them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_ID = r"[A-Z]\d+(?:\.\d+)*"
+_RULE = re.compile(rf"(?:\| )?\*\*({_ID})\*\* (.*)")
+_CITED = re.compile(rf"\brules?\s+{_ID}(?:(?:,\s+and|,|\s+and|\s+to)\s+{_ID})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: `text` is its paragraph or row without the id, `line` counts from 1."""
+
+    id: str
+    file: Path
+    line: int
+    text: str
+
+
+class RuleError(Exception):
+    """A page that gives an id twice."""
+
+
+def read_rules(folder: Path) -> dict[str, Rule]:
+    """Read the rules of all pages in `folder`, in the order of the pages.
+
+    Raises:
+        RuleError: two rules have one id.
+    """
+    rules: dict[str, Rule] = {}
+    for page in sorted(folder.glob("*.md")):
+        for rule in _rules_of(page):
+            if rule.id in rules:
+                first = rules[rule.id]
+                raise RuleError(f"{page}:{rule.line}: {rule.id} is a rule already, at {first.file}:{first.line}")
+            rules[rule.id] = rule
+    return rules
+
+
+def _rules_of(page: Path) -> Iterator[Rule]:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for at, line in enumerate(lines):
+        if found := _RULE.match(line):
+            below = [] if line.startswith("|") else _paragraph(lines[at + 1 :])
+            yield Rule(found[1], page, at + 1, " ".join([found[2].strip(" |"), *below]))
+
+
+def _paragraph(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if not line.strip():
+            return
+        yield line.strip()
+
+
+def sections(rules: Iterable[str]) -> set[str]:
+    """The rules and the sections that hold them: `L4.6.2` stands in `L4.6` and in `L4`."""
+    return {".".join(parts[:n]) for parts in (rule.split(".") for rule in rules) for n in range(1, len(parts) + 1)}
+
+
+def citations(text: str) -> Iterator[tuple[int, str]]:
+    """The rules and sections that a text cites, as `rule L4.6.2` or `rules L4.6 and N9`, each with its line."""
+    for found in _CITED.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield from ((line, rule) for rule in re.findall(_ID, found[0]))
+
+
+def marked_tests(folder: Path) -> Mapping[str, tuple[str, ...]]:
+    """The tests below `folder` by the rules that `pytest.mark.rules(…)` gives them; nothing is imported."""
+    tests: dict[str, list[str]] = defaultdict(list)
+    for file in sorted(folder.rglob("test_*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef):
+                for rule in _marks(node):
+                    tests[rule].append(f"{file.as_posix()}::{node.name}")
+    return {rule: tuple(names) for rule, names in tests.items()}
+
+
+def _marks(function: ast.FunctionDef) -> Iterator[str]:
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.rules":
+            yield from (ast.literal_eval(argument) for argument in decorator.args)

@@ -1,0 +1,91 @@
+"""The specification is whole: every rule is proved by a case or a test, and what names a rule names one that exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.coverage.rules import Rule, citations, marked_tests, read_rules, sections
+from kestrel_qtt.load import load_all
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = ROOT / "docs" / "spec"
+LETTERS = {
+    "language": "L",
+    "schema-and-naming": "N",
+    "operators": "O",
+    "errors": "E",
+    "formats": "F",
+    "functions": "U",
+    "kafka-metadata": "K",
+    "plan-format": "P",
+    "qtt-format": "Q",
+    "rest-api": "R",
+}
+CITING = [
+    path for folder in ("engine", "qtt", "tests", "docs") for path in (ROOT / folder).rglob("*") if path.is_file()
+]
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    return read_rules(SPEC)
+
+
+@cache
+def named_by_cases() -> dict[str, list[str]]:
+    """The rules that cases name, each with the ids of the cases."""
+    loaded = load_all(find_files([ROOT / "test-cases", ROOT / "tests" / "kafka" / "cases"]))
+    assert not loaded.errors
+    named: dict[str, list[str]] = {}
+    for case in loaded.cases:
+        for rule in case.rules:
+            named.setdefault(rule, []).append(case.id)
+    return named
+
+
+@cache
+def named_by_tests() -> Mapping[str, tuple[str, ...]]:
+    return marked_tests(ROOT / "tests")
+
+
+@pytest.mark.rules("Q2.3")
+def test_a_case_names_rules_that_exist() -> None:
+    assert {rule: ids for rule, ids in named_by_cases().items() if rule not in rules()} == {}
+
+
+def test_a_test_names_rules_that_exist() -> None:
+    assert {rule: tests for rule, tests in named_by_tests().items() if rule not in rules()} == {}
+
+
+def test_what_is_cited_exists() -> None:
+    known = sections(rules())
+    unknown = [
+        f"{path.relative_to(ROOT)}:{line}: {rule}"
+        for path in CITING
+        if path.suffix in (".py", ".md", ".lark") and path.name != "test_coverage.py"
+        for line, rule in citations(path.read_text(encoding="utf-8"))
+        if rule not in known
+    ]
+    assert unknown == []
+
+
+def test_the_letter_of_a_rule_is_that_of_its_page() -> None:
+    assert {rule.file.stem: rule.id[0] for rule in rules().values()} == LETTERS
+    assert [rule.id for rule in rules().values() if rule.id[0] != LETTERS[rule.file.stem]] == []
+
+
+def test_every_section_of_a_rule_has_a_heading() -> None:
+    headings = {
+        found
+        for page in LETTERS
+        for found in re.findall(
+            r"^##+ ([A-Z]\d+(?:\.\d+)*) ", (SPEC / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert sections(rules()) - rules().keys() <= headings
