@@ -8,7 +8,7 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.asserts import assert_schema, assert_topic
 from kestrel_sql.admin.describe import describe
 from kestrel_sql.admin.explain import explain
-from kestrel_sql.admin.lists import list_things
+from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.print_topic import print_topic
 from kestrel_sql.admin.view import View
 from kestrel_sql.errors import UnsupportedError
@@ -26,8 +26,8 @@ def answer_of(statement: object, view: View) -> Answer | None:
 
 
 @answer_of.register
-def _(statement: a.ListThings, view: View) -> Answer:
-    return list_things(statement, view)
+def _(statement: a.ListObjects, view: View) -> Answer:
+    return list_objects(statement, view)
 
 
 @answer_of.register

@@ -9,12 +9,12 @@ from kestrel_sql.admin.describe import extended_of_all
 from kestrel_sql.admin.view import View
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.declaration import Aggregate, Tabular
-from kestrel_sql.sql.nodes.admin import ListThings
+from kestrel_sql.sql.nodes.admin import ListObjects
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, INTEGER
 
 
-def list_things(statement: ListThings, view: View) -> Answer:
+def list_objects(statement: ListObjects, view: View) -> Answer:
     """Answer SHOW or LIST.
 
     Raises:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.admin.describe import describe
-from kestrel_sql.admin.lists import list_things
+from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import View
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
@@ -28,7 +28,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.spark_start import QuietStart
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.nodes.admin import Describe, ListThings
+from kestrel_sql.sql.nodes.admin import Describe, ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
 
 EXAMPLES = """examples:
@@ -238,7 +238,7 @@ def functions_command(arguments: argparse.Namespace, out: Console, errors: Conso
     if arguments.name:
         show(out, describe(Describe("FUNCTION", arguments.name), view))
     else:
-        show(out, list_things(ListThings("FUNCTIONS"), view))
+        show(out, list_objects(ListObjects("FUNCTIONS"), view))
     return ExitCode.OK
 
 

@@ -19,7 +19,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
-from kestrel_sql.sql.nodes.admin import SteerQuery
+from kestrel_sql.sql.nodes.admin import ControlQuery
 
 PLAN_FILE = "plan.json"
 _SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
@@ -159,7 +159,7 @@ def _try_statement(session: Session, record: CommandRecord) -> Answer:
     """Carry out a command that was stored without a plan, as ksqlDB does with statements that change no source."""
     query = None
     for parsed in session.parse(record.statement):
-        if isinstance(parsed.statement, SteerQuery):
+        if isinstance(parsed.statement, ControlQuery):
             return _steer(session, record, parsed.statement)
         plan = session.execute(parsed).plan
         if plan is not None and plan.query_plan is not None:
@@ -170,7 +170,7 @@ def _try_statement(session: Session, record: CommandRecord) -> Answer:
     return Answer(record.key, record.statement, Verdict.RUNS, query=query)
 
 
-def _steer(session: Session, record: CommandRecord, statement: SteerQuery) -> Answer:
+def _steer(session: Session, record: CommandRecord, statement: ControlQuery) -> Answer:
     known = (
         list(session.queries)
         if statement.query_id is None

@@ -34,7 +34,7 @@ from kestrel_sql.spark.in_memory.resumable import ResumableQuery, ResumableRunne
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
-from kestrel_sql.sql.nodes.admin import SteerQuery
+from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
@@ -123,7 +123,7 @@ class MemoryEngine:
                     return self._ask(query)
             case InsertValues():
                 return self._insert(parsed)
-            case SteerQuery() as steer:
+            case ControlQuery() as steer:
                 return self._steer(steer)
             case statement:
                 self.flush()
@@ -186,7 +186,7 @@ class MemoryEngine:
             self.session.functions, lambda bounds: evaluate_constants(self.open_spark(), bounds, self.session.config)
         )
 
-    def _steer(self, steer: SteerQuery) -> Answer:
+    def _steer(self, steer: ControlQuery) -> Answer:
         self.flush()
         names = list(self.session.queries) if steer.query_id is None else [steer.query_id]
         for name in names:

@@ -1,1 +1,1 @@
-"""SQL text to syntax trees, and back."""
+"""Parses SQL text to syntax trees and formats trees as text."""

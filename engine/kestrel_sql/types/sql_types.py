@@ -146,7 +146,9 @@ def resolve(sql_type: SqlType, custom: Mapping[str, SqlType]) -> SqlType:
     match sql_type:
         case NamedType(name):
             if name not in custom:
-                hint = did_you_mean(name, (*PRIMITIVES, *custom)) or f"CREATE TYPE {quote(name)} AS ...; comes before"
+                hint = (
+                    did_you_mean(name, (*PRIMITIVES, *custom)) or f"create it first: CREATE TYPE {quote(name)} AS ...;"
+                )
                 raise TypeMismatchError(f"Cannot resolve unknown type: {name}", hint=hint)
             return custom[name]
         case Array(item):

@@ -153,7 +153,7 @@ def test_refused_inserts(query: str, message: str) -> None:
         ("SELECT k, a FROM ss", "did you mean S?"),
         ("SELECT k, UCAS(b) AS c FROM s", "did you mean UCASE?"),
         ("SELECT k, CAST(a AS STRNG) AS c FROM s", "did you mean STRING?"),
-        ("SELECT k, CAST(a AS address) AS c FROM s", "CREATE TYPE `ADDRESS` AS ...; comes before"),
+        ("SELECT k, CAST(a AS address) AS c FROM s", "create it first: CREATE TYPE `ADDRESS` AS ...;"),
         ("SELECT k, a FROM s WHERE a = b", "write CAST(B AS INTEGER)"),
         ("SELECT k, a + b AS c FROM s", "write CAST(B AS DOUBLE)"),
         ("SELECT k, a LIKE 'x' AS c FROM s", "write CAST(A AS STRING)"),

@@ -8,7 +8,7 @@ import pytest
 from lark import Tree
 
 from kestrel_sql.errors import Span, SqlSyntaxError
-from kestrel_sql.sql.keywords import KAFKA_WORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
+from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.parser import (
@@ -27,12 +27,12 @@ from kestrel_sql.types.schema import Column, Role
 
 
 def test_every_rule_of_the_grammar_has_a_builder() -> None:
-    made = {rule.alias or rule.origin.name for rule in grammar().rules if rule.alias or not rule.options.expand1}
-    spliced = {name for name in made if name.startswith("_")}
-    assert {name for name in made - spliced - {"script"} if not hasattr(StatementRules, name)} == set()
+    rules = {rule.alias or rule.origin.name for rule in grammar().rules if rule.alias or not rule.options.expand1}
+    inlined = {name for name in rules if name.startswith("_")}
+    assert {name for name in rules - inlined - {"script"} if not hasattr(StatementRules, name)} == set()
 
 
-def test_the_grammar_knows_each_keyword_that_may_be_a_name() -> None:
+def test_the_grammar_accepts_each_non_reserved_keyword_as_a_name() -> None:
     names = {
         rule.expansion[0].name
         for rule in grammar().rules
@@ -41,27 +41,27 @@ def test_the_grammar_knows_each_keyword_that_may_be_a_name() -> None:
     assert names - {"IDENTIFIER", "QUOTED_IDENTIFIER", "DIGIT_IDENTIFIER", "VARIABLE"} == NON_RESERVED
 
 
-def test_every_word_of_the_grammar_is_a_keyword() -> None:
+def test_every_declared_terminal_is_a_keyword() -> None:
     terminals = {symbol.name for rule in grammar().rules for symbol in rule.expansion if symbol.is_term}
-    assert terminals - {terminal.name for terminal in grammar().terminals} <= KEYWORDS | KAFKA_WORDS
+    assert terminals - {terminal.name for terminal in grammar().terminals} <= KEYWORDS | KAFKA_KEYWORDS
     assert not RESERVED & NON_RESERVED
-    assert not KAFKA_WORDS & KEYWORDS
+    assert not KAFKA_KEYWORDS & KEYWORDS
     assert set(STATEMENT_STARTS) <= KEYWORDS
 
 
 @pytest.mark.parametrize("word", sorted(NON_RESERVED))
-def test_a_word_that_is_not_reserved_is_a_name(word: str) -> None:
+def test_a_non_reserved_keyword_is_a_name(word: str) -> None:
     assert parse_expression(f"{word.lower()} + 1") == parse_expression(f"`{word}` + 1")
 
 
 @pytest.mark.parametrize("word", sorted(RESERVED - {"NULL", "TRUE", "FALSE"}))
-def test_a_reserved_word_is_no_name_unless_quoted(word: str) -> None:
+def test_a_reserved_word_is_a_name_only_if_quoted(word: str) -> None:
     with pytest.raises(SqlSyntaxError):
         parse_expression(word)
     assert parse_expression(f"`{word}`") == e.ColumnRef(word)
 
 
-def test_lambda_parameters_are_bound_in_their_body_only() -> None:
+def test_lambda_parameters_are_bound_only_in_the_body() -> None:
     call = parse_expression("f(x, x => g(x, y => x + y + s.x + z), y => y)")
     total: e.Expression = e.LambdaVariable("X")
     for term in (e.LambdaVariable("Y"), e.ColumnRef("X", "S"), e.ColumnRef("Z")):
@@ -72,53 +72,52 @@ def test_lambda_parameters_are_bound_in_their_body_only() -> None:
 
 
 @pytest.mark.parametrize("text", ["f(x => x)", "f(a, (x + 1) => x)", "f(a, (s.x) => x)", "x => x"])
-def test_lambdas_follow_an_argument_and_have_plain_parameters(text: str) -> None:
-    # A lambda needs an ordinary argument before it.
+def test_a_lambda_needs_an_argument_before_it_and_plain_parameters(text: str) -> None:
     with pytest.raises(SqlSyntaxError):
         parse_expression(text)
 
 
 @pytest.mark.parametrize(("one", "other"), [("1.0", "1.00"), ("0E0", "-0E0"), ("1", "1."), ("1.0", "1E0")])
-def test_numbers_that_are_not_written_the_same_way_are_not_the_same(one: str, other: str) -> None:
+def test_literals_of_equal_value_but_different_text_differ(one: str, other: str) -> None:
     assert parse_expression(one) != parse_expression(other)
     assert len({parse_expression(text) for text in (one, other, one)}) == 2
 
 
-def test_a_number_in_a_string_has_the_digits_that_it_stands_for() -> None:
+def test_exact_literals_are_expanded_to_plain_digits() -> None:
     assert parse_expression(""" "DECIMAL" '1.5E3' """) == e.DecimalLiteral(decimal.Decimal(1500))
     assert parse_expression(""" "DECIMAL" '-0.0' """) == e.DecimalLiteral(decimal.Decimal("0.0"))
     assert parse_expression("-" + "0" * 5000 + "7") == e.IntegerLiteral(-7)
 
 
 @pytest.mark.parametrize(
-    "deep",
+    "expression",
     ["ABS(" * 300 + "x" + ")" * 300, "1" + " + 1" * 5000, "TRANSFORM(a, q => " + "ABS(" * 2000 + "q" + ")" * 2001],
-    ids=["calls", "chain", "inside of a lambda"],
+    ids=["calls", "chain", "inside a lambda"],
 )
-def test_what_is_nested_too_deeply_is_refused(deep: str) -> None:
+def test_too_deep_nesting_is_rejected(expression: str) -> None:
     with pytest.raises(SqlSyntaxError, match="nested too deeply") as caught:
-        parse_script(f"\nSELECT {deep} FROM s;")
+        parse_script(f"\nSELECT {expression} FROM s;")
     assert caught.value.span is not None
     assert caught.value.span.line == 2
 
 
-def test_the_longest_time_span_is_read() -> None:
+def test_the_longest_time_span_parses() -> None:
     parse_statement("SELECT * FROM s WINDOW TUMBLING (SIZE 106751991167 DAYS)")
 
 
-def test_brackets_and_long_lists_are_not_deep() -> None:
+def test_parentheses_and_long_lists_are_not_deep() -> None:
     assert parse_expression("(" * 3000 + "x" + ")" * 3000) == e.ColumnRef("X")
     assert len(parse_expression(f"ARRAY[{'1, ' * 5000}1]").items) == 5001  # type: ignore[union-attr]
 
 
-def test_spans_are_places_in_the_text() -> None:
+def test_spans_count_lines_and_columns_from_1() -> None:
     expression = parse_expression("a +\n  cast(b AS INT)")
     assert isinstance(expression, e.Arithmetic)
     assert expression.span == Span(1, 1, 2, 17)
     assert expression.right.span == Span(2, 3, 2, 17)
 
 
-def test_a_script_keeps_texts_and_places() -> None:
+def test_a_script_keeps_text_and_span_of_each_statement() -> None:
     first, second = parse_script("-- a note\nSET 'a'='b'; --@ directive\n\n /* ; */ DROP TYPE t ;;\n")
     assert first.text == "SET 'a'='b';"
     assert first.span == Span(2, 1, 2, 13)
@@ -126,20 +125,20 @@ def test_a_script_keeps_texts_and_places() -> None:
     assert second.statement == s.DropType("T")
 
 
-def test_a_script_is_refused_as_a_whole_at_its_first_error() -> None:
+def test_a_script_fails_at_its_first_error() -> None:
     with pytest.raises(SqlSyntaxError, match=r"^line 2:8: Syntax Error") as caught:
         parse_script("SET 'a'='b';\nSELECT FROM x;")
     assert caught.value.span == Span(2, 8, 2, 12)
 
 
-def test_statements_of_test_scripts_need_leave() -> None:
+def test_test_statements_need_to_be_enabled() -> None:
     assert parse_script("RUN SCRIPT 'x';", test_statements=True)
     with pytest.raises(SqlSyntaxError, match=r"line 1:1: Syntax Error\nUnknown statement 'RUN'\nDid you mean"):
         parse_script("RUN SCRIPT 'x';")
 
 
 @pytest.mark.parametrize("text", ["", ";", "SET 'a'='b'; SET 'c'='d';"])
-def test_parse_statement_wants_exactly_one(text: str) -> None:
+def test_parse_statement_accepts_exactly_one(text: str) -> None:
     with pytest.raises(SqlSyntaxError, match="expected one statement"):
         parse_statement(text)
 
@@ -149,8 +148,11 @@ def test_a_select_item_ends_with_its_alias() -> None:
     assert parse_select_item("CAST(A AS INT) AS `as B`") == expected
 
 
-def test_a_schema_string_gives_columns() -> None:
-    text = "`V` VARCHAR, `K` INT KEY, `P` BIGINT PRIMARY KEY, `H` BYTES HEADER('x'), `A` ARRAY<STRUCT<`KEY` STRING, `VALUE` BYTES>> HEADERS"
+def test_a_schema_string_parses_to_columns() -> None:
+    text = (
+        "`V` VARCHAR, `K` INT KEY, `P` BIGINT PRIMARY KEY, `H` BYTES HEADER('x'), `A` ARRAY<STRUCT<`KEY` "
+        "STRING, `VALUE` BYTES>> HEADERS"
+    )
     assert parse_columns(text) == (
         Column("V", t.STRING),
         Column("K", t.INTEGER, Role.KEY),
@@ -162,14 +164,14 @@ def test_a_schema_string_gives_columns() -> None:
     assert parse_columns(" ") == ()
 
 
-def test_types_that_are_not_built_in_keep_their_name() -> None:
+def test_custom_types_keep_their_name() -> None:
     assert parse_type("MAP<STRING, address>") == t.Map(t.STRING, t.NamedType("ADDRESS"))
 
 
 @pytest.mark.parametrize(
     "text", ["DECIMAL(0, 0)", "DECIMAL(2, 3)", "DECIMAL(2, -1)", "DECIMAL(2.5, 1)", "DECIMAL", "ARRAY<INT", "NULL"]
 )
-def test_impossible_types_are_refused(text: str) -> None:
+def test_invalid_types_are_rejected(text: str) -> None:
     with pytest.raises(SqlSyntaxError):
         parse_type(text)
 
@@ -187,13 +189,13 @@ def test_impossible_types_are_refused(text: str) -> None:
         ("""SELECT "DECIMAL" '1E999999999' FROM s;""", "Invalid numeric literal: 1E999999999"),
         ("SELECT 1E400 FROM s;", "Number overflows DOUBLE: 1E400"),
         ("CREATE STREAM `a.b` (k INT);", "Source names may only contain alphanumeric values, '_' or '-'"),
-        ("SELECT * FROM s LIMIT 1.5;", "a whole number is needed"),
-        ("SELECT * FROM s WINDOW TUMBLING (SIZE 106751991168 DAYS);", "106751991168 DAYS are too long"),
-        ("SELECT * FROM s JOIN r WITHIN 99999999999999999 HOURS ON a = b;", "99999999999999999 HOURS are too long"),
+        ("SELECT * FROM s LIMIT 1.5;", "an integer is needed"),
+        ("SELECT * FROM s WINDOW TUMBLING (SIZE 106751991168 DAYS);", "106751991168 DAYS is too long"),
+        ("SELECT * FROM s JOIN r WITHIN 99999999999999999 HOURS ON a = b;", "99999999999999999 HOURS is too long"),
         ("SELECT \"TIME\" '1' FROM s;", "Unknown type: TIME"),
     ],
 )
-def test_what_the_grammar_cannot_refuse_the_builder_does(text: str, message: str) -> None:
+def test_the_builders_reject_what_the_grammar_accepts(text: str, message: str) -> None:
     with pytest.raises(SqlSyntaxError, match=re.escape(message)):
         parse_script(text)
 
@@ -202,8 +204,11 @@ def test_topics_keep_their_case() -> None:
     assert parse_statement("PRINT Some_Topic").topic == "Some_Topic"  # type: ignore[union-attr]
 
 
-def test_a_statement_of_usual_length_parses_in_milliseconds() -> None:
-    text = "CREATE STREAM O AS SELECT A.K, A.V + 1 AS W, UCASE(B.S) FROM A JOIN B WITHIN 1 HOUR ON A.K = B.K WHERE A.V > 3 AND B.S LIKE 'x%';"
+def test_a_typical_statement_parses_within_20_ms() -> None:
+    text = (
+        "CREATE STREAM O AS SELECT A.K, A.V + 1 AS W, UCASE(B.S) FROM A JOIN B WITHIN 1 HOUR ON A.K = B.K "
+        "WHERE A.V > 3 AND B.S LIKE 'x%';"
+    )
     parse_statement(text)
     started = time.perf_counter()
     for _ in range(20):
@@ -211,5 +216,5 @@ def test_a_statement_of_usual_length_parses_in_milliseconds() -> None:
     assert (time.perf_counter() - started) / 20 < 0.02
 
 
-def test_no_rule_leaves_a_raw_tree() -> None:
+def test_the_result_is_no_raw_tree() -> None:
     assert not isinstance(parse_statement("SELECT a FROM b"), Tree)

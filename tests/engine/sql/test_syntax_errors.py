@@ -34,20 +34,20 @@ from kestrel_sql.sql.parse.parser import parse_script
         ("SELECT a FROM ${s};", "Variable ${s} is not replaced"),
     ],
 )
-def test_a_syntax_error_says_where_and_what(text: str, message: str) -> None:
+def test_a_syntax_error_names_position_and_cause(text: str, message: str) -> None:
     with pytest.raises(SqlSyntaxError, match=re.escape(message)) as caught:
         parse_script(text)
     assert caught.value.span is not None
 
 
-def test_a_place_with_some_choices_lists_them_in_the_hint() -> None:
+def test_the_hint_lists_a_moderate_number_of_expected_tokens() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         parse_script("SELECT a FROM s WINDOW TUMBLING (SIZE 1 WEEK) GROUP BY a;")
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("expected one of 'DAY', 'DAYS', 'HOUR'")
 
 
-def test_a_reserved_word_in_the_place_of_a_name_gives_a_hint() -> None:
+def test_a_reserved_word_used_as_a_name_gets_a_hint() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         parse_script("CREATE STREAM s (size INT);")
-    assert caught.value.hint == "size is reserved; as a name it must be quoted: `size`"
+    assert caught.value.hint == "size is a reserved word; quote it to use it as a name: `size`"

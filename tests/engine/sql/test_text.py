@@ -68,14 +68,23 @@ STATEMENTS = [
     "SELECT * FROM s EMIT CHANGES",
     "SELECT a, b AS c, d e, s.*, x->y->*, * FROM s AS t WHERE a > 1 LIMIT 3",
     "SELECT a FROM s AS emit EMIT FINAL",
-    "SELECT a, count(*) FROM s WINDOW TUMBLING (SIZE 1 DAY, RETENTION 2 DAYS, GRACE PERIOD 1 HOUR) GROUP BY a EMIT FINAL",
-    "SELECT a FROM s WINDOW w HOPPING (SIZE 5 MINUTES, ADVANCE BY 1 MINUTE) WHERE b GROUP BY a, (b) PARTITION BY c HAVING count(*) > 1",
+    (
+        "SELECT a, count(*) FROM s WINDOW TUMBLING (SIZE 1 DAY, RETENTION 2 DAYS, GRACE PERIOD 1 HOUR) GROUP "
+        "BY a EMIT FINAL"
+    ),
+    (
+        "SELECT a FROM s WINDOW w HOPPING (SIZE 5 MINUTES, ADVANCE BY 1 MINUTE) WHERE b GROUP BY a, (b) "
+        "PARTITION BY c HAVING count(*) > 1"
+    ),
     "SELECT a FROM s WINDOW SESSION (5 SECONDS) GROUP BY (a, b)",
     "SELECT a FROM s WINDOW session SESSION (5 MILLISECONDS, GRACE PERIOD 0 SECONDS) GROUP BY ()",
     "SELECT a FROM l JOIN r WITHIN 1 HOUR ON l.a = r.a LEFT JOIN t ON l.a = t.a",
     "SELECT a FROM l INNER JOIN r AS q WITHIN (1 HOUR, 2 HOURS) GRACE PERIOD 1 DAY ON l.a = q.a",
     "SELECT a FROM l RIGHT OUTER JOIN t ON a = b FULL OUTER JOIN u v ON a = b",
-    "CREATE STREAM s (k INT KEY, v STRUCT<a MAP<STRING, BIGINT>>) WITH (kafka_topic='t', 'partitions'=1, wrap_single_value=false)",
+    (
+        "CREATE STREAM s (k INT KEY, v STRUCT<a MAP<STRING, BIGINT>>) WITH (kafka_topic='t', 'partitions'=1, "
+        "wrap_single_value=false)"
+    ),
     "CREATE OR REPLACE TABLE IF NOT EXISTS t (k VARCHAR(10) PRIMARY KEY, h ARRAY<STRUCT<key STRING>> HEADERS)",
     "CREATE TABLE t (h2 BYTES HEADER('a''b'), e STRUCT<>, c my_type, o INT ARRAY)",
     "CREATE SOURCE TABLE t (k INT PRIMARY KEY) WITH (a=null, b=-1, c=1.5, d=1E3)",
@@ -149,30 +158,33 @@ TEST_STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "normal"), EXPRESSIONS)
-def test_an_expression_is_written_in_its_normal_form_which_reads_back_the_same(text: str, normal: str) -> None:
+@pytest.mark.parametrize(("text", "canonical"), EXPRESSIONS)
+def test_expressions_have_a_canonical_form_that_round_trips(text: str, canonical: str) -> None:
     expression = parse_expression(text)
-    assert format_expression(expression) == normal
-    assert parse_expression(normal) == expression
+    assert format_expression(expression) == canonical
+    assert parse_expression(canonical) == expression
 
 
 @pytest.mark.parametrize("text", [*STATEMENTS, *TEST_STATEMENTS])
-def test_a_written_statement_reads_back_the_same(text: str) -> None:
+def test_statements_round_trip(text: str) -> None:
     statement = parse_statement(text, test_statements=True)
     written = format_statement(statement)
     assert parse_statement(written, test_statements=True) == statement
     assert format_statement(parse_statement(written, test_statements=True)) == written
 
 
-def test_every_clause_of_a_query_has_its_line() -> None:
-    text = "create stream o as select a, b c from l join r within 1 minute on l.a = r.a where a > 1 partition by a emit changes;"
+def test_each_clause_of_a_query_has_a_line() -> None:
+    text = (
+        "create stream o as select a, b c from l join r within 1 minute on l.a = r.a where a > 1 partition "
+        "by a emit changes;"
+    )
     assert format_statement(parse_statement(text)) == (
         "CREATE STREAM O AS SELECT\n  A,\n  B C\nFROM L L\nINNER JOIN R R WITHIN 1 MINUTES ON ((L.A = R.A))\n"
         "WHERE (A > 1)\nPARTITION BY A\nEMIT CHANGES"
     )
 
 
-def test_a_window_is_written_as_old_plans_hold_it() -> None:
+def test_windows_are_written_as_in_old_plans() -> None:
     text = "HOPPING ( SIZE 30 SECONDS , ADVANCE BY 10 SECONDS , GRACE PERIOD 1 MINUTES )"
     assert format_window(parse_window(f" {text} ")) == text
 
@@ -180,7 +192,7 @@ def test_a_window_is_written_as_old_plans_hold_it() -> None:
 @pytest.mark.parametrize(
     "text", ["MAP<STRING, ARRAY<DECIMAL(4, 2)>>", "STRUCT<A INTEGER, `b` STRUCT<>>", "CUSTOM", "`custom`"]
 )
-def test_a_type_reads_back_the_same(text: str) -> None:
+def test_types_round_trip(text: str) -> None:
     assert format_type(parse_type(text)) == text
 
 
@@ -198,7 +210,7 @@ def test_a_type_reads_back_the_same(text: str) -> None:
         ("12", "`12`"),
     ],
 )
-def test_an_identifier_is_quoted_only_where_needed(name: str, written: str) -> None:
+def test_identifiers_are_quoted_only_where_needed(name: str, written: str) -> None:
     assert format_identifier(name) == written
 
 
@@ -264,7 +276,7 @@ def random_expression(dice: random.Random, depth: int) -> e.Expression:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_any_tree_reads_back_the_same(seed: int) -> None:
+def test_random_expressions_round_trip(seed: int) -> None:
     expression = random_expression(random.Random(seed), 5)
     written = format_expression(expression)
     assert parse_expression(written) == expression, written

@@ -7,16 +7,16 @@ from kestrel_sql.sql.parse.parser import parse_script, parse_statement
 from kestrel_sql.sql.parse.variables import Variables
 
 
-def only(text: str, **variables: str) -> object:
+def last_statement(text: str, **variables: str) -> object:
     return parse_script(text, variables)[-1].statement
 
 
-def test_strings_are_replaced_inside_and_unknown_names_stay() -> None:
-    assert only("SET '${a}.x' = '${A}${b}';", a="it's") == parse_statement("SET 'it''s.x' = 'it''s${b}'")
+def test_references_in_strings_are_replaced_and_unknown_ones_stay() -> None:
+    assert last_statement("SET '${a}.x' = '${A}${b}';", a="it's") == parse_statement("SET 'it''s.x' = 'it''s${b}'")
 
 
 def test_a_value_can_be_an_identifier_or_a_literal() -> None:
-    statement = only(
+    statement = last_statement(
         "CREATE STREAM ${n} WITH (a=${i}, b=${s}, c=${t}, d=${d}) AS SELECT ${q} FROM ${n};",
         n="out",
         i="-3",
@@ -31,17 +31,17 @@ def test_a_value_can_be_an_identifier_or_a_literal() -> None:
 
 
 @pytest.mark.parametrize("value", ["a b", "a; DROP STREAM b", "", "'a' 'b'", "a, b", "`a``; b`", "1 + 1", "--"])
-def test_a_value_cannot_bring_more_than_one_thing(value: str) -> None:
+def test_a_value_must_be_a_single_token(value: str) -> None:
     with pytest.raises(SqlSyntaxError, match=r"Illegal argument at line 1:15\. Got: '"):
-        only("SELECT * FROM ${x};", x=value)
+        last_statement("SELECT * FROM ${x};", x=value)
 
 
 def test_an_undefined_variable_outside_of_strings_is_an_error() -> None:
     with pytest.raises(SqlSyntaxError, match=r"Variable \$\{x\} is not defined"):
-        only("SELECT * FROM ${x};")
+        last_statement("SELECT * FROM ${x};")
 
 
-def test_a_script_defines_for_the_statements_behind() -> None:
+def test_define_affects_the_statements_after_it() -> None:
     script = "DEFINE x = 'a'; SET 'k' = '${x}'; DEFINE y = '${x}'; SET 'k' = '${y}'; UNDEFINE X; SET 'k' = '${x}';"
     values = [statement.statement for statement in parse_script(script, {})]
     assert values[1] == parse_statement("SET 'k' = 'a'")
@@ -53,7 +53,7 @@ def test_without_variables_nothing_is_replaced() -> None:
     assert parse_script("DEFINE x = 'a'; SET 'k' = '${x}';")[1].statement == parse_statement("SET 'k' = '${x}'")
 
 
-def test_names_are_case_insensitive_identifiers() -> None:
+def test_variable_names_are_case_insensitive_identifiers() -> None:
     variables = Variables({"a": "1"}).define("B", "2").undefine("nothing")
     assert dict(variables.values) == {"A": "1", "B": "2"}
     with pytest.raises(SqlSyntaxError, match="Illegal variable name"):

@@ -9,7 +9,7 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import StatementError, attach_span
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.nodes.admin import PrintTopic, SteerQuery
+from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
 from kestrel_sql.sql.nodes.statements import DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -51,7 +51,7 @@ class Script:
                     span=parsed.span,
                     hint="CREATE STREAM … AS SELECT writes to a topic",
                 )
-            case SteerQuery():
+            case ControlQuery():
                 raise StatementError(
                     "queries of a script run as long as the script does",
                     span=parsed.span,

@@ -62,7 +62,7 @@ def plan_kafka_source(
             return None
         word = existing.kind.value.lower()
         raise StatementError(f"Cannot add source '{statement.name}': A {word} with the same name already exists")
-    _check_place(statement)
+    _check_topic(statement)
     envelope = _envelope(statement, config)
     message = _message(statement, envelope, registry)
     ingestion = _ingestion(statement, envelope, message)
@@ -70,7 +70,7 @@ def plan_kafka_source(
     return CreateKafkaSourceV1(
         source_name=statement.name,
         schema=schema,
-        topic_name=statement.place.topic,
+        topic_name=statement.topic.name,
         formats=_inherited(statement, message, schema, config),
         ingestion=ingestion,
     )
@@ -91,14 +91,14 @@ def refuse_generated(statement: CreateGeneratedSource) -> StatementError:
     )
 
 
-def _check_place(statement: CreateKafkaSource) -> None:
-    place = statement.place
-    if not place.topic.strip():
-        raise StatementError("the name of the TOPIC is empty", span=place.span)
-    wrong = next((offset for offset in place.start_offsets if not 0 <= offset <= _LAST_OFFSET), None)
+def _check_topic(statement: CreateKafkaSource) -> None:
+    topic = statement.topic
+    if not topic.name.strip():
+        raise StatementError("the name of the TOPIC is empty", span=topic.span)
+    wrong = next((offset for offset in topic.start_offsets if not 0 <= offset <= _LAST_OFFSET), None)
     if wrong is not None:
         raise StatementError(
-            f"START OFFSET must be a nonnegative integer, got {wrong}", span=place.span, hint="the first offset is 0"
+            f"START OFFSET must be a nonnegative integer, got {wrong}", span=topic.span, hint="the first offset is 0"
         )
 
 
@@ -130,7 +130,7 @@ def _envelope(statement: CreateKafkaSource, config: Config) -> Envelope:
 
 
 def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaLookup) -> _Message:
-    topic = statement.place.topic
+    topic = statement.topic.name
     key_items = [item for item in statement.include if item.item is Included.KEY]
     key_item = key_items[0] if key_items else None
     if len(key_items) > 1:
@@ -156,7 +156,7 @@ def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaL
 def _key(
     statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | None, registry: SchemaLookup
 ) -> MessageSide:
-    topic = statement.place.topic
+    topic = statement.topic.name
     if statement.key is not None:
         return message_side(statement.key, Side.KEY, topic, registry)
     # Only a registry knows of a key that the statement does not speak of.
@@ -206,7 +206,7 @@ def _ingestion(statement: CreateKafkaSource, envelope: Envelope, message: _Messa
         key_record=message.key_record,
         inline_errors=statement.envelope is not None and statement.envelope.inline_errors,
         metadata=tuple(_metadata(item) for item in _metadata_items(statement)),
-        start_offsets=statement.place.start_offsets,
+        start_offsets=statement.topic.start_offsets,
     )
 
 
@@ -279,7 +279,7 @@ def _inherited(statement: CreateKafkaSource, message: _Message, schema: Schema, 
     """The formats that queries over the source inherit: those of schemas as they are, JSON and KAFKA for all others."""
     key = "JSON" if message.key_record and message.key.inherited == "KAFKA" else message.key.inherited
     properties = SourceProperties(
-        topic=TopicProperties(name=statement.place.topic),
+        topic=TopicProperties(name=statement.topic.name),
         key=SideProperties(format=key),
         value=SideProperties(format=message.value.inherited),
     )

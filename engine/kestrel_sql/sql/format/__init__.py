@@ -1,1 +1,1 @@
-"""Syntax trees back to canonical text."""
+"""Formats syntax trees as canonical SQL text."""

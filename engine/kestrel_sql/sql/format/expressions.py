@@ -1,4 +1,4 @@
-"""Identifiers, types and expressions back to text (rules P4.6, E11)."""
+"""Formats identifiers, types and expressions as SQL text (rules P4.6, E11)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONSTRUCTORS = ("ARRAY", "MAP", "STRUCT")
 
 
 def format_identifier(name: str) -> str:
-    """Write a name, in back-ticks only where it would not be read back without."""
+    """Write a name, in backticks only if it would not parse as the same name without them."""
     return name if is_plain(name) else quote(name)
 
 
@@ -24,7 +24,7 @@ def format_string(text: str) -> str:
 
 
 def format_double(value: float) -> str:
-    """Write a DOUBLE in scientific form with the fewest digits that read back the same, such as 1.5E0."""
+    """Write a DOUBLE in scientific notation with the fewest digits that read back as the same value, such as 1.5E0."""
     sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
     first, *rest = map(str, digits)
     fraction = "." + "".join(rest) if rest else ""
@@ -32,13 +32,13 @@ def format_double(value: float) -> str:
 
 
 def format_decimal(value: decimal.Decimal) -> str:
-    """Write a DECIMAL in plain form; always with a point, without which it would be a whole number."""
+    """Write a DECIMAL in plain notation, always with a decimal point: without one it would be an INTEGER or BIGINT."""
     text = format(value, "f")
     return text if "." in text else f"{text}."
 
 
 def format_type(sql_type: SqlType) -> str:
-    """Write a type; unlike `str()`, field names are quoted only where needed."""
+    """Write a type; field names are quoted only where needed, other than in `str()`."""
     match sql_type:
         case Struct(fields):
             return f"STRUCT<{', '.join(f'{format_identifier(f.name)} {format_type(f.type)}' for f in fields)}>"
@@ -54,7 +54,7 @@ def format_type(sql_type: SqlType) -> str:
 
 @singledispatch
 def format_expression(expression: e.Expression) -> str:
-    """Write an expression such that parsing it gives it back, every operator in its own parentheses.
+    """Write an expression with every operator in parentheses; parsing the text returns an equal expression.
 
     Raises:
         TypeError: not an expression node.
@@ -102,7 +102,7 @@ def _(expression: e.IntervalUnit) -> str:
 def _(expression: e.ColumnRef) -> str:
     if expression.qualifier is None:
         return format_identifier(expression.name)
-    # A digit behind the point would make it a decimal number.
+    # After the point, a leading digit would be read as the start of a decimal number.
     name = quote(expression.name) if expression.name[:1].isdigit() else format_identifier(expression.name)
     return f"{format_identifier(expression.qualifier)}.{name}"
 
@@ -191,12 +191,14 @@ def _(expression: e.ArrayConstructor) -> str:
 
 @format_expression.register
 def _(expression: e.MapConstructor) -> str:
-    return f"MAP({', '.join(f'{format_expression(key)}:={format_expression(value)}' for key, value in expression.entries)})"
+    entries = ", ".join(f"{format_expression(key)}:={format_expression(value)}" for key, value in expression.entries)
+    return f"MAP({entries})"
 
 
 @format_expression.register
 def _(expression: e.StructConstructor) -> str:
-    return f"STRUCT({', '.join(f'{format_identifier(name)}:={format_expression(value)}' for name, value in expression.fields)})"
+    fields = ", ".join(f"{format_identifier(name)}:={format_expression(value)}" for name, value in expression.fields)
+    return f"STRUCT({fields})"
 
 
 @format_expression.register
@@ -227,11 +229,11 @@ def _(expression: e.AtTimeZone) -> str:
 
 
 def format_base(expression: e.Expression) -> str:
-    """Write what `[`, `->` or AT TIME ZONE follows, in parentheses if it would bind less tightly."""
+    """Write the operand of `[`, `->` or AT TIME ZONE, in parentheses if it binds less tightly."""
     text = format_expression(expression)
     if isinstance(expression, (e.Negate, e.UnaryPlus)) or text.startswith("-"):
         return f"({text})"
-    # The word ARRAY before a bracket begins a constructor.
+    # ARRAY before a bracket starts a constructor.
     return quote(text) if text == "ARRAY" else text
 
 

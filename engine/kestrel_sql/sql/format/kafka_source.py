@@ -1,19 +1,19 @@
-"""CREATE SOURCE … FROM KAFKA back to text."""
+"""Formats CREATE SOURCE … FROM KAFKA as SQL text."""
 
 from __future__ import annotations
 
 from kestrel_sql.sql.format.expressions import format_identifier, format_string
-from kestrel_sql.sql.keywords import KAFKA_WORDS
+from kestrel_sql.sql.keywords import KAFKA_KEYWORDS
 from kestrel_sql.sql.nodes import kafka_source as k
 
 
 def format_kafka_source(statement: k.CreateKafkaSource) -> str:
-    """Write the statement in its normal form, without a semicolon."""
+    """Write the statement in canonical form, without a semicolon."""
     key = f"KEY FORMAT {_format(statement.key)} VALUE " if statement.key else ""
     return _words(
         _head(statement.name, statement.if_not_exists),
         _names(statement.columns),
-        f"FROM KAFKA {_place(statement.place)}",
+        f"FROM KAFKA {_topic(statement.topic)}",
         f"{key}FORMAT {_format(statement.value)}",
         _include(statement.include),
         _envelope(statement.envelope),
@@ -21,7 +21,7 @@ def format_kafka_source(statement: k.CreateKafkaSource) -> str:
 
 
 def format_generated_source(statement: k.CreateGeneratedSource) -> str:
-    """Write the statement in its normal form, without a semicolon."""
+    """Write the statement in canonical form, without a semicolon."""
     generator = f"FROM LOAD GENERATOR {_name(statement.generator)}"
     return _words(_head(statement.name, statement.if_not_exists), generator, _include(statement.include))
 
@@ -31,20 +31,20 @@ def _head(name: str, if_not_exists: bool) -> str:
 
 
 def _name(name: str) -> str:
-    return f"`{name}`" if name in KAFKA_WORDS else format_identifier(name)
+    return f"`{name}`" if name in KAFKA_KEYWORDS else format_identifier(name)
 
 
 def _names(names: tuple[str, ...]) -> str:
     return f"({', '.join(map(_name, names))})" if names else ""
 
 
-def _place(place: k.KafkaTopic) -> str:
-    start = f"START OFFSET ({', '.join(map(str, place.start_offsets))})" if place.start_offsets else ""
-    topic = f"TOPIC {format_string(place.topic)}"
-    if place.broker is not None:
-        return _words("BROKER", format_string(place.broker), topic, start)
-    connection = "" if place.connection is None else f"CONNECTION {_name(place.connection)}"
-    return _words(connection, f"({topic}{', ' if start else ''}{start})")
+def _topic(topic: k.KafkaTopic) -> str:
+    start = f"START OFFSET ({', '.join(map(str, topic.start_offsets))})" if topic.start_offsets else ""
+    name = f"TOPIC {format_string(topic.name)}"
+    if topic.broker is not None:
+        return _words("BROKER", format_string(topic.broker), name, start)
+    connection = "" if topic.connection is None else f"CONNECTION {_name(topic.connection)}"
+    return _words(connection, f"({name}{', ' if start else ''}{start})")
 
 
 def _format(form: k.MessageFormat) -> str:
@@ -57,8 +57,8 @@ def _format(form: k.MessageFormat) -> str:
             return f"REGEX {format_string(form.pattern or '')}"
         case "AVRO" | "PROTOBUF":
             message = "" if form.message is None else f"MESSAGE {format_string(form.message)}"
-            place = "CONFLUENT SCHEMA REGISTRY" if form.schema is None else f"SCHEMA {format_string(form.schema)}"
-            return _words(form.name, message, "USING", place)
+            schema = "CONFLUENT SCHEMA REGISTRY" if form.schema is None else f"SCHEMA {format_string(form.schema)}"
+            return _words(form.name, message, "USING", schema)
         case name:
             return name
 

@@ -1,4 +1,4 @@
-"""Nodes back to canonical text; `parse(format(x)) == x`."""
+"""Formats statements as canonical SQL text, such that `parse(format(x)) == x`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _JOINS = {
 
 @singledispatch
 def format_statement(statement: Statement) -> str:
-    """Write a statement in the normal form of rules E11, without a semicolon except behind CREATE … over a topic.
+    """Write a statement in the canonical form of rules E11.
+
+    The text has no semicolon, except for CREATE STREAM and CREATE TABLE over a topic.
 
     Raises:
         TypeError: not a statement node.
@@ -62,7 +64,8 @@ def _(statement: s.Query) -> str:
 def _(statement: s.CreateSource) -> str:
     kind = f"SOURCE {statement.kind.value}" if statement.is_source else statement.kind.value
     head = _words("CREATE", _or_replace(statement.or_replace), kind, _if_not_exists(statement.if_not_exists))
-    return f"{_words(head, format_identifier(statement.name), _elements(statement.elements), _with(statement.properties))};"
+    name, elements = format_identifier(statement.name), _elements(statement.elements)
+    return f"{_words(head, name, elements, _with(statement.properties))};"
 
 
 @format_statement.register
@@ -159,7 +162,7 @@ def _(statement: s.UndefineVariable) -> str:
 
 
 @format_statement.register
-def _(statement: a.ListThings) -> str:
+def _(statement: a.ListObjects) -> str:
     return _words("LIST", statement.what, _extended(statement.extended))
 
 
@@ -167,7 +170,7 @@ def _(statement: a.ListThings) -> str:
 def _(statement: a.Describe) -> str:
     if statement.what == "SOURCE":
         name = statement.name or ""
-        # The bare word would mean all tables.
+        # Unquoted, TABLES would mean all tables.
         written = "`TABLES`" if name == "TABLES" else format_identifier(name)
         return _words("DESCRIBE", written, _extended(statement.extended))
     name = "" if statement.name is None else format_identifier(statement.name)
@@ -182,7 +185,7 @@ def _(statement: a.PrintTopic) -> str:
 
 
 @format_statement.register
-def _(statement: a.SteerQuery) -> str:
+def _(statement: a.ControlQuery) -> str:
     return f"{statement.verb} {'ALL' if statement.query_id is None else format_identifier(statement.query_id)}"
 
 
@@ -250,7 +253,7 @@ def _(statement: a.RunScript) -> str:
 
 
 def format_window(window: s.Window) -> str:
-    """Write a window as plans up to 7.1 hold it, without the outer blanks."""
+    """Write a window as plans up to 7.1 hold it, without leading and trailing blanks."""
     match window:
         case s.TumblingWindow(size):
             return _window("TUMBLING", window, f"SIZE {_span(size)}")
@@ -334,7 +337,7 @@ def _select_item(item: s.SelectItem) -> str:
 
 
 def _source(source: s.AliasedSource) -> str:
-    # Bare, these two would begin the next clause.
+    # Without AS, these two would start the next clause.
     alias = f"AS {source.alias}" if source.alias in ("EMIT", "PARTITION") else format_identifier(source.alias)
     return f"{format_identifier(source.name)} {alias}"
 

@@ -1,4 +1,4 @@
-"""Statement nodes that ask or steer and do not touch data."""
+"""Nodes of statements that inspect or control the engine, and of test statements."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from kestrel_sql.sql.nodes.statements import (
 
 
 @dataclass(frozen=True, slots=True)
-class ListThings(Node):
-    """LIST/SHOW of one thing: PROPERTIES, TOPICS, ALL TOPICS, STREAMS, TABLES, QUERIES, FUNCTIONS, TYPES and more."""
+class ListObjects(Node):
+    """LIST or SHOW of one kind: PROPERTIES, TOPICS, ALL TOPICS, STREAMS, TABLES, QUERIES, FUNCTIONS, TYPES and more."""
 
     what: str
     extended: bool = False
@@ -38,7 +38,7 @@ class ListThings(Node):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Node):
-    """DESCRIBE: `what` is SOURCE, STREAMS, TABLES, FUNCTION or CONNECTOR; `name` where it has one."""
+    """DESCRIBE; `what` is SOURCE, STREAMS, TABLES, FUNCTION or CONNECTOR, `name` is None for STREAMS and TABLES."""
 
     what: str
     name: str | None = None
@@ -56,8 +56,8 @@ class PrintTopic(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class SteerQuery(Node):
-    """TERMINATE, PAUSE or RESUME (`verb`) of one query, or of all when `query_id` is None."""
+class ControlQuery(Node):
+    """TERMINATE, PAUSE or RESUME (`verb`) of one query, or of all if `query_id` is None."""
 
     verb: str
     query_id: str | None = None
@@ -83,7 +83,7 @@ class DropConnector(Node):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Node):
-    """EXPLAIN of a statement or of a running query."""
+    """EXPLAIN of a statement, or of a running query by its id."""
 
     target: Statement | str
 
@@ -160,10 +160,10 @@ Statement = (
     | AlterSystem
     | DefineVariable
     | UndefineVariable
-    | ListThings
+    | ListObjects
     | Describe
     | PrintTopic
-    | SteerQuery
+    | ControlQuery
     | CreateConnector
     | DropConnector
     | Explain

@@ -1,4 +1,4 @@
-"""Expression nodes, compared by structure; places in the text do not count."""
+"""Expression nodes; they compare by structure and ignore spans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_sql.types.sql_types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Anything that has a place in a statement text."""
+    """Base class of all nodes, with the position in the statement text."""
 
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -61,21 +61,21 @@ class BooleanLiteral(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntegerLiteral(Node):
-    """A whole number: INTEGER if it fits 32 bits, else BIGINT."""
+    """An integer: INTEGER if it fits 32 bits, else BIGINT."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class LongLiteral(Node):
-    """A whole number that is BIGINT whatever its size (made by rewrites, e.g. magic timestamps)."""
+    """An integer that is BIGINT whatever its size; rewrites create it, for example from timestamp strings."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecimalLiteral(Node):
-    """An exact number; its digits give the type, so 1.0 and 1.00 are two literals."""
+    """An exact number; its digits determine its type, so 1.0 and 1.00 differ."""
 
     value: decimal.Decimal
 
@@ -88,7 +88,7 @@ class DecimalLiteral(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DoubleLiteral(Node):
-    """A number written with an exponent; 0E0 and -0E0 are two literals."""
+    """A number written with an exponent; 0E0 and -0E0 differ."""
 
     value: float
 
@@ -101,21 +101,21 @@ class DoubleLiteral(Node):
 
 @dataclass(frozen=True, slots=True)
 class StringLiteral(Node):
-    """Text in single quotes."""
+    """A string in single quotes."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalUnit(Node):
-    """A bare unit as a function argument; upper case and plural, such as DAYS."""
+    """An interval unit as a function argument, in upper case and plural, such as DAYS."""
 
     unit: str
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef(Node):
-    """A column by exact name, with the source alias if one was written."""
+    """A column by exact name, with its source alias if the text has one."""
 
     name: str
     qualifier: str | None = None
@@ -137,7 +137,7 @@ class Not(Node):
 
 @dataclass(frozen=True, slots=True)
 class Logical(Node):
-    """AND or OR; short circuit."""
+    """AND or OR; evaluation short-circuits."""
 
     op: LogicalOp
     left: Expression
@@ -192,7 +192,7 @@ class IsNotNull(Node):
 
 @dataclass(frozen=True, slots=True)
 class Between(Node):
-    """BETWEEN, bounds inclusive; NOT BETWEEN is a `Not` around it."""
+    """BETWEEN with inclusive bounds; NOT BETWEEN is a `Not` around it."""
 
     operand: Expression
     lower: Expression
@@ -234,7 +234,7 @@ class Case(Node):
 
 @dataclass(frozen=True, slots=True)
 class SimpleCase(Node):
-    """CASE x WHEN …: parses, analysis refuses it."""
+    """CASE x WHEN …; it parses, but analysis rejects it."""
 
     operand: Expression
     branches: tuple[When, ...]
@@ -272,7 +272,7 @@ class StructConstructor(Node):
 
 @dataclass(frozen=True, slots=True)
 class Subscript(Node):
-    """base[index]: array item (from 1, negative from the end) or map value."""
+    """base[index]: an array item (from 1; negative counts from the end) or a map value."""
 
     base: Expression
     index: Expression
@@ -304,7 +304,7 @@ class FunctionCall(Node):
 
 @dataclass(frozen=True, slots=True)
 class AtTimeZone(Node):
-    """x AT TIME ZONE 'z': parses, analysis refuses it."""
+    """x AT TIME ZONE 'z'; it parses, but analysis rejects it."""
 
     operand: Expression
     zone: str

@@ -1,4 +1,4 @@
-"""Nodes of CREATE SOURCE … FROM KAFKA … INCLUDE, the statement in the manner of Materialize (docs/adr/0012)."""
+"""Nodes of CREATE SOURCE … FROM KAFKA … INCLUDE, a statement modelled on Materialize (docs/adr/0012)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kestrel_sql.sql.nodes.expressions import Node
 
 
 class Included(Enum):
-    """What INCLUDE can take from a message; the value is the word of the language."""
+    """What INCLUDE adds from a message; the value is the keyword."""
 
     KEY = "KEY"
     PARTITION = "PARTITION"
@@ -22,10 +22,11 @@ class Included(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat(Node):
-    """How key or value of a message is written.
+    """The format of the key or the value of a message.
 
-    `name` is TEXT, BYTES, JSON, CSV, REGEX, AVRO or PROTOBUF. `columns` is the number of columns of a CSV without names, `names` are
-    those of one with a header; `schema` is a schema that the statement holds itself, `message` the one of its definitions.
+    `name` is TEXT, BYTES, JSON, CSV, REGEX, AVRO or PROTOBUF. For CSV, `names` are the columns of a header, `columns`
+    is the number of columns without one, `delimiter` separates them. `pattern` is the expression of REGEX. `schema` is
+    an inline schema, `message` the name of the message in it.
     """
 
     name: str
@@ -39,7 +40,7 @@ class MessageFormat(Node):
 
 @dataclass(frozen=True, slots=True)
 class IncludeItem(Node):
-    """One item of INCLUDE; `header_key` and `as_bytes` for HEADER only, which always has an alias."""
+    """One item of INCLUDE; `header_key` and `as_bytes` are for HEADER only, which always has an alias."""
 
     item: Included
     alias: str | None = None
@@ -49,9 +50,9 @@ class IncludeItem(Node):
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic(Node):
-    """Where the messages are: the name of a connection or the address of a broker, the topic, the first offset of each partition."""
+    """A topic with its connection name or broker address, and the first offset of each partition."""
 
-    topic: str
+    name: str
     connection: str | None = None
     broker: str | None = None
     start_offsets: tuple[int, ...] = ()
@@ -59,7 +60,10 @@ class KafkaTopic(Node):
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeClause(Node):
-    """ENVELOPE; `name` as written, upper case. `inline_errors` asks for a column of decoding errors, called `error_name` if given."""
+    """ENVELOPE with its name in upper case.
+
+    `inline_errors` adds a column with decoding errors, called `error_name` if given.
+    """
 
     name: str
     inline_errors: bool = False
@@ -68,10 +72,10 @@ class EnvelopeClause(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateKafkaSource(Node):
-    """CREATE SOURCE over a Kafka topic; `columns` rename the first columns, `key` None is a bare FORMAT."""
+    """CREATE SOURCE over a Kafka topic; `columns` renames the first columns, `key` is None for a bare FORMAT."""
 
     name: str
-    place: KafkaTopic
+    topic: KafkaTopic
     value: MessageFormat
     key: MessageFormat | None = None
     columns: tuple[str, ...] = ()
@@ -82,7 +86,7 @@ class CreateKafkaSource(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateGeneratedSource(Node):
-    """CREATE SOURCE from a load generator, which is read in order to be refused well."""
+    """CREATE SOURCE from a load generator; it parses so that the planner can reject it with a clear message."""
 
     name: str
     generator: str

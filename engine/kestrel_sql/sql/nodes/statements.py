@@ -1,4 +1,4 @@
-"""Statement nodes, compared by structure."""
+"""Statement nodes; they compare by structure and ignore spans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_sql.types.time_units import UNIT_MS
 
 PropertyValue = str | int | decimal.Decimal | float | bool | None
 Properties = tuple[tuple[str, PropertyValue], ...]
-"""WITH properties in order; names upper case."""
+"""WITH properties in order, with names in upper case."""
 
 
 class SourceKind(Enum):
@@ -23,7 +23,7 @@ class SourceKind(Enum):
 
 
 class ElementRole(Enum):
-    """What follows the type of a column element."""
+    """The keywords after the type of a column element."""
 
     NONE = ""
     KEY = "KEY"
@@ -33,7 +33,7 @@ class ElementRole(Enum):
 
 
 class JoinType(Enum):
-    """Join types; the value is the plan's word."""
+    """Join types; the value is the name in plans."""
 
     INNER = "INNER"
     LEFT = "LEFT"
@@ -50,7 +50,7 @@ class Emit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan(Node):
-    """A number and a unit; `unit` is upper case and plural, such as SECONDS."""
+    """A count of time units; `unit` is upper case and plural, such as SECONDS."""
 
     value: int
     unit: str
@@ -94,7 +94,7 @@ Window = TumblingWindow | HoppingWindow | SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class AliasedSource(Node):
-    """A source in FROM; `alias` equals `name` when none was written."""
+    """A source in FROM; `alias` equals `name` if the text has none."""
 
     name: str
     alias: str
@@ -121,7 +121,7 @@ class Join(Node):
 
 @dataclass(frozen=True, slots=True)
 class SelectExpression(Node):
-    """An expression of a projection, with the alias if one was written."""
+    """An expression of a projection, with its alias if the text has one."""
 
     expression: Expression
     alias: str | None = None
@@ -146,7 +146,7 @@ SelectItem = SelectExpression | SelectAll | SelectStructAll
 
 @dataclass(frozen=True, slots=True)
 class Query(Node):
-    """A SELECT; joins are left-deep in the order written."""
+    """A SELECT; joins are left-deep in textual order."""
 
     select: tuple[SelectItem, ...]
     source: AliasedSource
@@ -162,7 +162,7 @@ class Query(Node):
 
 @dataclass(frozen=True, slots=True)
 class Element(Node):
-    """A column of a CREATE or ASSERT statement; `header_key` for HEADER('k') only."""
+    """A column of a CREATE or ASSERT statement; `header_key` is set for HEADER('k') only."""
 
     name: str
     type: SqlType
@@ -206,7 +206,7 @@ class InsertInto(Node):
 
 @dataclass(frozen=True, slots=True)
 class InsertValues(Node):
-    """INSERT INTO … VALUES; no columns means all."""
+    """INSERT INTO … VALUES; no columns means all columns."""
 
     target: str
     columns: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Text to syntax trees."""
+"""Parses SQL text to syntax trees."""

@@ -1,4 +1,4 @@
-"""Grammar rules of statements that ask, steer or test to nodes; a method per rule, called by lark as it reduces."""
+"""Builds nodes of administrative and test statements; lark calls the method named like the reduced grammar rule."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
-from kestrel_sql.sql.parse.queries import QueryRules, whole
-from kestrel_sql.sql.parse.spans import NAME, Children, Part, cover, kinds, names, parts, place
+from kestrel_sql.sql.parse.queries import QueryRules, integer_value
+from kestrel_sql.sql.parse.spans import NAME, Children, Part, child_span, cover, kinds, names, parts
 
 
 class AdminRules(QueryRules):
-    """Statements that touch no data."""
+    """Statements that do not touch data."""
 
-    def list_things(self, c: Children) -> a.ListThings:
+    def list_objects(self, c: Children) -> a.ListObjects:
         """`LIST …`, `SHOW …`."""
         words = [token.type for token in c[1:]]
         extended = words[-1] == "EXTENDED"
-        return a.ListThings(" ".join(words[: -1 if extended else None]), extended, span=cover(c))
+        return a.ListObjects(" ".join(words[: -1 if extended else None]), extended, span=cover(c))
 
     def describe_source(self, c: Children) -> a.Describe:
-        """`DESCRIBE s`; the bare word TABLES means all tables."""
+        """`DESCRIBE s`; unquoted TABLES means all tables."""
         extended = "EXTENDED" in kinds(c)
-        # A quoted name is longer than its value by its quotes.
-        quoted = place(c[1]).end_column - place(c[1]).column > len(c[1].value)
+        # The span of a quoted name includes its quotes, so it is longer than the value.
+        quoted = child_span(c[1]).end_column - child_span(c[1]).column > len(c[1].value)
         if c[1].value == "TABLES" and not quoted:
             return a.Describe("TABLES", None, extended, span=cover(c))
         return a.Describe("SOURCE", c[1].value, extended, span=cover(c))
@@ -40,9 +40,9 @@ class AdminRules(QueryRules):
 
     def print_topic(self, c: Children) -> a.PrintTopic:
         """`PRINT topic`."""
-        found = parts(c)
+        clauses = parts(c)
         return a.PrintTopic(
-            found["resource"], "from_beginning" in found, found.get("every"), found.get("limit"), span=cover(c)
+            clauses["resource"], "from_beginning" in clauses, clauses.get("every"), clauses.get("limit"), span=cover(c)
         )
 
     def from_beginning(self, c: Children) -> Part:
@@ -51,11 +51,11 @@ class AdminRules(QueryRules):
 
     def every(self, c: Children) -> Part:
         """`INTERVAL n`, `SAMPLE n`."""
-        return Part("every", whole(c[1]), cover(c))
+        return Part("every", integer_value(c[1]), cover(c))
 
-    def steer_query(self, c: Children) -> a.SteerQuery:
+    def control_query(self, c: Children) -> a.ControlQuery:
         """`TERMINATE`, `PAUSE` or `RESUME` of a query or of ALL."""
-        return a.SteerQuery(c[0].type, c[1].value if c[1].type == NAME else None, span=cover(c))
+        return a.ControlQuery(c[0].type, c[1].value if c[1].type == NAME else None, span=cover(c))
 
     def explain(self, c: Children) -> a.Explain:
         """`EXPLAIN`."""
@@ -83,8 +83,10 @@ class AdminRules(QueryRules):
 
     def create_connector(self, c: Children) -> a.CreateConnector:
         """`CREATE SOURCE|SINK CONNECTOR`."""
-        found = parts(c)
-        return a.CreateConnector(c[1].type, names(c)[0], found["properties"], "if_not_exists" in found, span=cover(c))
+        clauses = parts(c)
+        return a.CreateConnector(
+            c[1].type, names(c)[0], clauses["properties"], "if_not_exists" in clauses, span=cover(c)
+        )
 
     def drop_connector(self, c: Children) -> a.DropConnector:
         """`DROP CONNECTOR`."""
@@ -92,17 +94,19 @@ class AdminRules(QueryRules):
 
     def assert_topic(self, c: Children) -> a.AssertTopic:
         """`ASSERT [NOT EXISTS] TOPIC`."""
-        found = parts(c)
-        exists = "not_exists" not in found
+        clauses = parts(c)
+        exists = "not_exists" not in clauses
         return a.AssertTopic(
-            found["resource"], found.get("properties", ()), found.get("timeout"), exists, span=cover(c)
+            clauses["resource"], clauses.get("properties", ()), clauses.get("timeout"), exists, span=cover(c)
         )
 
     def assert_schema(self, c: Children) -> a.AssertSchema:
         """`ASSERT [NOT EXISTS] SCHEMA`."""
-        found = parts(c)
-        exists = "not_exists" not in found
-        return a.AssertSchema(found.get("subject"), found.get("schema_id"), found.get("timeout"), exists, span=cover(c))
+        clauses = parts(c)
+        exists = "not_exists" not in clauses
+        return a.AssertSchema(
+            clauses.get("subject"), clauses.get("schema_id"), clauses.get("timeout"), exists, span=cover(c)
+        )
 
     def not_exists(self, c: Children) -> Part:
         """`NOT EXISTS`."""
@@ -124,19 +128,21 @@ class AdminRules(QueryRules):
 
     def assert_values(self, c: Children) -> a.AssertValues:
         """`ASSERT VALUES`."""
-        found = parts(c)
-        return a.AssertValues(names(c)[0], found.get("names", ()), found["tuple"], span=cover(c))
+        clauses = parts(c)
+        return a.AssertValues(names(c)[0], clauses.get("names", ()), clauses["tuple"], span=cover(c))
 
     def assert_null_values(self, c: Children) -> a.AssertNullValues:
         """`ASSERT NULL VALUES`."""
-        found = parts(c)
-        return a.AssertNullValues(names(c)[0], found.get("names", ()), found["tuple"], span=cover(c))
+        clauses = parts(c)
+        return a.AssertNullValues(names(c)[0], clauses.get("names", ()), clauses["tuple"], span=cover(c))
 
     def assert_source(self, c: Children) -> a.AssertSource:
         """`ASSERT STREAM|TABLE`."""
-        found = parts(c)
+        clauses = parts(c)
         kind = s.SourceKind(c[1].type)
-        return a.AssertSource(kind, names(c)[0], found.get("elements", ()), found.get("properties", ()), span=cover(c))
+        return a.AssertSource(
+            kind, names(c)[0], clauses.get("elements", ()), clauses.get("properties", ()), span=cover(c)
+        )
 
     def run_script(self, c: Children) -> a.RunScript:
         """`RUN SCRIPT 'path'`."""

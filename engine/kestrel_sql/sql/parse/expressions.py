@@ -1,4 +1,4 @@
-"""Grammar rules of expressions to nodes; a method per rule, called by lark as it reduces."""
+"""Builds expression nodes; lark calls the method named like the reduced grammar rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lark import Token
 
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import expressions as e
-from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, place
+from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes
 from kestrel_sql.sql.parse.types import TypeRules
 
 _ARITHMETIC = {op.value: op for op in e.ArithmeticOp}
@@ -20,7 +20,7 @@ _COMPARISON = {**{op.value: op for op in e.ComparisonOp}, "!=": e.ComparisonOp.N
 _LONG = 2**63
 _LONG_DIGITS = 19
 _EXACT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
-_MOST_DIGITS = 1000
+_MAX_DIGITS = 1000
 _P = TypeVar("_P", e.Between, e.InList, e.Like)
 
 
@@ -36,7 +36,7 @@ class ExpressionRules(TypeRules):
         return e.Not(c[1], span=cover(c))
 
     def comparison(self, c: Children) -> e.Comparison:
-        """`a = b` and its like."""
+        """`a = b` and the other comparisons."""
         return e.Comparison(_COMPARISON[c[1].value], c[0], c[2], span=cover(c))
 
     def is_distinct(self, c: Children) -> e.Comparison:
@@ -69,7 +69,7 @@ class ExpressionRules(TypeRules):
         return e.FunctionCall("CONCAT", (c[0], c[2]), span=cover(c))
 
     def arithmetic(self, c: Children) -> e.Arithmetic:
-        """`a + b` and its like."""
+        """`a + b` and the other arithmetic operations."""
         return e.Arithmetic(_ARITHMETIC[c[1].value], c[0], c[2], span=cover(c))
 
     def negate(self, c: Children) -> e.Negate:
@@ -85,7 +85,7 @@ class ExpressionRules(TypeRules):
         return e.AtTimeZone(c[0], self.text_of(c[-1]), span=cover(c))
 
     def parenthesised(self, c: Children) -> e.Expression:
-        """`(a)`, which leaves no trace."""
+        """`(a)`; the parentheses leave no node."""
         inner: e.Expression = c[1]
         return inner
 
@@ -136,11 +136,11 @@ class ExpressionRules(TypeRules):
         return e.FunctionCall(c[0].value.upper(), nodes(c), span=cover(c))
 
     def call_star(self, c: Children) -> e.FunctionCall:
-        """`NAME(*)`, where the star says nothing."""
+        """`NAME(*)`, which equals a call without arguments."""
         return e.FunctionCall(c[0].value.upper(), (), span=cover(c))
 
     def interval_argument(self, c: Children) -> e.IntervalUnit:
-        """A bare unit as an argument."""
+        """An interval unit as an argument."""
         return e.IntervalUnit(plural(c[0]), span=cover(c))
 
     def lambda_bare(self, c: Children) -> e.Lambda:
@@ -171,10 +171,10 @@ class ExpressionRules(TypeRules):
         return e.ColumnRef(c[2].value, c[0].value, span=cover(c))
 
     def typed_literal(self, c: Children) -> e.DecimalLiteral:
-        """`"DECIMAL" '1.5'`, the only typed literal there is."""
+        """`"DECIMAL" '1.5'`, the only typed literal."""
         if c[0].value.upper() != "DECIMAL":
             raise SqlSyntaxError(
-                f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" may stand before a string'
+                f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" is allowed before a string'
             )
         return _exact(c, self.text_of(c[1]))
 
@@ -199,19 +199,19 @@ class ExpressionRules(TypeRules):
         return _number(c, c[0].value)
 
     def negative(self, c: Children) -> e.Literal:
-        """A number with its minus."""
+        """A number with a minus sign."""
         return _number(c, "-" + c[1].value)
 
 
 def plural(unit: Token) -> str:
-    """Name a time unit in upper case and plural."""
+    """Return the time unit in upper case and plural."""
     return unit.type if unit.type.endswith("S") else f"{unit.type}S"
 
 
 def _number(c: Children, text: str) -> e.Literal:
     match c[-1].type:
         case "INTEGER_VALUE":
-            # Python refuses to read some thousand digits at once.
+            # Check few digits only: Python refuses to convert a string of thousands.
             digits = text.lstrip("-0") or "0"
             value = int(digits[: _LONG_DIGITS + 1]) * (-1 if text.startswith("-") else 1)
             if not -_LONG <= value < _LONG:
@@ -227,21 +227,21 @@ def _number(c: Children, text: str) -> e.Literal:
 
 
 def _exact(c: Children, text: str) -> e.DecimalLiteral:
-    """Read an exact number into plain digits: an exponent would not count in its type."""
+    """Read an exact number as plain digits: the exponent must not count in the DECIMAL's scale."""
     if _EXACT.fullmatch(text) is None:
         raise _invalid_number(text, c)
     value = decimal.Decimal(text)
-    # Before it is written out: a short text may stand for a gigabyte of zeros.
-    if max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) > _MOST_DIGITS:
+    # Check before formatting: a short text may expand to a gigabyte of zeros.
+    if max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) > _MAX_DIGITS:
         raise _invalid_number(text, c)
     plain = decimal.Decimal(format(value, "f"))
     return e.DecimalLiteral(plain or plain.copy_abs(), span=cover(c))
 
 
 def _prepare(c: Children) -> str:
-    where = place(c[0])
-    # ksqlDB counts columns of errors that are found behind the grammar one too far.
-    return f"Failed to prepare statement: line {where.line}:{where.column + 1}: "
+    span = child_span(c[0])
+    # After parsing, ksqlDB reports the column one too high.
+    return f"Failed to prepare statement: line {span.line}:{span.column + 1}: "
 
 
 def _invalid_number(text: str, c: Children) -> SqlSyntaxError:
@@ -249,25 +249,26 @@ def _invalid_number(text: str, c: Children) -> SqlSyntaxError:
 
 
 def _negated(c: Children, positive: _P) -> _P | e.Not:
-    # Only a NOT of the rule itself is a token here; one inside an operand belongs to a node.
+    # A NOT inside an operand belongs to a node; only the rule's own NOT is a token here.
     return e.Not(positive, span=positive.span) if "NOT" in kinds(c) else positive
 
 
 def _parameter(node: e.Expression) -> str:
     if isinstance(node, e.ColumnRef) and node.qualifier is None:
         return node.name
-    where = place(node)
+    span = child_span(node)
+    position = f"line {span.line}:{span.column}"
     raise SqlSyntaxError(
-        f"line {where.line}:{where.column}: Syntax Error\nSyntax error at or near '=>' at line {where.line}:{where.column}",
+        f"{position}: Syntax Error\nSyntax error at or near '=>' at {position}",
         span=node.span,
-        hint="the parameters of a lambda are plain names",
+        hint="lambda parameters must be plain names",
     )
 
 
 def _bind(node: Any, parameters: frozenset[str]) -> Any:
-    """Turn column references that name a parameter into lambda variables, at any depth.
+    """Replace column references that name a parameter by lambda variables, at any depth.
 
-    Inner lambdas were reduced, and so bound, before: what they left is either a column or ours.
+    lark reduces inner lambdas first, so their own parameters are bound already.
     """
     if isinstance(node, e.ColumnRef):
         bound = node.qualifier is None and node.name in parameters

@@ -1,4 +1,4 @@
-"""Grammar rules of CREATE SOURCE … FROM KAFKA to nodes; a method per rule, called by lark as it reduces."""
+"""Builds nodes of CREATE SOURCE … FROM KAFKA; lark calls the method named like the reduced grammar rule."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from lark import Token
 
 from kestrel_sql.sql.nodes import kafka_source as k
 from kestrel_sql.sql.parse.admin import AdminRules
-from kestrel_sql.sql.parse.queries import whole
+from kestrel_sql.sql.parse.queries import integer_value
 from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, parts
 
 
 class KafkaRules(AdminRules):
-    """The statement in the manner of Materialize."""
+    """The statement modelled on Materialize (docs/adr/0012)."""
 
     def create_kafka_source(self, c: Children) -> k.CreateKafkaSource:
         """`CREATE SOURCE s FROM KAFKA …`."""
-        found = parts(c)
-        key, value = found["message_formats"]
+        clauses = parts(c)
+        key, value = clauses["message_formats"]
         return k.CreateKafkaSource(
             names(c)[0],
-            found["kafka_topic"],
+            clauses["kafka_topic"],
             value,
             key,
-            found.get("new_names", ()),
-            found.get("include", ()),
+            clauses.get("new_names", ()),
+            clauses.get("include", ()),
             next((node for node in nodes(c) if isinstance(node, k.EnvelopeClause)), None),
-            if_not_exists="if_not_exists" in found,
+            if_not_exists="if_not_exists" in clauses,
             span=cover(c),
         )
 
     def create_generated_source(self, c: Children) -> k.CreateGeneratedSource:
         """`CREATE SOURCE s FROM LOAD GENERATOR …`."""
-        found = parts(c)
+        clauses = parts(c)
         name, generator = names(c)
         return k.CreateGeneratedSource(
-            name, generator, found.get("include", ()), "if_not_exists" in found, span=cover(c)
+            name, generator, clauses.get("include", ()), "if_not_exists" in clauses, span=cover(c)
         )
 
     def new_name(self, c: Children) -> Token:
-        """A name where the words of this statement are names, too."""
+        """A name; the keywords of this statement are allowed as names too."""
         return self.ident(c)
 
     def new_names(self, c: Children) -> Part:
@@ -48,17 +48,17 @@ class KafkaRules(AdminRules):
         return Part("new_names", names(c), cover(c))
 
     def kafka_connection(self, c: Children) -> Part:
-        """`CONNECTION c (TOPIC 't', …)`, or only what is in the parentheses."""
-        found = parts(c)
+        """`CONNECTION c (TOPIC 't', …)`, or only the part in parentheses."""
+        clauses = parts(c)
         connection = names(c)[0] if names(c) else None
-        topic = k.KafkaTopic(found["kafka_name"], connection, None, found.get("start_offset", ()), span=cover(c))
+        topic = k.KafkaTopic(clauses["kafka_name"], connection, None, clauses.get("start_offset", ()), span=cover(c))
         return Part("kafka_topic", topic, cover(c))
 
     def kafka_broker(self, c: Children) -> Part:
         """`BROKER 'host' TOPIC 't'`."""
-        found = parts(c)
+        clauses = parts(c)
         topic = k.KafkaTopic(
-            found["kafka_name"], None, self.text_of(c[1]), found.get("start_offset", ()), span=cover(c)
+            clauses["kafka_name"], None, self.text_of(c[1]), clauses.get("start_offset", ()), span=cover(c)
         )
         return Part("kafka_topic", topic, cover(c))
 
@@ -68,7 +68,7 @@ class KafkaRules(AdminRules):
 
     def start_offset(self, c: Children) -> Part:
         """`START OFFSET (n, …)`."""
-        offsets = tuple(whole(node) for node in nodes(c))
+        offsets = tuple(integer_value(node) for node in nodes(c))
         return Part("start_offset", offsets, cover(c))
 
     def bare_format(self, c: Children) -> Part:
@@ -86,10 +86,10 @@ class KafkaRules(AdminRules):
 
     def csv_format(self, c: Children) -> k.MessageFormat:
         """`CSV WITH …`."""
-        found = parts(c)
+        clauses = parts(c)
         counted = nodes(c)
-        columns = whole(counted[0]) if counted else None
-        return k.MessageFormat("CSV", columns, found.get("new_names", ()), found.get("delimited_by"), span=cover(c))
+        columns = integer_value(counted[0]) if counted else None
+        return k.MessageFormat("CSV", columns, clauses.get("new_names", ()), clauses.get("delimited_by"), span=cover(c))
 
     def delimited_by(self, c: Children) -> Part:
         """`DELIMITED BY 'c'`."""
@@ -101,15 +101,15 @@ class KafkaRules(AdminRules):
 
     def schema_format(self, c: Children) -> k.MessageFormat:
         """`AVRO USING …`, `PROTOBUF MESSAGE 'm' USING …`."""
-        found = parts(c)
-        return k.MessageFormat(c[0].type, message=found.get("message"), schema=found["schema_place"], span=cover(c))
+        clauses = parts(c)
+        return k.MessageFormat(c[0].type, message=clauses.get("message"), schema=clauses["schema_place"], span=cover(c))
 
     def message(self, c: Children) -> Part:
         """`MESSAGE 'm'`."""
         return Part("message", self.text_of(c[1]), cover(c))
 
     def in_registry(self, c: Children) -> Part:
-        """`USING CONFLUENT SCHEMA REGISTRY`; which registry is a setting of the engine."""
+        """`USING CONFLUENT SCHEMA REGISTRY`; the engine's configuration says which registry."""
         return Part("schema_place", None, cover(c))
 
     def in_statement(self, c: Children) -> Part:
@@ -125,7 +125,7 @@ class KafkaRules(AdminRules):
         return k.IncludeItem(k.Included(c[0].type), next(iter(names(c)), None), span=cover(c))
 
     def include_header(self, c: Children) -> k.IncludeItem:
-        """`HEADER 'k' AS n`, with `BYTES` before or behind the name."""
+        """`HEADER 'k' AS n`, with `BYTES` before or after the name."""
         return k.IncludeItem(k.Included.HEADER, names(c)[0], self.text_of(c[1]), "BYTES" in kinds(c), span=cover(c))
 
     def envelope(self, c: Children) -> k.EnvelopeClause:

@@ -1,4 +1,4 @@
-"""How deep texts may nest: what the engine's recursive functions over nodes can take."""
+"""Limits the depth of syntax trees to what the engine's recursive functions can handle."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 MAX_DEPTH = 200
-"""The most levels of nodes in nodes, a statement's own counted; one level takes at least one token."""
+"""The highest number of nested nodes, including the statement; each level takes at least one token."""
 
 
 def is_deep(parsed: object) -> bool:
-    """Whether nodes nest more than `MAX_DEPTH` deep; found without recursion."""
+    """Whether nodes nest deeper than `MAX_DEPTH`; the check itself does not recurse."""
     level = list(_nodes([parsed]))
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _nodes([getattr(outer, field.name) for field in fields(outer)])]
@@ -21,7 +21,7 @@ def is_deep(parsed: object) -> bool:
 
 
 def _nodes(values: list[object]) -> Iterator[Any]:
-    """The nodes among `values`, those in tuples too."""
+    """Yield the nodes among `values`, including those in tuples."""
     while values:
         value = values.pop()
         if isinstance(value, tuple):

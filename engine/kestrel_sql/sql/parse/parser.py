@@ -1,4 +1,4 @@
-"""Text to nodes: scripts, statements, and the pieces of SQL that plans are made of."""
+"""Parses scripts, statements, and the SQL fragments that plans contain."""
 
 from __future__ import annotations
 
@@ -26,12 +26,19 @@ from kestrel_sql.sql.nodes.statements import (
 from kestrel_sql.sql.parse.nesting import MAX_DEPTH, is_deep
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
-from kestrel_sql.sql.parse.tokens import StatementTokens, span_of, specialised, split_statements, substitute, tokenize
+from kestrel_sql.sql.parse.tokens import (
+    StatementTokens,
+    span_of,
+    split_statements,
+    substitute,
+    tokenize,
+    with_kafka_keywords,
+)
 from kestrel_sql.sql.parse.variables import Variables
 from kestrel_sql.types.schema import Column, Role, Schema
 from kestrel_sql.types.sql_types import SqlType
 
-# `script` is never parsed as one; it makes the semicolon a token of the grammar.
+# No text is parsed as `script`; the rule makes the semicolon a token of the grammar.
 _STARTS = [
     "statement",
     "test_statement",
@@ -53,7 +60,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """A statement of a script, with its own text as it was written and where that stands in the script."""
+    """A statement of a script, with its own text and its position in the script."""
 
     statement: Statement
     text: str
@@ -63,13 +70,13 @@ class ParsedStatement:
 def parse_script(
     text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False
 ) -> tuple[ParsedStatement, ...]:
-    """Parse a list of statements, each ended by a semicolon; nothing is returned unless all of them parse.
+    """Parse statements that each end with a semicolon; raise at the first error, whatever parsed before it.
 
-    With `variables`, `${name}` references are replaced, also by the DEFINE and UNDEFINE statements of the script itself; with
-    None the replacement is off. `test_statements` admits what only the runner of SQL tests knows (ASSERT VALUES, RUN SCRIPT).
+    With `variables`, replace `${name}` references; DEFINE and UNDEFINE in the script change them. With None, replace
+    nothing. `test_statements` also accepts the statements of SQL tests (ASSERT VALUES, RUN SCRIPT).
 
     Raises:
-        SqlSyntaxError: at the first place that is not of the language.
+        SqlSyntaxError: at the first text that does not parse.
     """
     known = None if variables is None else Variables(variables)
     parsed = []
@@ -84,10 +91,10 @@ def parse_script(
 
 
 def parse_statement(text: str, *, test_statements: bool = False) -> Statement:
-    """Parse one statement, with or without its semicolon, as it stands: `${name}` references are not replaced.
+    """Parse one statement, with or without its semicolon; `${name}` references are not replaced.
 
     Raises:
-        SqlSyntaxError: it does not parse, or there is none, or more than one.
+        SqlSyntaxError: the statement does not parse, or the text has none or several.
     """
     pieces = tuple(split_statements(grammar(), text))
     if len(pieces) != 1:
@@ -101,7 +108,7 @@ def parse_expression(text: str) -> Expression:
     """Parse an expression.
 
     Raises:
-        SqlSyntaxError: it does not parse.
+        SqlSyntaxError: the text does not parse.
     """
     expression: Expression = _parse("expression", text)
     return expression
@@ -111,27 +118,27 @@ def parse_select_item(text: str) -> tuple[Expression, str]:
     """Parse `<expression> AS <alias>`, the select item of a plan (rules P4.6).
 
     Raises:
-        SqlSyntaxError: it does not parse.
+        SqlSyntaxError: the text does not parse.
     """
     item: SelectExpression = _parse("aliased_expression", text)
     return item.expression, item.alias or ""
 
 
 def parse_window(text: str) -> Window:
-    """Parse what follows WINDOW, as plans up to 7.1 hold it (rules P4.4).
+    """Parse the text after WINDOW, as plans up to 7.1 hold it (rules P4.4).
 
     Raises:
-        SqlSyntaxError: it does not parse.
+        SqlSyntaxError: the text does not parse.
     """
     window: Window = _parse("window_expression", text)
     return window
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Parse a schema string (rules P4.5) to its columns in the order written; empty text has none.
+    """Parse a schema string (rules P4.5) to its columns in textual order; an empty string has none.
 
     Raises:
-        SqlSyntaxError: it does not parse.
+        SqlSyntaxError: the text does not parse.
     """
     elements: tuple[Element, ...] = _parse("schema", text)
     return tuple(to_column(element) for element in elements)
@@ -141,34 +148,34 @@ def parse_schema(text: str) -> Schema:
     """Parse a schema string to a schema, key columns first.
 
     Raises:
-        SqlSyntaxError: it does not parse.
+        SqlSyntaxError: the text does not parse.
     """
     return Schema.of(parse_columns(text))
 
 
 def parse_type(text: str) -> SqlType:
-    """Parse a type; names that are no base type become `NamedType`.
+    """Parse a type; a name that is not a built-in type becomes a `NamedType`.
 
     Raises:
-        SqlSyntaxError: it does not parse.
+        SqlSyntaxError: the text does not parse.
     """
     sql_type: SqlType = _parse("type", text).value
     return sql_type
 
 
 def to_column(element: Element) -> Column:
-    """Turn a column element into a column; KEY and PRIMARY KEY are the same there."""
+    """Return the column of a column element; KEY and PRIMARY KEY give the same role."""
     return Column(element.name, element.type, _ROLES[element.role], element.header_key)
 
 
 @functools.cache
 def grammar() -> Lark:
-    """Build the parser, once and on first use (about 0.5 s).
+    """Build the parser once, on first use (about 500 ms).
 
-    lark's own file cache is not used: it unpickles a file of the shared temporary directory.
+    lark's file cache is off, because it unpickles a file from the shared temporary directory.
     """
     text = resources.files("kestrel_sql.sql.parse").joinpath("grammar.lark").read_text("utf-8")
-    # The basic lexer, not the contextual one: a reserved word must stay one also where no keyword can follow.
+    # The basic lexer: with the contextual one, a reserved word would become a name where no keyword may follow.
     return Lark(
         text,
         parser="lalr",
@@ -188,7 +195,7 @@ def _parse(start: str, text: str) -> Any:
 def _statement(piece: StatementTokens, variables: Variables | None, test_statements: bool) -> Statement:
     if variables is not None:
         piece = StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end)
-    piece = StatementTokens(specialised(piece.tokens), piece.text, piece.end)
+    piece = StatementTokens(with_kafka_keywords(piece.tokens), piece.text, piece.end)
     statement: Statement = _run("test_statement" if test_statements else "statement", piece)
     return statement
 
@@ -221,9 +228,9 @@ def _run(start: str, piece: StatementTokens) -> Any:
 
 def _too_deep(piece: StatementTokens) -> SqlSyntaxError:
     return SqlSyntaxError(
-        f"the text is nested too deeply: at most {MAX_DEPTH} levels are read",
+        f"The statement is nested too deeply: at most {MAX_DEPTH} levels are allowed",
         span=_outer_span(piece),
-        hint="write it in parts: a query for the inner expressions, another one over its result",
+        hint="split it: compute the inner expressions in one query and use their results in another",
     )
 
 
@@ -237,9 +244,9 @@ def _end_token(piece: StatementTokens) -> Token:
 
 
 def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
-    """Describe why token number `index` was refused.
+    """Build the error for token number `index`, which the parser rejected.
 
-    The tokens before it are fed again: the refusal itself may have reduced away what was still possible.
+    Feed the tokens before it again: the rejection itself may have reduced rules, which loses the accepted tokens.
     """
     tokens = (*piece.tokens, _end_token(piece))
     parser = grammar().parse_interactive(start=start)

@@ -1,4 +1,4 @@
-"""Grammar rules of queries and windows to nodes; a method per rule, called by lark as it reduces."""
+"""Builds nodes of queries and windows; lark calls the method named like the reduced grammar rule."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.expressions import ExpressionRules, plural
-from kestrel_sql.sql.parse.spans import Children, Part, cover, nodes, parts, place
+from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, nodes, parts
 
 _JOINS = {"INNER": s.JoinType.INNER, "LEFT": s.JoinType.LEFT, "RIGHT": s.JoinType.RIGHT, "FULL": s.JoinType.OUTER}
-_MOST_MILLIS = 2**63 - 1
+_MAX_MILLIS = 2**63 - 1
 
 
 class QueryRules(ExpressionRules):
@@ -17,9 +17,9 @@ class QueryRules(ExpressionRules):
 
     def query(self, c: Children) -> s.Query:
         """A whole SELECT."""
-        found = parts(c)
-        source, joins = found.pop("relation")
-        return s.Query(found.pop("select_items"), source, joins, span=cover(c), **found)
+        clauses = parts(c)
+        source, joins = clauses.pop("relation")
+        return s.Query(clauses.pop("select_items"), source, joins, span=cover(c), **clauses)
 
     def select_items(self, c: Children) -> Part:
         """The projection."""
@@ -34,7 +34,7 @@ class QueryRules(ExpressionRules):
         return s.SelectExpression(c[0], c[-1].value, span=cover(c))
 
     def aliased_expression(self, c: Children) -> s.SelectExpression:
-        """`e AS a`, as plans write select items."""
+        """`e AS a`, a select item of a plan."""
         return self.select_aliased(c)
 
     def select_struct_all(self, c: Children) -> s.SelectStructAll:
@@ -66,7 +66,7 @@ class QueryRules(ExpressionRules):
         return Part("partition_by", c[2].value, cover(c))
 
     def expression_list(self, c: Children) -> Part:
-        """What GROUP BY and PARTITION BY list, with or without parentheses."""
+        """The expressions of GROUP BY or PARTITION BY, with or without parentheses."""
         return Part("expression_list", nodes(c), cover(c))
 
     def emit(self, c: Children) -> Part:
@@ -75,7 +75,7 @@ class QueryRules(ExpressionRules):
 
     def limit(self, c: Children) -> Part:
         """`LIMIT n`."""
-        return Part("limit", whole(c[1]), cover(c))
+        return Part("limit", integer_value(c[1]), cover(c))
 
     def relation(self, c: Children) -> Part:
         """The source and its joins."""
@@ -95,7 +95,7 @@ class QueryRules(ExpressionRules):
         """`WITHIN n UNIT`."""
         return s.Within(c[1], c[1], parts(c).get("grace"), span=cover(c))
 
-    def within_sides(self, c: Children) -> s.Within:
+    def within_before_after(self, c: Children) -> s.Within:
         """`WITHIN (n UNIT, n UNIT)`."""
         return s.Within(c[2], c[4], parts(c).get("grace"), span=cover(c))
 
@@ -112,7 +112,7 @@ class QueryRules(ExpressionRules):
         return Part("retention", c[-1], cover(c))
 
     def window(self, c: Children) -> Part:
-        """`WINDOW …`; a name of the window means nothing."""
+        """`WINDOW …`; the name of the window has no effect."""
         return Part("window", c[-1], cover(c))
 
     def tumbling(self, c: Children) -> s.TumblingWindow:
@@ -129,25 +129,26 @@ class QueryRules(ExpressionRules):
 
     def time_span(self, c: Children) -> s.TimeSpan:
         """`n UNIT`."""
-        span = s.TimeSpan(whole(c[0]), plural(c[1]), span=cover(c))
-        if span.millis > _MOST_MILLIS:
+        span = s.TimeSpan(integer_value(c[0]), plural(c[1]), span=cover(c))
+        if span.millis > _MAX_MILLIS:
             raise SqlSyntaxError(
-                f"{span.value} {span.unit} are too long: the milliseconds must fit into a BIGINT", span=span.span
+                f"{span.value} {span.unit} is too long: the duration in milliseconds must fit into a BIGINT",
+                span=span.span,
             )
         return span
 
 
-def whole(number: e.Literal) -> int:
-    """Read a number that must be whole.
+def integer_value(number: e.Literal) -> int:
+    """Return the value of an integer literal.
 
     Raises:
-        SqlSyntaxError: it has a fraction or an exponent.
+        SqlSyntaxError: the literal has a fraction or an exponent.
     """
     if isinstance(number, e.IntegerLiteral):
         return number.value
-    where = place(number)
+    span = child_span(number)
     raise SqlSyntaxError(
-        f"Failed to prepare statement: line {where.line}:{where.column}: a whole number is needed", span=where
+        f"Failed to prepare statement: line {span.line}:{span.column}: an integer is needed", span=span
     )
 
 

@@ -1,4 +1,4 @@
-"""Places of tree nodes: what a grammar rule covers."""
+"""Spans and children of grammar rules, for the builders of nodes."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from kestrel_sql.sql.nodes.expressions import Node
 from kestrel_sql.sql.parse.tokens import span_of
 
 Children = list[Any]
-"""What a rule was made of: tokens, nodes and parts, in the order of the text."""
+"""The children of a grammar rule: tokens, nodes and parts in textual order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a statement that is no node by itself: the rule it comes from, its value, its place."""
+    """A piece of a statement without a node of its own: the name of its rule, its value and its span."""
 
     rule: str
     value: Any
     span: Span
 
 
-def place(child: Token | Node | Part) -> Span:
-    """Say where one child stands."""
+def child_span(child: Token | Node | Part) -> Span:
+    """Return the span of one child."""
     if isinstance(child, Token):
         return span_of(child)
     return child.span or Span(1, 1, 1, 1)
 
 
 def cover(children: Children) -> Span:
-    """Span from the first to the last child."""
-    first, last = place(children[0]), place(children[-1])
+    """Return the span from the first to the last child."""
+    first, last = child_span(children[0]), child_span(children[-1])
     return Span(first.line, first.column, last.end_line, last.end_column)
 
 
 def kinds(children: Children) -> set[str]:
-    """Collect the token types among the children, to see which optional words were written."""
+    """Return the token types among the children, to see which optional keywords the text has."""
     return {child.type for child in children if isinstance(child, Token)}
 
 
 def nodes(children: Children) -> tuple[Any, ...]:
-    """Keep the children that are nodes."""
+    """Return the children that are nodes."""
     return tuple(child for child in children if isinstance(child, Node))
 
 
 def parts(children: Children) -> dict[str, Any]:
-    """Collect the values of the parts among the children by rule."""
+    """Return the values of the parts among the children by rule name."""
     return {child.rule: child.value for child in children if isinstance(child, Part)}
 
 
 def names(children: Children) -> tuple[str, ...]:
-    """Collect the normalised identifiers among the children."""
+    """Return the normalised identifiers among the children."""
     return tuple(child.value for child in children if isinstance(child, Token) and child.type == NAME)
 
 
 NAME = "NAME"
-"""The token type of an identifier that a builder has normalised."""
+"""The token type of an identifier after normalisation."""

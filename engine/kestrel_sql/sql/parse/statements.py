@@ -1,4 +1,4 @@
-"""Grammar rules of statements about sources and types to nodes; a method per rule, called by lark as it reduces."""
+"""Builds nodes of statements on sources and types; lark calls the method named like the reduced grammar rule."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from lark import Token
 
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.kafka_source import KafkaRules
-from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, parts, place
+from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes, parts
 
 
 class StatementRules(KafkaRules):
-    """Statements that define, fill, change and drop things; with the inherited rules, the whole grammar."""
+    """Statements that create, insert into, alter and drop; with the inherited rules, the whole grammar."""
 
     def create_source(self, c: Children) -> s.CreateSource:
         """`CREATE STREAM|TABLE` over a topic."""
-        found = parts(c)
+        clauses = parts(c)
         return s.CreateSource(
             source_kind(c),
             names(c)[0],
-            found.get("elements", ()),
-            found.get("properties", ()),
-            or_replace="or_replace" in found,
-            if_not_exists="if_not_exists" in found,
+            clauses.get("elements", ()),
+            clauses.get("properties", ()),
+            or_replace="or_replace" in clauses,
+            if_not_exists="if_not_exists" in clauses,
             is_source="SOURCE" in kinds(c),
             span=cover(c),
         )
 
     def create_as(self, c: Children) -> s.CreateAs:
         """`CREATE STREAM|TABLE … AS SELECT`."""
-        found = parts(c)
+        clauses = parts(c)
         return s.CreateAs(
             source_kind(c),
             names(c)[0],
             c[-1],
-            found.get("properties", ()),
-            or_replace="or_replace" in found,
-            if_not_exists="if_not_exists" in found,
+            clauses.get("properties", ()),
+            or_replace="or_replace" in clauses,
+            if_not_exists="if_not_exists" in clauses,
             span=cover(c),
         )
 
@@ -45,17 +45,19 @@ class StatementRules(KafkaRules):
 
     def insert_into(self, c: Children) -> s.InsertInto:
         """`INSERT INTO … SELECT`."""
-        return s.InsertInto(c[2].value, c[-1], parts(c).get("properties", ()), span=place(c[2]))
+        return s.InsertInto(c[2].value, c[-1], parts(c).get("properties", ()), span=child_span(c[2]))
 
     def insert_values(self, c: Children) -> s.InsertValues:
         """`INSERT INTO … VALUES`."""
-        found = parts(c)
-        return s.InsertValues(c[2].value, found.get("names", ()), found["tuple"], span=cover(c))
+        clauses = parts(c)
+        return s.InsertValues(c[2].value, clauses.get("names", ()), clauses["tuple"], span=cover(c))
 
     def drop_source(self, c: Children) -> s.DropSource:
         """`DROP STREAM|TABLE`."""
-        found = parts(c)
-        return s.DropSource(source_kind(c), names(c)[0], "if_exists" in found, "delete_topic" in found, span=cover(c))
+        clauses = parts(c)
+        return s.DropSource(
+            source_kind(c), names(c)[0], "if_exists" in clauses, "delete_topic" in clauses, span=cover(c)
+        )
 
     def drop_type(self, c: Children) -> s.DropType:
         """`DROP TYPE`."""
@@ -111,5 +113,5 @@ class StatementRules(KafkaRules):
 
 
 def source_kind(c: Children) -> s.SourceKind:
-    """Tell STREAM from TABLE by the word that was written."""
+    """Return STREAM or TABLE, whichever keyword is among the children."""
     return s.SourceKind.STREAM if "STREAM" in kinds(c) else s.SourceKind.TABLE

@@ -1,4 +1,4 @@
-"""What a syntax error says (rules E10): position, then the detail that helps most."""
+"""Words syntax errors (rules E10): the position, then the most helpful detail."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _SOME = 16
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What the parser knew where it gave up.
+    """The parser's state where it stopped.
 
-    `accepts` are the token types it would have taken. `skippable` says that leaving the offending token out, `insertable` that
-    adding a closing parenthesis before it, would have let it go on.
+    `accepts` are the token types it would accept. `skippable` is set if it could go on without the offending token,
+    `insertable` if it could go on after a closing parenthesis before that token.
     """
 
     token_type: str
@@ -55,13 +55,13 @@ class Failure:
 
 
 def syntax_error(failure: Failure) -> SqlSyntaxError:
-    """Word a failure of the parser."""
-    where = f"line {failure.span.line}:{failure.span.column}"
-    lines = [f"{where}: Syntax Error", *_detail(failure, where), f"Statement: {failure.statement}"]
+    """Return the error for a failure of the parser."""
+    position = f"line {failure.span.line}:{failure.span.column}"
+    lines = [f"{position}: Syntax Error", *_detail(failure, position), f"Statement: {failure.statement}"]
     return SqlSyntaxError("\n".join(lines), span=failure.span, hint=_hint(failure))
 
 
-def _detail(failure: Failure, where: str) -> list[str]:
+def _detail(failure: Failure, position: str) -> list[str]:
     reserved = failure.token_type in RESERVED
     wants_name = "IDENTIFIER" in failure.accepts
     if reserved and wants_name and failure.skippable:
@@ -72,19 +72,19 @@ def _detail(failure: Failure, where: str) -> list[str]:
         return ['Syntax error at or near ";"', "A closing bracket or the end of a clause is missing before it"]
     if failure.insertable:
         return [f"missing ')' at '{failure.text}'"]
-    return _expectations(failure, where, wants_name)
+    return _expectations(failure, position, wants_name)
 
 
-def _expectations(failure: Failure, where: str, wants_name: bool) -> list[str]:
+def _expectations(failure: Failure, position: str, wants_name: bool) -> list[str]:
     accepts = failure.accepts
-    # ANTLR names only what may follow in the loop over a list, not the optional words before its comma.
+    # Inside a list, ANTLR expects the comma or the end, and leaves out the optional keywords before them.
     if {"COMMA", "RPAR"} <= accepts and "PLUS" not in accepts:
         accepts = frozenset({"COMMA", "RPAR"})
     if accepts and len(accepts) <= _FEW:
         shown = [_show(name) for name in sorted(accepts, key=_rank)]
         return [f"Expecting {shown[0] if len(shown) == 1 else '{' + ', '.join(shown) + '}'}"]
     if wants_name:
-        return [f"Syntax error at or near '{failure.text}' at {where}"]
+        return [f"Syntax error at or near '{failure.text}' at {position}"]
     return []
 
 
@@ -94,7 +94,7 @@ def _reserved(failure: Failure) -> str:
 
 def _hint(failure: Failure) -> str | None:
     if failure.token_type in RESERVED and "IDENTIFIER" in failure.accepts:
-        return f"{failure.text} is reserved; as a name it must be quoted: `{failure.text}`"
+        return f"{failure.text} is a reserved word; quote it to use it as a name: `{failure.text}`"
     if _FEW < len(failure.accepts) <= _SOME:
         return f"expected one of {', '.join(_show(name) for name in sorted(failure.accepts, key=_rank))}"
     return None
@@ -117,7 +117,7 @@ def _nearest(word: str) -> str:
 
 
 def _distance(left: str, right: str) -> int:
-    """Levenshtein distance."""
+    """Return the Levenshtein distance of two words."""
     row = list(range(len(right) + 1))
     for index, a in enumerate(left, 1):
         previous, row = row, [index]

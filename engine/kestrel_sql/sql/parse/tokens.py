@@ -1,4 +1,4 @@
-"""Text to tokens, and tokens to statements."""
+"""Splits text into tokens, and tokens into statements."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters
 
 from kestrel_sql.errors import Span, SqlSyntaxError
-from kestrel_sql.sql.keywords import KAFKA_WORDS, KEYWORDS
+from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS
 from kestrel_sql.sql.parse.variables import Variables
 
 
 @dataclass(frozen=True, slots=True)
 class StatementTokens:
-    """The tokens of one statement without its semicolon, which is `end` unless the text stopped before it."""
+    """The tokens of one statement; `end` is its semicolon, None if the text ends without one."""
 
     tokens: tuple[Token, ...]
     text: str
@@ -23,16 +23,16 @@ class StatementTokens:
 
 
 def span_of(token: Token) -> Span:
-    """Say where a token stands."""
+    """Return the span of a token."""
     line, column = token.line or 1, token.column or 1
     return Span(line, column, token.end_line or line, token.end_column or column)
 
 
 def tokenize(lexer: Lark, text: str) -> Iterator[Token]:
-    """Read `text` as tokens; words that are keywords, in any case, get their own token type.
+    """Yield the tokens of `text`; a keyword, in any letter case, gets its own token type.
 
     Raises:
-        SqlSyntaxError: a character that begins no token, or a quote that is never closed.
+        SqlSyntaxError: no token starts with a character, or a quote is not closed.
     """
     try:
         for token in lexer.lex(text):
@@ -45,7 +45,7 @@ def tokenize(lexer: Lark, text: str) -> Iterator[Token]:
 
 
 def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
-    """Cut a script at its semicolons; empty statements are left out."""
+    """Split a script at its semicolons; skip empty statements."""
     current: list[Token] = []
     for token in tokenize(lexer, text):
         if token.type != "SEMICOLON":
@@ -58,31 +58,31 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
         yield StatementTokens(tuple(current), text[current[0].start_pos : current[-1].end_pos], None)
 
 
-def specialised(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """Make the words of CREATE SOURCE … FROM keywords, if that is what the tokens begin, maybe behind EXPLAIN."""
+def with_kafka_keywords(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """Turn the keywords of CREATE SOURCE … FROM into keyword tokens if the tokens are that statement or its EXPLAIN."""
     first = 1 if tokens and tokens[0].type == "EXPLAIN" else 0
     kinds = [token.type for token in tokens[first : first + 3]]
     if kinds[:2] != ["CREATE", "SOURCE"] or kinds[2:] in (["STREAM"], ["TABLE"], ["CONNECTOR"], []):
         return tokens
-    # What follows these two words is the name of the source.
+    # The token after SOURCE or EXISTS is the name of the source.
     names = [False, *(token.type in ("SOURCE", "EXISTS") for token in tokens)]
     words = zip(tokens, names, strict=False)
     return tuple(
-        token.update(token.upper()) if not is_name and _is_kafka_word(token) else token for token, is_name in words
+        token.update(token.upper()) if not is_name and _is_kafka_keyword(token) else token for token, is_name in words
     )
 
 
-def _is_kafka_word(token: Token) -> bool:
-    return token.type == "IDENTIFIER" and token.upper() in KAFKA_WORDS
+def _is_kafka_keyword(token: Token) -> bool:
+    return token.type == "IDENTIFIER" and token.upper() in KAFKA_KEYWORDS
 
 
 def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, ...]:
-    """Replace variables in strings and as whole tokens; the new tokens stand where the reference stood.
+    """Replace variables in strings and as whole tokens; a new token has the span of its reference.
 
-    The value of a DEFINE is not looked into, so values are never replaced twice.
+    References in the value of a DEFINE stay, so no value is replaced twice.
 
     Raises:
-        SqlSyntaxError: a reference outside of strings that is undefined or no single identifier or literal.
+        SqlSyntaxError: a reference outside of strings is undefined, or its value is not one identifier or literal.
     """
     if tokens and tokens[0].type == "DEFINE":
         return tokens
@@ -100,9 +100,8 @@ def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, 
 def _unreadable(text: str, error: UnexpectedCharacters) -> SqlSyntaxError:
     character = error.char
     span = Span(error.line, error.column, error.line, error.column + 1)
-    hint = f"a {character} is opened here and never closed" if character in "'\"`" else None
+    hint = f"the {character} opened here is never closed" if character in "'\"`" else None
+    position = f"line {error.line}:{error.column}"
     return SqlSyntaxError(
-        f"line {error.line}:{error.column}: Syntax Error\nSyntax error at or near '{character}' at line {error.line}:{error.column}",
-        span=span,
-        hint=hint,
+        f"{position}: Syntax Error\nSyntax error at or near '{character}' at {position}", span=span, hint=hint
     )

@@ -1,4 +1,4 @@
-"""Grammar rules of identifiers, types and columns to values; a method per rule, called by lark as it reduces."""
+"""Builds types, identifiers and columns; lark calls the method named like the reduced grammar rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lark import Token
 
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import statements as s
-from kestrel_sql.sql.parse.spans import NAME, Children, Part, cover, kinds, place
+from kestrel_sql.sql.parse.spans import NAME, Children, Part, child_span, cover, kinds
 from kestrel_sql.types.sql_types import PRIMITIVES, Array, Decimal, Field, Map, NamedType, SqlType, Struct
 
 _SOURCE_NAME = re.compile(r"[a-zA-Z0-9_-]*")
@@ -18,30 +18,30 @@ class TypeRules:
     """Identifiers, types, columns."""
 
     def text_of(self, token: Token) -> str:
-        """The text of a string literal without its quotes."""
+        """Return the value of a string literal, without its quotes."""
         return str(token)[1:-1].replace("''", "'")
 
     def ident(self, c: Children) -> Token:
-        """An identifier, upper case unless quoted."""
+        """Normalise an identifier: upper case unless quoted."""
         token: Token = c[0]
         if token.type == "VARIABLE":
-            where = place(token)
+            span = child_span(token)
             raise SqlSyntaxError(
-                f"line {where.line}:{where.column}: Syntax Error\nVariable {token.value} is not replaced",
-                span=where,
-                hint="variables are replaced in scripts, once they are defined",
+                f"line {span.line}:{span.column}: Syntax Error\nVariable {token.value} is not replaced",
+                span=span,
+                hint="variables are replaced only in scripts, after their DEFINE",
             )
         return token.update(NAME, _unquoted(token))
 
     def source_name(self, c: Children) -> Token:
-        """The name or alias of a source, which may hold few characters only."""
+        """The name or alias of a source; letters, digits, `_` and `-` only."""
         name: Token = c[0]
         if not _SOURCE_NAME.fullmatch(name.value):
-            where = place(name)
+            span = child_span(name)
             raise SqlSyntaxError(
-                f"Illegal argument at line {where.line}:{where.column}. "
+                f"Illegal argument at line {span.line}:{span.column}. "
                 f"Source names may only contain alphanumeric values, '_' or '-'. Got: '{name.value}'",
-                span=where,
+                span=span,
             )
         return name
 
@@ -50,14 +50,14 @@ class TypeRules:
         return self.source_name([self.ident(c)])
 
     def resource(self, c: Children) -> Part:
-        """A topic or subject, its case kept even without quotes."""
+        """A topic or subject; it keeps its letter case even without quotes."""
         token: Token = c[0]
         quoted = token.type == "STRING_VALUE"
         text = self.text_of(token) if quoted else _unquoted(token) if token.type == "QUOTED_IDENTIFIER" else token.value
-        return Part("resource", text, place(token))
+        return Part("resource", text, child_span(token))
 
     def type(self, c: Children) -> Part:
-        """A type as it came."""
+        """Any type."""
         part: Part = c[0]
         return part
 
@@ -85,7 +85,7 @@ class TypeRules:
         """`DECIMAL(p, s)`."""
         precision, scale = c[2].value, c[4].value
         if not isinstance(precision, int) or not isinstance(scale, int):
-            raise SqlSyntaxError("Invalid DECIMAL: precision and scale are whole numbers", span=cover(c))
+            raise SqlSyntaxError("Invalid DECIMAL: precision and scale must be integers", span=cover(c))
         written = f"DECIMAL({precision}, {scale})"
         if precision < 1:
             raise SqlSyntaxError(f"DECIMAL precision must be >= 1: {written}", span=cover(c))
@@ -96,7 +96,7 @@ class TypeRules:
         return _type(Decimal(precision, scale), c)
 
     def named_type(self, c: Children) -> Part:
-        """A base type, or a custom type by name; parameters, as of VARCHAR(10), mean nothing."""
+        """A built-in type, or a custom type by name; parameters such as those of VARCHAR(10) have no effect."""
         name = c[0].value
         return _type(PRIMITIVES.get(name.upper(), NamedType(name)), c)
 

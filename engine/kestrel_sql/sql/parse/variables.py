@@ -1,4 +1,4 @@
-"""`${name}` references: what they may stand for, and how they are replaced (rules L7)."""
+"""Replaces `${name}` references (rules L7)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ _NUMBERS = (
 
 
 class Variables:
-    """The variables of a session; names are case-insensitive, `define` and `undefine` return a new set."""
+    """The variables of a session; names are case-insensitive. `define` and `undefine` return a new set."""
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Take `values` by name.
+        """Copy `values`, given by name.
 
         Raises:
-            SqlSyntaxError: a name that is not an unquoted identifier.
+            SqlSyntaxError: a name is not an unquoted identifier.
         """
         for name in values:
             if not _NAME.fullmatch(name):
                 raise SqlSyntaxError(
-                    f"Illegal variable name: '{name}'", hint="letters, digits, '_' and '@', not starting with a digit"
+                    f"Illegal variable name: '{name}'",
+                    hint="use letters, digits, '_' and '@', and no digit at the start",
                 )
         self._values = {name.upper(): value for name, value in values.items()}
 
@@ -47,11 +48,11 @@ class Variables:
         return Variables({**self._values, name.upper(): value})
 
     def undefine(self, name: str) -> Variables:
-        """Remove a variable; an unknown name is no error."""
+        """Remove a variable, if it exists."""
         return Variables({known: value for known, value in self._values.items() if known != name.upper()})
 
     def in_text(self, text: str, escape: Callable[[str], str] = str) -> str:
-        """Replace every reference inside `text`, once; unknown names stay as they are."""
+        """Replace every reference in `text`, once; references to unknown names stay."""
 
         def replacement(match: re.Match[str]) -> str:
             value = self._values.get(match[1].upper())
@@ -60,11 +61,11 @@ class Variables:
         return _REFERENCE.sub(replacement, text)
 
     def in_string_literal(self, literal: str) -> str:
-        """Replace references inside a literal that still has its quotes; quotes of a value are doubled."""
+        """Replace references in a string literal with its quotes; double the quotes in values."""
         return self.in_text(literal, lambda value: value.replace("'", "''"))
 
     def as_tokens(self, reference: str, span: Span | None = None) -> tuple[tuple[str, str], ...]:
-        """Read the value of a reference outside of strings as (token type, text) pairs: one identifier or one literal.
+        """Return the (token type, text) pairs of a reference outside of strings: one identifier or one literal.
 
         Raises:
             SqlSyntaxError: the variable is undefined, or its value is neither.
@@ -72,16 +73,16 @@ class Variables:
         name = reference.removeprefix("${").removesuffix("}").upper()
         if name not in self._values:
             raise SqlSyntaxError(
-                f"Variable {reference} is not defined", span=span, hint=f"DEFINE {name} = '...'; comes before"
+                f"Variable {reference} is not defined", span=span, hint=f"define it first: DEFINE {name} = '...';"
             )
         value = self._values[name]
         tokens = _literal_tokens(value) or _identifier_tokens(value)
         if tokens is None:
-            place = f"line {span.line}:{span.column}" if span else "a variable"
+            position = f"line {span.line}:{span.column}" if span else "a variable"
             raise SqlSyntaxError(
-                f"Illegal argument at {place}. Got: '{value}'",
+                f"Illegal argument at {position}. Got: '{value}'",
                 span=span,
-                hint=f"{reference} must stand for one identifier, or for a quoted string, a number, TRUE or FALSE",
+                hint=f"the value of {reference} must be one identifier, quoted string or number, or TRUE or FALSE",
             )
         return tokens
 
