@@ -1,1 +1,1 @@
-"""Stateful operators as pure functions over rows and a key-value state; nothing here knows Spark."""
+"""Stateful operators: pure functions over rows and state that do not know Spark."""

@@ -1,7 +1,7 @@
-"""What a stateful operator is: a pure function from (row, state) to output rows, one row at a time.
+"""Defines the interface of stateful operators: a pure function from (row, state) to output rows.
 
-Nothing here knows Spark. The host (`kestrel_sql.spark.state.host`) calls operators in place order, keeps their state in Spark's
-checkpointed store, and stamps outputs with the place and headers of the row that caused them.
+The host (`kestrel_sql.spark.state.host`) calls operators row by row in order of the ordinals, keeps their state in
+Spark's checkpointed store, and gives outputs the ordinal and the headers of the row that caused them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from typing import Any, ClassVar, Protocol
 Key = tuple[Any, ...]
 Value = tuple[Any, ...]
 Window = tuple[int, int]
-"""Start and end in ms; a session's end is inclusive."""
+"""Start and end in ms; the end of a session window is inclusive."""
 
 State = dict[str, Any]
-"""An operator's state, owned by the operator, changed in place: plain values only (None, bool, int, float, str, bytes, Decimal, list,
-dict with str, int or bytes keys). Starts as `{}`. Tuples come back as lists after a checkpoint."""
+"""An operator's state, which starts as `{}` and which only the operator changes, in place.
+
+It holds None, bool, int, float, str, bytes, Decimal, list, and dict with str, int or bytes keys. Tuples come back from
+a checkpoint as lists.
+"""
 
 KeyBytes = Callable[[Key], bytes]
-"""The serialised form of a key in the operator's internal key format: its identity in a state, and its order."""
+"""Serialises a key in the operator's internal key format; the bytes identify the key in a state and order the keys."""
 
 RoundTrip = Callable[[Value | None], Value | None]
-"""What a stored row looks like when read back (a PROTOBUF store turns nulls into defaults); identity for most formats."""
+"""Returns a row as the store's format reads it back: PROTOBUF turns nulls into defaults, most formats do nothing."""
 
 
 class Scope(Enum):
-    """Which rows must meet in one state: those of a key, all of a task (stream time crosses keys), or all of the query."""
+    """Which rows share a state: the rows of a key, of a task (stream time spans keys), or of the whole query."""
 
     KEY = "key"
     TASK = "task"
@@ -39,9 +42,15 @@ class Scope(Enum):
 class Row:
     """One input row.
 
-    `key` is None for a null key. `value` None is a tombstone or a null row. `old` is the previous version of a table's row (None when
-    there was none or it is not tracked), `old_key` its group where the row was grouped. `extra` are columns an operator asked
-    for (the foreign key). `timestamp` is in ms.
+    Attributes:
+        side: the input that the row comes from; in a join 0 is left and 1 is right.
+        key: None for a null key.
+        value: None for a tombstone or a null row.
+        timestamp: ms since the epoch.
+        old: the previous version of a table's row; None without one, or if it is not tracked.
+        old_key: the group of the previous version, if the row was grouped.
+        window: the window of a windowed key.
+        extra: further columns that the operator reads, such as a foreign key.
     """
 
     side: int
@@ -56,7 +65,7 @@ class Row:
 
 @dataclass(slots=True)
 class Output:
-    """One output row; `old` is set by operators whose result is a table with tracked old values."""
+    """One output row; operators whose result is a table with tracked old values set `old`."""
 
     key: Key | None
     value: Value | None
@@ -66,19 +75,19 @@ class Output:
 
 
 class Operator(Protocol):
-    """A stateful operator; made once per query from its step, holding no state of its own."""
+    """A stateful operator: a query makes one from its step; the operator holds no state itself."""
 
     scope: ClassVar[Scope]
 
     @property
     def key_bytes(self) -> KeyBytes:
-        """How the keys of its rows are serialised."""
+        """Serialises the keys of the operator's rows."""
         ...
 
     def process(self, row: Row, state: State) -> Iterable[Output]:
-        """Handle one row: change `state`, give the outputs in order.
+        """Process one row: change `state` and return the outputs in order.
 
         Raises:
-            Exception: whatever an aggregate throws; the host turns it into the failure of this query.
+            Exception: whatever an aggregate raises; the host then fails this query.
         """
         ...

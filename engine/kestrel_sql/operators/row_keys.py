@@ -1,4 +1,4 @@
-"""How an operator names the rows of its state: by the bytes of the key, and of the window where the key has one."""
+"""Packs a key and its window into the bytes that identify a row in an operator's state."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kestrel_sql.operators.operator import Key, KeyBytes, Row, Value, Window
 _BOUNDS = Struct(">qq")
 
 
-def identity(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
-    """Give the bytes that two rows share exactly if they have the same key and window; their order is key, then window."""
+def pack_key(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
+    """Return the bytes of the key, followed by the bounds of its window if it has one; they sort by key, then window."""
     return key_bytes(key) if window is None else key_bytes(key) + _BOUNDS.pack(*window)
 
 
-def sized(row: Row, window_size_ms: int | None) -> Row:
-    """Give the row with the window its key is written with: a time window is its start and the size known to the reader.
+def with_window_size(row: Row, window_size_ms: int | None) -> Row:
+    """Return the row with a window of the given size; None, or a row without window, leaves the row unchanged.
 
-    Two time windows with one start are therefore the same key, though their sources may differ in size. None leaves
-    the row alone.
+    A serialised key holds only the start of a time window, and the reader adds the size. Time windows with the same
+    start are therefore the same key, even if their sources differ in size.
     """
     if window_size_ms is None or row.window is None:
         return row
@@ -28,10 +28,10 @@ def sized(row: Row, window_size_ms: int | None) -> Row:
 
 
 def unchanged(value: Value | None) -> Value | None:
-    """Give the row itself: the round trip of a format that keeps everything."""
+    """Return the row itself: the round trip of a format that loses nothing."""
     return value
 
 
-def stored_row(values: list[object] | tuple[object, ...] | None) -> Value | None:
-    """Give a row as it was before the state went through a checkpoint, which turns tuples into lists."""
+def restored_row(values: list[object] | tuple[object, ...] | None) -> Value | None:
+    """Return a row of a state as a tuple; a checkpoint turns tuples into lists."""
     return None if values is None else tuple(values)

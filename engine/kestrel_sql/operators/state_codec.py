@@ -1,4 +1,4 @@
-"""An operator's state as bytes, and back."""
+"""Encodes the state of an operator as bytes, and decodes it."""
 
 from __future__ import annotations
 
@@ -13,49 +13,54 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 
 VERSION, PACKED = 1, 2
-"""The first byte of every state: plain, or compressed; a change of the layout below takes the next number."""
+"""The first byte of every state: plain or compressed; a new layout takes the next number."""
 
-_FEW_BYTES = 256
-"""Up to what size nothing is compressed: a frame of zstd has a head, too."""
+_COMPRESS_ABOVE_BYTES = 256
+"""Smaller states are not compressed: the header of a zstd frame would cost what compression saves."""
 
 _DECIMAL = 1
 _BIG_INT = 2
 
 
 def dump_state(state: Mapping[Any, Any]) -> bytes:
-    """Write the state: a version byte, then msgpack with extensions for Decimal and for integers beyond 64 bits.
+    """Encode a state: a version byte, then msgpack with extensions for Decimal and for integers beyond 64 bits.
 
     Raises:
-        QueryError: a value that no checkpoint can hold.
+        QueryError: the state holds a value that cannot be encoded.
     """
     try:
         packed: bytes = msgpack.packb(state, default=_extend, use_bin_type=True, unicode_errors="surrogatepass")
     except (TypeError, ValueError, OverflowError) as error:
-        raise QueryError(f"the state of an operator cannot be stored: {error}") from error
+        raise QueryError(f"the state of an operator cannot be encoded: {error}") from error
     return bytes([VERSION]) + packed
 
 
 def pack_state(state: Mapping[Any, Any]) -> bytes:
-    """Write a state that is seldom read and often carried along: compressed with zstd.
+    """Encode a state compressed with zstd, for states that are written often and read rarely.
 
     Raises:
-        QueryError: a value that no checkpoint can hold.
+        QueryError: the state holds a value that cannot be encoded.
     """
     plain = dump_state(state)
-    return plain if len(plain) <= _FEW_BYTES else bytes([PACKED]) + pa.compress(plain[1:], codec="zstd", asbytes=True)
+    return (
+        plain
+        if len(plain) <= _COMPRESS_ABOVE_BYTES
+        else bytes([PACKED]) + pa.compress(plain[1:], codec="zstd", asbytes=True)
+    )
 
 
 def load_state(stored: bytes) -> State:
-    """Read what `dump_state` or `pack_state` wrote; tuples come back as lists.
+    """Decode what `dump_state` or `pack_state` wrote; tuples come back as lists.
 
     Raises:
-        QueryError: bytes of another version, or damaged ones.
+        QueryError: the bytes have another version or are damaged.
     """
-    if not stored or stored[0] not in (VERSION, PACKED):
-        found = str(stored[0]) if stored else "nothing"
+    if not stored:
+        raise QueryError("the stored state of an operator is damaged: it is empty")
+    if stored[0] not in (VERSION, PACKED):
         raise QueryError(
-            f"the stored state of an operator has version {found}, this release reads {VERSION} and {PACKED}",
-            hint="Restart the query with the release that wrote its checkpoint, or from a new checkpoint.",
+            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} and {PACKED}",
+            hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
     try:
         plain = (
@@ -65,7 +70,7 @@ def load_state(stored: bytes) -> State:
     except (msgpack.exceptions.UnpackException, OSError, ValueError, TypeError, ArithmeticError) as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error
     if not isinstance(state, dict):
-        raise QueryError(f"the stored state of an operator is damaged: it holds a {type(state).__name__}")
+        raise QueryError(f"the stored state of an operator is damaged: expected a dict, got {type(state).__name__}")
     return state
 
 
@@ -74,7 +79,7 @@ def _extend(value: object) -> msgpack.ExtType:
         return msgpack.ExtType(_DECIMAL, str(value).encode())
     if isinstance(value, int):
         return msgpack.ExtType(_BIG_INT, str(value).encode())
-    raise TypeError(f"a {type(value).__name__} is not a plain value")
+    raise TypeError(f"a state cannot hold a {type(value).__name__}")
 
 
 def _restore(code: int, data: bytes) -> Any:
@@ -82,4 +87,4 @@ def _restore(code: int, data: bytes) -> Any:
         return Decimal(data.decode())
     if code == _BIG_INT:
         return int(data)
-    raise ValueError(f"extension {code} is not known")
+    raise ValueError(f"unknown msgpack extension {code}")

@@ -1,4 +1,4 @@
-"""What an operator's state says of its result as a table: the rows that pull queries see, read without the records that made them."""
+"""Reads the rows of a table out of the state of the operator that computes the table, for pull queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpack
 from kestrel_sql.operators.joins.joined_row import pair
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, State, Value, Window
-from kestrel_sql.operators.row_keys import stored_row
+from kestrel_sql.operators.row_keys import restored_row
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 
@@ -24,24 +24,24 @@ _END, _START, _GROUP = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One row of a table: the bytes of its key as the operator writes them, its value, time (ms) and window (ms)."""
+class StoredRow:
+    """One row of a table: its serialised key without the window, value, timestamp (ms) and window (ms)."""
 
-    name: bytes
+    key: bytes
     value: Value
     timestamp: int
     window: Window | None = None
 
 
-Names = Collection[bytes] | None
-"""The keys that are asked for, as the operator writes them; None asks for all."""
+SerialisedKeys = Collection[bytes] | None
+"""The keys to read, serialised as the operator does; None reads all."""
 
 
-def shows_table(operator: Operator) -> bool:
-    """Whether the state of an operator holds everything that its result shows as a table.
+def holds_table(operator: Operator) -> bool:
+    """Whether the state of an operator holds all rows of the table that the operator computes.
 
-    Under EMIT FINAL a state holds what is not emitted yet, and where a side may be missing, the time of a row may be that of a
-    tombstone, which no state keeps.
+    Under EMIT FINAL the state holds only windows that are not emitted yet. In an outer join the timestamp of a row may
+    be that of a tombstone, which no state keeps.
     """
     match operator:
         case StreamAggregate() | TableAggregate() | TableStore():
@@ -55,73 +55,77 @@ def shows_table(operator: Operator) -> bool:
 
 
 @singledispatch
-def contents(operator: object, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
-    """Give the rows of a state, those of `names` only where keys are given; `windowed` says whether names end in window bounds.
+def table_rows(operator: object, state: State, keys: SerialisedKeys, windowed: bool) -> Iterator[StoredRow]:
+    """Yield the rows in a state, or only those of `keys`; `windowed` says whether row keys end in window bounds.
 
     Raises:
-        TypeError: an operator of which `shows_table` is false.
+        TypeError: `holds_table` is false for the operator.
     """
-    raise TypeError(f"the state of {type(operator).__name__} is no table")
+    raise TypeError(f"the state of {type(operator).__name__} does not hold a table")
 
 
-@contents.register
-def _(operator: StreamAggregate | TableAggregate, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
-    for name, group in _chosen(state.get("groups", {}), names):
-        yield Entry(name, result(group, operator.calls), group[TIMESTAMP])
+@table_rows.register
+def _(
+    operator: StreamAggregate | TableAggregate, state: State, keys: SerialisedKeys, windowed: bool
+) -> Iterator[StoredRow]:
+    for key, group in _selected(state.get("groups", {}), keys):
+        yield StoredRow(key, result(group, operator.calls), group[TIMESTAMP])
 
 
-@contents.register
-def _(operator: TimeWindowAggregate, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
+@table_rows.register
+def _(operator: TimeWindowAggregate, state: State, keys: SerialisedKeys, windowed: bool) -> Iterator[StoredRow]:
     for start, groups in state.get("windows", {}).items():
         bounds = (start, start + operator.size_ms)
-        for name, group in _chosen(unpacked(groups), names):
-            yield Entry(name, result(group, operator.calls) + bounds, group[TIMESTAMP], bounds)
+        for key, group in _selected(unpacked(groups), keys):
+            yield StoredRow(key, result(group, operator.calls) + bounds, group[TIMESTAMP], bounds)
 
 
-@contents.register
-def _(operator: SessionWindowAggregate, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
-    for name, sessions in _chosen(state.get("sessions", {}), names):
+@table_rows.register
+def _(operator: SessionWindowAggregate, state: State, keys: SerialisedKeys, windowed: bool) -> Iterator[StoredRow]:
+    for key, sessions in _selected(state.get("sessions", {}), keys):
         for session in sessions:
             start, end = session[_START], session[_END]
-            yield Entry(name, (*result(session[_GROUP], operator.calls), start, end), end, (start, end))
+            yield StoredRow(key, (*result(session[_GROUP], operator.calls), start, end), end, (start, end))
 
 
-@contents.register
-def _(operator: TableStore, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
+@table_rows.register
+def _(operator: TableStore, state: State, keys: SerialisedKeys, windowed: bool) -> Iterator[StoredRow]:
     rows = state.get("rows", {})
-    for whole, name, window in _named(rows, names, windowed):
-        value, timestamp = rows[whole]
-        row = stored_row(value) or ()
-        yield Entry(name, row + (None,) * (operator.width - len(row)), timestamp, window)
+    for row_key, key, window in _split_keys(rows, keys, windowed):
+        value, timestamp = rows[row_key]
+        row = restored_row(value) or ()
+        yield StoredRow(key, row + (None,) * (operator.width - len(row)), timestamp, window)
 
 
-@contents.register
-def _(operator: TableJoin, state: State, names: Names, windowed: bool) -> Iterator[Entry]:
+@table_rows.register
+def _(operator: TableJoin, state: State, keys: SerialisedKeys, windowed: bool) -> Iterator[StoredRow]:
     lefts, rights = state.get("left", {}), state.get("right", {})
     widths = (operator.left_width, operator.right_width)
-    for whole, name, window in _named(lefts, names, windowed):
-        left, right = lefts[whole], rights.get(whole)
+    for row_key, key, window in _split_keys(lefts, keys, windowed):
+        left, right = lefts[row_key], rights.get(row_key)
         if right is not None:
-            value = pair(stored_row(left[0]), stored_row(right[0]), widths, placeholder=operator.placeholder)
-            yield Entry(name, value, max(left[1], right[1]), window)
+            value = pair(restored_row(left[0]), restored_row(right[0]), widths, placeholder=operator.placeholder)
+            yield StoredRow(key, value, max(left[1], right[1]), window)
 
 
-def _chosen(rows: Mapping[bytes, Any], names: Names) -> Iterator[tuple[bytes, Any]]:
-    if names is None:
+def _selected(rows: Mapping[bytes, Any], keys: SerialisedKeys) -> Iterator[tuple[bytes, Any]]:
+    if keys is None:
         yield from rows.items()
         return
-    for name in names:
-        if name in rows:
-            yield name, rows[name]
+    for key in keys:
+        if key in rows:
+            yield key, rows[key]
 
 
-def _named(rows: Mapping[bytes, Any], names: Names, windowed: bool) -> Iterator[tuple[bytes, bytes, Window | None]]:
-    """What names the rows of a store: the bytes of the key, followed by the bounds of the window where the key has one."""
+def _split_keys(
+    rows: Mapping[bytes, Any], keys: SerialisedKeys, windowed: bool
+) -> Iterator[tuple[bytes, bytes, Window | None]]:
+    """Yield the row key, the key and the window of each wanted row; a windowed row key is the key, then the bounds."""
     if not windowed:
-        for name, _ in _chosen(rows, names):
-            yield name, name, None
+        for key, _ in _selected(rows, keys):
+            yield key, key, None
         return
-    for whole in rows:
-        name, (start, end) = whole[: -_BOUNDS.size], _BOUNDS.unpack(whole[-_BOUNDS.size :])
-        if names is None or name in names:
-            yield whole, name, (start, end)
+    for row_key in rows:
+        key, (start, end) = row_key[: -_BOUNDS.size], _BOUNDS.unpack(row_key[-_BOUNDS.size :])
+        if keys is None or key in keys:
+            yield row_key, key, (start, end)

@@ -17,7 +17,7 @@ from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Scope, State, Window
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from kestrel_sql.operators.table_rows import Entry, Names, contents
+from kestrel_sql.operators.table_rows import SerialisedKeys, StoredRow, table_rows
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import StreamSinkV1
 from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV1
@@ -107,16 +107,16 @@ class TableReader:
             for entry, value in zip(chunk, values, strict=True):
                 found = run(dict(zip(names, value or (), strict=True)))
                 if found is not None:
-                    yield TableRow(self._key(entry.name), lossy(found), entry.timestamp, entry.window)
+                    yield TableRow(self._key(entry.key), lossy(found), entry.timestamp, entry.window)
 
-    def _entries(self, keys: Keys | None) -> Iterator[Entry]:
+    def _entries(self, keys: Keys | None) -> Iterator[StoredRow]:
         stateful = self.kept.stateful
         operator = stateful.operator
-        names: Names = None if keys is None else {operator.key_bytes(key) for key in keys}
+        wanted: SerialisedKeys = None if keys is None else {operator.key_bytes(key) for key in keys}
         for state in self._pages(keys):
             own = state.get(str(stateful.output.relation))
             if own:
-                yield from contents(operator, own, names, stateful.output.window is not None)
+                yield from table_rows(operator, own, wanted, stateful.output.window is not None)
 
     def _pages(self, keys: Keys | None) -> Iterator[State]:
         places = None if keys is None else self._places(keys)
@@ -226,8 +226,8 @@ def _as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
     return values
 
 
-def _chunks(entries: Iterator[Entry], size: int) -> Iterator[list[Entry]]:
-    held: list[Entry] = []
+def _chunks(entries: Iterator[StoredRow], size: int) -> Iterator[list[StoredRow]]:
+    held: list[StoredRow] = []
     for entry in entries:
         held.append(entry)
         if len(held) >= size:

@@ -18,13 +18,13 @@ def key_bytes(key: tuple[Any, ...]) -> bytes:
 
 
 def replay(operator: Operator, rows: Iterable[Row]) -> list[list[Output]]:
-    """The outputs of each row; both runs must agree."""
-    given = list(rows)
+    """Return the outputs of each row; fail if the two runs differ."""
+    copies = list(rows)
     left_alone: State = {}
-    plain = [copy.deepcopy(list(operator.process(copy.deepcopy(row), left_alone))) for row in given]
+    plain = [copy.deepcopy(list(operator.process(copy.deepcopy(row), left_alone))) for row in copies]
     state: State = {}
     stored = []
-    for row in given:
+    for row in copies:
         stored.append(copy.deepcopy(list(operator.process(copy.deepcopy(row), state))))
         state = load_state(dump_state(state))
     assert stored == plain
@@ -39,7 +39,7 @@ def final_state(operator: Operator, rows: Iterable[Row]) -> State:
 
 
 def brief(outputs: Sequence[Sequence[Output]]) -> list[list[tuple[Any, ...]]]:
-    """Key (unpacked if single), value, timestamp and, where there is one, window."""
+    """Key (unpacked if single), value, timestamp and, if there is one, window."""
     return [[_brief(output) for output in row] for row in outputs]
 
 
@@ -52,5 +52,5 @@ def _brief(output: Output) -> tuple[Any, ...]:
 def call_of(
     function: Aggregate, *arguments: Any, literals: tuple[Any, ...] = (), settings: dict[str, str] | None = None
 ) -> Any:
-    """The aggregator of one call."""
+    """Make the aggregator of one call."""
     return function.factory(AggregateCall(arguments, arguments[0] if arguments else None, literals, settings or {}))  # type: ignore[arg-type]

@@ -109,7 +109,7 @@ def test_null_keys_are_dropped() -> None:
     assert run(JoinType.LEFT, Row(0, None, ("a",), 1, extra=("x",)), right(None, "r", 1)) == [[], []]
 
 
-def test_a_null_inside_the_foreign_key_is_no_foreign_key() -> None:
+def test_a_null_foreign_key_column_means_no_foreign_key() -> None:
     assert run(JoinType.INNER, Row(0, (1,), ("a",), 1, extra=(None,)), left(1, None, None, 2)) == [[], []]
 
 

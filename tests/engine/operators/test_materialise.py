@@ -5,7 +5,7 @@ from kestrel_sql.operators.tables.previous_row import Materialise
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 
-def test_every_record_is_a_change_and_knows_the_row_it_replaces() -> None:
+def test_every_record_is_passed_on_with_the_row_it_replaces() -> None:
     rows = [
         Row(0, (1,), ("a",), 5),
         Row(0, (1,), ("a",), 3),
@@ -34,7 +34,7 @@ def test_old_is_the_row_as_the_store_gives_it_back() -> None:
     assert second[0].old == (0,)
 
 
-def test_windows_of_one_key_are_rows_of_their_own() -> None:
+def test_each_window_of_a_key_is_a_separate_row() -> None:
     rows = [
         Row(0, (1,), ("a",), 1, window=(0, 10)),
         Row(0, (1,), ("b",), 2, window=(10, 20)),
@@ -45,7 +45,7 @@ def test_windows_of_one_key_are_rows_of_their_own() -> None:
     assert outputs[2][0].window == (0, 10)
 
 
-def test_an_old_row_is_read_with_the_time_of_the_record_that_replaces_it() -> None:
+def test_an_old_row_shows_the_time_of_the_record_that_replaces_it() -> None:
     operator = Materialise(key_bytes=key_bytes, rowtime=1)
     first, second, third = replay(
         operator, [Row(0, (1,), ("a", 5), 5), Row(0, (1,), ("b", 9), 9), Row(0, (1,), None, 12)]

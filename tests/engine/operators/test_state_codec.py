@@ -35,7 +35,7 @@ def test_a_value_that_is_not_plain_is_refused() -> None:
         dump_state({"x": {1, 2}})
 
 
-def test_what_is_packed_is_smaller_and_reads_as_the_rest() -> None:
+def test_a_packed_state_is_smaller_and_decodes_to_the_same() -> None:
     large, small = {f"key {n}".encode(): [n, [f"key {n}"]] for n in range(1000)}, {b"key": [1]}
     assert load_state(pack_state(large)) == load_state(dump_state(large))
     assert len(pack_state(large)) < len(dump_state(large)) / 2
@@ -43,9 +43,9 @@ def test_what_is_packed_is_smaller_and_reads_as_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"),
+    ("stored", "message"),
     [
-        (b"", "version nothing"),
+        (b"", "it is empty"),
         (b"\x63\x80", "version 99"),
         (dump_state({"x": [1, 2]})[:-1], "damaged"),
         (dump_state({"x": 1}) + b"\x00", "damaged"),
@@ -57,6 +57,6 @@ def test_what_is_packed_is_smaller_and_reads_as_the_rest() -> None:
         (pack_state({"x": list(range(1000))})[:-1], "damaged"),
     ],
 )
-def test_bytes_that_do_not_decode_say_why(stored: bytes, said: str) -> None:
-    with pytest.raises(QueryError, match=said):
+def test_bytes_that_do_not_decode_raise_an_error_that_says_why(stored: bytes, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
         load_state(stored)

@@ -45,7 +45,7 @@ def test_bounds_are_inclusive_and_matches_come_by_time_then_arrival() -> None:
     ]
 
 
-def test_a_right_row_looks_the_other_way() -> None:
+def test_the_bounds_of_a_right_row_are_mirrored() -> None:
     rows = [left("l0", 0), left("l11", 11), left("l12", 12), right("r", 10)]
     assert values(replay(join(JoinType.INNER, 1, 10), rows))[-1] == [(("l0", "r"), 10), (("l11", "r"), 11)]
 
@@ -97,7 +97,7 @@ def test_grace_waits_for_stream_time_to_pass_the_bound_and_the_grace() -> None:
     assert values(replay(join(JoinType.LEFT, 10, 10, grace=5), rows)) == [[], [], [(("l", None), 0)]]
 
 
-def test_a_match_ends_the_waiting_of_all_rows_of_that_time() -> None:
+def test_a_match_removes_all_pending_rows_of_that_time() -> None:
     rows = [left("l", 0), left("m", 0), right("r", 1), right("b", 100, key="j")]
     assert values(replay(join(JoinType.LEFT, 10, 10, grace=5), rows)) == [
         [],
@@ -143,12 +143,12 @@ def test_sides_of_an_outer_join_wait_for_their_own_bounds() -> None:
     ]
 
 
-def test_the_current_sides_forward_bound_decides_whether_a_flush_is_tried() -> None:
+def test_the_forward_bound_of_the_current_side_triggers_the_flush() -> None:
     rows = [left("l", 0), right("r", 0, key="j"), right("t", 10, key="z")]
     assert values(replay(join(JoinType.OUTER, 5, 20, grace=0), rows))[2] == [((None, "r"), 0)]
 
 
-def test_right_join_waits_too() -> None:
+def test_right_join_holds_rows_until_the_window_closes() -> None:
     rows = [right("r", 0), left("x", 15, key="j"), left("y", 16, key="j")]
     assert values(replay(join(JoinType.RIGHT, 10, 10, grace=5), rows)) == [[], [], [(("r", None), 0)]]
 

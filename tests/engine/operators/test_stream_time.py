@@ -5,7 +5,7 @@ from kestrel_sql.operators.tables.stream_time import StreamTime
 from tests.engine.operators.state_replay import brief, key_bytes, replay
 
 
-def test_a_tombstone_has_the_largest_time_that_any_input_has_reached() -> None:
+def test_a_tombstone_gets_the_largest_timestamp_of_all_inputs() -> None:
     rows = [
         Row(0, ("a",), (1,), 5),
         Row(1, None, None, 9),

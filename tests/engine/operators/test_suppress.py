@@ -11,7 +11,7 @@ def row(key: str, value: Any, timestamp: int, window: tuple[int, int]) -> Row:
     return Row(0, (key,), None if value is None else (value,), timestamp, window=window)
 
 
-def test_the_last_result_of_a_window_comes_when_the_window_has_closed() -> None:
+def test_the_last_result_of_a_window_is_emitted_when_the_window_has_closed() -> None:
     rows = [
         row("b", 1, 2, (0, 10)),
         row("b", 2, 9, (0, 10)),
@@ -23,7 +23,7 @@ def test_the_last_result_of_a_window_comes_when_the_window_has_closed() -> None:
     assert outputs == [[], [], [], [], [("a", (1,), 3, (0, 10)), ("b", (2,), 9, (0, 10))]]
 
 
-def test_windows_that_were_merged_away_are_never_seen() -> None:
+def test_sessions_that_were_merged_are_not_emitted() -> None:
     operator = TableSuppress(key_bytes=key_bytes, grace_ms=0)
     rows = [row("a", 1, 2, (2, 2)), row("a", None, 2, (2, 2)), row("a", 2, 4, (2, 4))]
     assert brief(replay(operator, rows))[-1] == [("a", (2,), 4, (2, 4))]

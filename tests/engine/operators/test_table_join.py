@@ -37,7 +37,7 @@ def test_inner_needs_both_sides_and_repeats_identical_rows() -> None:
     ]
 
 
-def test_inner_deletes_even_what_never_was() -> None:
+def test_inner_emits_a_tombstone_when_an_unknown_row_is_deleted() -> None:
     assert values(JoinType.INNER, right("r", 3), left(None, 1)) == [[], [(None, 3)]]
 
 

@@ -1,4 +1,4 @@
-"""What a state shows is what its operator has written: the last row of every key and window that is no tombstone."""
+"""The rows read from a state are those that the operator emitted last for each key and window, without tombstones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, Row, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from kestrel_sql.operators.table_rows import contents, shows_table
+from kestrel_sql.operators.table_rows import holds_table, table_rows
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.sql_types import BIGINT
@@ -39,7 +39,7 @@ OPERATORS: dict[str, tuple[Operator, bool]] = {
 def rows(kind: str, seed: int) -> list[Row]:
     chosen = random.Random(seed)
     previous: dict[tuple[int, int], Any] = {}
-    made = []
+    history = []
     for at in range(60):
         side = chosen.randrange(2) if kind == "join" else 0
         key = chosen.randrange(5)
@@ -56,45 +56,45 @@ def rows(kind: str, seed: int) -> list[Row]:
         if kind == "store of windows":
             start = timestamp // 10 * 10
             row.window = (start, start + 10)
-        made.append(row)
-    return made
+        history.append(row)
+    return history
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_a_state_shows_what_was_written(kind: str, seed: int) -> None:
+def test_table_rows_are_the_latest_outputs(kind: str, seed: int) -> None:
     operator, windowed = OPERATORS[kind]
     state: State = {}
     written: dict[tuple[bytes, Any], tuple[Any, int]] = {}
     for row in rows(kind, seed):
         for output in operator.process(row, state):
             assert output.key is not None
-            place = (key_bytes(output.key), output.window)
+            row_id = (key_bytes(output.key), output.window)
             if output.value is None:
-                written.pop(place, None)
+                written.pop(row_id, None)
             else:
-                written[place] = (output.value, output.timestamp)
+                written[row_id] = (output.value, output.timestamp)
     state = load_state(dump_state(state))
     shown = {
-        (entry.name, entry.window): (entry.value, entry.timestamp)
-        for entry in contents(operator, state, None, windowed)
+        (entry.key, entry.window): (entry.value, entry.timestamp)
+        for entry in table_rows(operator, state, None, windowed)
     }
     assert shown == written
-    assert shows_table(operator)
+    assert holds_table(operator)
     wanted = {key_bytes((1,)), key_bytes((99,))}
-    some = {(entry.name, entry.window) for entry in contents(operator, state, wanted, windowed)}
-    assert some == {place for place in written if place[0] in wanted}
+    some = {(entry.key, entry.window) for entry in table_rows(operator, state, wanted, windowed)}
+    assert some == {row_id for row_id in written if row_id[0] in wanted}
 
 
-def test_some_states_hold_something_else() -> None:
+def test_some_states_do_not_hold_a_table() -> None:
     final = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=5, grace_ms=0, retention_ms=10, final=True)
     left = TableJoin(join_type=JoinType.LEFT, key_bytes=key_bytes, left_width=1, right_width=1)
     foreign = ForeignKeyJoin(
         join_type=JoinType.INNER, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1
     )
-    assert not any(shows_table(operator) for operator in (final, left, foreign))
-    with pytest.raises(TypeError, match="ForeignKeyJoin is no table"):
-        next(contents(foreign, {}, None, False))
+    assert not any(holds_table(operator) for operator in (final, left, foreign))
+    with pytest.raises(TypeError, match="ForeignKeyJoin does not hold a table"):
+        next(table_rows(foreign, {}, None, False))
 
 
 def test_windows_can_be_read_for_their_retention() -> None:
@@ -102,11 +102,11 @@ def test_windows_can_be_read_for_their_retention() -> None:
     windows = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=10, grace_ms=0, retention_ms=20)
     for timestamp in (5, 15, 38, 39, 7, 41):
         list(windows.process(Row(0, (1,), (1,), timestamp), state))
-    # The newest window starts at 40, and what starts before 20 is gone; the row of 7 was late.
-    shown = [(entry.window, entry.value[1]) for entry in contents(windows, state, None, True)]
+    # The newest window starts at 40, so windows that start before 20 are gone; the row at 7 was late.
+    shown = [(entry.window, entry.value[1]) for entry in table_rows(windows, state, None, True)]
     assert shown == [((30, 40), 2), ((40, 50), 1)]
     list(windows.process(Row(0, (1,), (1,), 51), state))
-    assert [entry.window for entry in contents(windows, state, None, True)] == [(30, 40), (40, 50), (50, 60)]
+    assert [entry.window for entry in table_rows(windows, state, None, True)] == [(30, 40), (40, 50), (50, 60)]
 
 
 def test_sessions_can_be_read_for_their_retention() -> None:
@@ -114,11 +114,11 @@ def test_sessions_can_be_read_for_their_retention() -> None:
     sessions = SessionWindowAggregate(**GROUPED, gap_ms=3, grace_ms=0, retention_ms=20)
     for timestamp in (5, 15, 30):
         list(sessions.process(Row(0, (1,), (1,), timestamp), state))
-    assert [entry.window for entry in contents(sessions, state, None, True)] == [(15, 15), (30, 30)]
+    assert [entry.window for entry in table_rows(sessions, state, None, True)] == [(15, 15), (30, 30)]
 
 
 def test_rows_stored_before_columns_were_added_have_null_there() -> None:
     state: State = {}
     TableStore(key_bytes=key_bytes, width=1).process(Row(0, (1,), (5,), 7), state)
-    (entry,) = contents(TableStore(key_bytes=key_bytes, width=3), state, None, False)
+    (entry,) = table_rows(TableStore(key_bytes=key_bytes, width=3), state, None, False)
     assert entry.value == (5, None, None)

@@ -95,12 +95,12 @@ def test_final_loses_windows_that_have_left_the_store() -> None:
     assert counted(outputs) == [[], [], [], [(2, 1)]]
 
 
-def test_retention_widens_what_final_still_finds() -> None:
+def test_a_longer_retention_keeps_more_windows_for_final() -> None:
     outputs = replay(windows(2, 2, 1, final=True, retention=100), at(0, 1, 2, 5))
     assert counted(outputs) == [[], [], [], [(0, 2), (2, 1)]]
 
 
-def test_a_late_row_closes_windows_no_further() -> None:
+def test_a_late_row_closes_no_windows() -> None:
     outputs = replay(windows(10, 10, 0, final=True, retention=100), at(5, 25, 3, 22))
     assert counted(outputs) == [[], [(0, 1)], [], []]
 
@@ -120,7 +120,7 @@ def test_a_window_that_no_row_reaches_stays_packed() -> None:
     assert (state["windows"][0], state["windows"][10]) == (packed[0], dump_state(groups_of(10, state)))
 
 
-def test_a_packed_window_closes_as_any_other() -> None:
+def test_a_packed_window_closes_like_any_other() -> None:
     operator = windows(10, 10, 0, final=True)
     state: State = {}
     operator.process(at(5)[0], state)

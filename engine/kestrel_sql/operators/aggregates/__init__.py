@@ -1,1 +1,1 @@
-"""Aggregations: without windows, in time windows and in session windows."""
+"""Operators that aggregate, without windows, in time windows and in session windows."""

@@ -1,6 +1,6 @@
-"""What the aggregating operators share: the state of one group, and how rows are folded into it.
+"""The state of one group, which all aggregating operators share.
 
-A group is the list `[timestamp, non-aggregate columns, aggregate states]`, a plain value that survives a checkpoint.
+A group is the list `[timestamp, non-aggregate columns, aggregate states]`, which a checkpoint can hold.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kestrel_sql.functions.declaration import Aggregator
 from kestrel_sql.operators.operator import State, Value
 
 Columns = tuple[int, ...]
-"""Positions in a row of the columns that a result repeats."""
+"""Indexes of the non-aggregate columns in an input row."""
 
 Calls = tuple[tuple[Aggregator, tuple[int, ...]], ...]
-"""The aggregates, each with the positions of its arguments in a row."""
+"""The aggregates, each with the indexes of its arguments in an input row."""
 
 Group = list[Any]
 
@@ -23,25 +23,25 @@ TIMESTAMP, COLUMNS, STATES = 0, 1, 2
 
 
 def new_group(columns: Columns, calls: Calls, timestamp: int) -> Group:
-    """Make the group that no row has reached yet: null columns and initial aggregates."""
+    """Return a group without rows: null columns and initial aggregates."""
     return [timestamp, [None] * len(columns), [aggregator.initialize() for aggregator, _ in calls]]
 
 
 def result(group: Group, calls: Calls) -> Value:
-    """Give the group's row: non-aggregate columns, then results.
+    """Return the group's row: the non-aggregate columns, then the results of the aggregates.
 
     Raises:
-        QueryError: an aggregate failed; it names the function.
+        QueryError: an aggregate failed; the message names the function.
     """
-    kept = group[STATES]
+    states = group[STATES]
     try:
-        return (*group[COLUMNS], *[call[0].result(kept[position]) for position, call in enumerate(calls)])
+        return (*group[COLUMNS], *[call[0].result(states[position]) for position, call in enumerate(calls)])
     except Exception as error:
-        raise _failure(_failing(kept, calls), error) from error
+        raise _failure(_failing(states, calls), error) from error
 
 
 def with_shared(old: Value, new: Value, calls: Calls) -> Value:
-    """Give `old` as ksqlDB's HAVING sees it: aggregates that change in place show their new result (operators.md 11)."""
+    """Return `old` as ksqlDB's HAVING sees it: aggregates that change in place show their new result (rules O11)."""
     if not any(aggregator.mutates for aggregator, _ in calls):
         return old
     first = len(new) - len(calls)
@@ -53,10 +53,10 @@ def with_shared(old: Value, new: Value, calls: Calls) -> Value:
 
 
 def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State) -> None:
-    """Fold one row into the group.
+    """Add one row to the group.
 
     Raises:
-        QueryError: an aggregate failed; it names the function.
+        QueryError: an aggregate failed; the message names the function.
     """
     group[COLUMNS] = [value[index] for index in columns]
     states = group[STATES]
@@ -76,16 +76,16 @@ def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State
 
 
 def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
-    """Take one row out of the group.
+    """Remove one row from the group.
 
     Raises:
-        QueryError: an aggregate that failed, or that works on streams only.
+        QueryError: an aggregate failed or cannot undo a row.
     """
     group[COLUMNS] = [value[index] for index in columns]
     states = group[STATES]
     for position, (aggregator, indices) in enumerate(calls):
         if aggregator.undo is None:
-            raise QueryError("an aggregate that cannot undo a row was asked to aggregate a table")
+            raise QueryError(f"{aggregator.name or 'an aggregate'} cannot aggregate a table: it cannot undo a row")
         try:
             states[position] = aggregator.undo(states[position], *(value[index] for index in indices))
         except Exception as error:
@@ -93,25 +93,25 @@ def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
 
 
 def _failing(states: list[Any], calls: Calls) -> Aggregator:
-    """The first aggregate that gives no result."""
+    """The first aggregate whose result fails."""
     for state, (aggregator, _) in zip(states, calls, strict=True):
         try:
             aggregator.result(state)
-        except Exception:  # noqa: BLE001 - whatever it throws, it is the one
+        except Exception:  # noqa: BLE001 - any error means that this one fails
             return aggregator
     return calls[-1][0]
 
 
 def _failure(aggregator: Aggregator, error: Exception) -> QueryError:
-    said = error.message if isinstance(error, EngineError) else str(error)
-    return QueryError(f"{aggregator.name or 'An aggregate'} failed: {said or type(error).__name__}")
+    reason = error.message if isinstance(error, EngineError) else str(error)
+    return QueryError(f"{aggregator.name or 'An aggregate'} failed: {reason or type(error).__name__}")
 
 
 def merge(group: Group, other: Group, calls: Calls) -> None:
-    """Merge `other` into the group; of non-aggregate columns the first that is not null stays (operators.md 8.2).
+    """Merge `other` into the group; a non-aggregate column keeps its value unless it is null (rules O8.2).
 
     Raises:
-        QueryError: an aggregate failed; it names the function.
+        QueryError: an aggregate failed; the message names the function.
     """
     group[COLUMNS] = [
         theirs if mine is None else mine for mine, theirs in zip(group[COLUMNS], other[COLUMNS], strict=True)

@@ -1,4 +1,4 @@
-"""Aggregates in session windows."""
+"""The operator that aggregates in session windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, merge, 
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 Session = list[Any]
-"""End, start, group and key; a key's sessions are sorted by end, then start."""
+"""End and start (ms), group and key; the sessions of a key are sorted by end, then start."""
 
 _END, _START, _GROUP, _KEY = 0, 1, 2, 3
 
@@ -20,10 +20,10 @@ _SHORTEST_SEGMENT_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWindowAggregate:
-    """Fold each row into the session around it, merging the sessions it connects, all times in ms (operators.md 8.2 and 9).
+    """Add each row to the session around it, merging the sessions that it connects; times are in ms (rules O8.2, O9).
 
-    A session's end is the timestamp of its last row. The window bounds are appended to the results. With `final` a session
-    is emitted once, when it closes; it is lost, as in ksqlDB, if its store segment has expired by then.
+    The end of a session is the timestamp of its last row. A result ends in the window bounds. With `final` a session is
+    emitted once, when it closes; as in ksqlDB, it is lost if its store segment has expired by then.
     """
 
     scope: ClassVar[Scope] = Scope.TASK
@@ -37,7 +37,7 @@ class SessionWindowAggregate:
     final: bool = False
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Give tombstones of the sessions merged and the new session, or under FINAL the sessions that have closed."""
+        """Emit tombstones of the merged sessions and the new session, or under FINAL the sessions that have closed."""
         if row.key is None or row.value is None:
             return []
         time: int = max(state.get("time", row.timestamp), row.timestamp)
@@ -50,32 +50,32 @@ class SessionWindowAggregate:
         return self._close(close, state)
 
     def _update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
-        name = self.key_bytes(key)
-        sessions = state.setdefault("sessions", {}).get(name, [])
+        packed_key = self.key_bytes(key)
+        sessions = state.setdefault("sessions", {}).get(packed_key, [])
         around = self._around(row.timestamp, sessions, state)
-        found = sessions[around]
-        start = min([row.timestamp, *(session[_START] for session in found)])
-        end = max([row.timestamp, *(session[_END] for session in found)])
+        merged = sessions[around]
+        start = min([row.timestamp, *(session[_START] for session in merged)])
+        end = max([row.timestamp, *(session[_END] for session in merged)])
         if end < close:
             return []
         outputs: list[Output] = []
         if start != end and not self.final:
-            outputs = [self._tombstone(key, session) for session in found]
+            outputs = [self._tombstone(key, session) for session in merged]
         group = new_group(self.columns, self.calls, end)
-        for session in found:
+        for session in merged:
             merge(group, session[_GROUP], self.calls)
         add(group, self.columns, self.calls, value, state)
         del sessions[around]
-        if not any(_bounds(session) == (end, start) for session in found):
-            heappush(state.setdefault("ends", []), [end, start, name])
+        if not any(_bounds(session) == (end, start) for session in merged):
+            heappush(state.setdefault("ends", []), [end, start, packed_key])
         _put(sessions, [end, start, group, list(key)])
-        state["sessions"][name] = sessions
+        state["sessions"][packed_key] = sessions
         state["newest"] = max(state.get("newest", end), end)
         outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
         return outputs
 
     def _around(self, timestamp: int, sessions: list[Session], state: State) -> slice:
-        """Find the sessions that are visible and within the gap; visible sessions of a key do not overlap."""
+        """Find the sessions within the gap that have not expired; such sessions of a key do not overlap."""
         earliest = max(timestamp - self.gap_ms, self._expired(state) + 1)
         first = bisect_left(sessions, earliest, key=lambda session: session[_END])
         last = first
@@ -84,7 +84,7 @@ class SessionWindowAggregate:
         return slice(first, last)
 
     def _expired(self, state: State) -> int:
-        """Give the last end at which a session is found no more."""
+        """The latest end (ms) of a session that has expired: rows no longer join it."""
         newest: int = state.get("newest", 0)
         return newest - self.gap_ms - self.grace_ms
 
@@ -93,13 +93,13 @@ class SessionWindowAggregate:
         return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
 
     def _prune(self, state: State) -> None:
-        """Forget the sessions that ended before the retention, which is no shorter than gap and grace: till then they can be read."""
+        """Delete the sessions whose retention is over; it is at least gap + grace, for pull queries read sessions."""
         ends = state.get("ends", [])
         while ends and ends[0][0] <= min(self._expired(state), state.get("newest", 0) - self.retention_ms):
             _take(ends, state)
 
     def _close(self, close: int, state: State) -> list[Output]:
-        """Take out the sessions that ended before `close`; they can neither be found nor grow any more."""
+        """Remove and emit the sessions that ended before `close`, which no row can join any more."""
         outputs = []
         segment = max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
         ends = state.get("ends", [])
@@ -117,20 +117,20 @@ def _bounds(session: Session) -> tuple[int, int]:
 
 
 def _put(sessions: list[Session], session: Session) -> None:
-    """Put the session in its place, over one with the same bounds: it has expired and cannot be seen, but may wait for FINAL."""
+    """Insert the session in order; it replaces one with the same bounds, which has expired but may wait for FINAL."""
     at = bisect_left(sessions, _bounds(session), key=_bounds)
     same = at < len(sessions) and _bounds(sessions[at]) == _bounds(session)
     sessions[at : at + 1 if same else at] = [session]
 
 
 def _take(ends: list[Any], state: State) -> Session | None:
-    """Pop the earliest end and remove its session; None if that was merged away in the meantime."""
-    end, start, name = heappop(ends)
-    sessions = state["sessions"].get(name, [])
+    """Pop the earliest end and remove its session; None if a merge has removed the session."""
+    end, start, packed_key = heappop(ends)
+    sessions = state["sessions"].get(packed_key, [])
     at = bisect_left(sessions, (end, start), key=_bounds)
     if at == len(sessions) or _bounds(sessions[at]) != (end, start):
         return None
     session: Session = sessions.pop(at)
     if not sessions:
-        del state["sessions"][name]
+        del state["sessions"][packed_key]
     return session

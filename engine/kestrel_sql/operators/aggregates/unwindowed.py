@@ -1,4 +1,4 @@
-"""Aggregates without windows, of streams and of tables."""
+"""The operators that aggregate streams and tables without windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAggregate:
-    """Fold each row into the group of its key; one output per row (operators.md 7)."""
+    """Add each row to the group of its key; each row gives one output (rules O7)."""
 
     scope: ClassVar[Scope] = Scope.KEY
 
@@ -19,17 +19,17 @@ class StreamAggregate:
     columns: Columns
     calls: Calls
     with_old: bool = True
-    """Whether anything asks for the results that are replaced."""
+    """Whether a later step reads the replaced results."""
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Give the group's new result; `old` of the very first is the initial aggregate (operators.md 4)."""
+        """Emit the group's new result; `old` of the first result is the initial aggregate (rules O4)."""
         if row.key is None or row.value is None:
             return []
         groups = state.setdefault("groups", {})
-        name = self.key_bytes(row.key)
-        group = groups.get(name)
+        packed_key = self.key_bytes(row.key)
+        group = groups.get(packed_key)
         if group is None:
-            group = groups[name] = new_group(self.columns, self.calls, row.timestamp)
+            group = groups[packed_key] = new_group(self.columns, self.calls, row.timestamp)
         before = result(group, self.calls) if self.with_old else None
         add(group, self.columns, self.calls, row.value, state)
         if row.timestamp > group[TIMESTAMP]:
@@ -41,7 +41,7 @@ class StreamAggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAggregate:
-    """Undo a table's old row in its group, add the new one to its own (operators.md 10)."""
+    """Undo the old row of a change in its group and add the new row to its group (rules O10)."""
 
     scope: ClassVar[Scope] = Scope.KEY
 
@@ -50,9 +50,9 @@ class TableAggregate:
     calls: Calls
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Give one output per group touched: the group that is left, then the one that is entered.
+        """Emit one output per changed group: the group that the row leaves, then the group that it enters.
 
-        A side takes part if it has both a row and a group; groups are never removed.
+        A row without a group key changes no group. Groups are never removed.
         """
         leaves = (row.old_key, row.old) if row.old_key is not None and row.old is not None else None
         enters = (row.key, row.value) if row.key is not None and row.value is not None else None
@@ -64,19 +64,19 @@ class TableAggregate:
         self, leaves: tuple[Key, Value] | None, enters: tuple[Key, Value] | None, row: Row, state: State
     ) -> list[Output]:
         """Undo and add within one group."""
-        side = enters or leaves
-        if side is None:
+        changed = enters or leaves
+        if changed is None:
             return []
-        key = side[0]
+        key = changed[0]
         groups = state.setdefault("groups", {})
-        name = self.key_bytes(key)
-        group = groups.get(name)
+        packed_key = self.key_bytes(key)
+        group = groups.get(packed_key)
         before = None if group is None else result(group, self.calls)
         if group is not None and leaves is not None:
             undo(group, self.columns, self.calls, leaves[1])
         if enters is not None:
             if group is None:
-                group = groups[name] = new_group(self.columns, self.calls, row.timestamp)
+                group = groups[packed_key] = new_group(self.columns, self.calls, row.timestamp)
             add(group, self.columns, self.calls, enters[1], state)
         if group is None:
             return [Output(key, None, row.timestamp)]

@@ -1,4 +1,4 @@
-"""Aggregates in tumbling and hopping windows; a tumbling window is a hopping one that advances by its size."""
+"""The operator that aggregates in tumbling and hopping windows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _KEY = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWindowAggregate:
-    """Fold each row into the windows it falls in, all times in ms (operators.md 8.1 and 9).
+    """Add each row to the windows that it falls in; all times are in ms (rules O8.1, O9).
 
-    With `final` nothing is emitted before a window closes; then a window is lost, as in ksqlDB, if it is older than
-    `retention_ms` before the newest window start when its turn comes. The window bounds are appended to the results.
+    A tumbling window is a hopping window that advances by its size. A result ends in the window bounds. With `final` a
+    window is emitted once, when it closes; as in ksqlDB, it is lost if it then starts more than `retention_ms` before
+    the newest window.
     """
 
     scope: ClassVar[Scope] = Scope.TASK
@@ -41,10 +42,10 @@ class TimeWindowAggregate:
     retention_ms: int
     final: bool = False
     with_old: bool = True
-    """Whether anything asks for the results that are replaced."""
+    """Whether a later step reads the replaced results."""
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Update the open windows of the row, then forget those that nobody can read any more; FINAL emits those that closed."""
+        """Update the open windows of the row, then delete expired windows; FINAL emits the windows that closed."""
         if row.key is None or row.value is None:
             return []
         time: int = max(state.get("time", row.timestamp), row.timestamp)
@@ -54,18 +55,18 @@ class TimeWindowAggregate:
         for start in self._starts(row.timestamp):
             if start + self.size_ms > close:
                 self._update(start, row, row.key, row.value, state, outputs)
-        # What has been emitted stays readable for the retention, which is no shorter than size and grace.
+        # Pull queries can read emitted windows for the retention, which is at least size + grace.
         self._close(
             close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs
         )
         return outputs
 
     def forget(self, state: State) -> None:
-        """Forget the windows that nobody can read any more."""
+        """Delete the windows whose retention is over."""
         self._close(state.get("newest", 0) - self.retention_ms - 1, state, [])
 
     def pack(self, state: State) -> None:
-        """Pack the windows that rows have reached: what no row reaches again is neither read nor written group by group."""
+        """Pack the windows that rows have changed, so that windows without new rows stay encoded."""
         windows = state.get("windows", {})
         for start, groups in windows.items():
             if not isinstance(groups, bytes):
@@ -77,10 +78,10 @@ class TimeWindowAggregate:
 
     def _update(self, start: int, row: Row, key: Key, value: Value, state: State, outputs: list[Output]) -> None:
         groups = groups_of(start, state)
-        name = self.key_bytes(key)
-        group = groups.get(name)
+        packed_key = self.key_bytes(key)
+        group = groups.get(packed_key)
         if group is None:
-            group = groups[name] = [*new_group(self.columns, self.calls, row.timestamp), list(key)]
+            group = groups[packed_key] = [*new_group(self.columns, self.calls, row.timestamp), list(key)]
         before = result(group, self.calls) if self.with_old and not self.final else None
         add(group, self.columns, self.calls, value, state)
         group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
@@ -91,22 +92,22 @@ class TimeWindowAggregate:
             outputs.append(Output(key, after + bounds, group[TIMESTAMP], window=bounds, old=old))
 
     def _close(self, last_start: int, state: State, outputs: list[Output]) -> None:
-        """Forget the windows that start up to `last_start`, which no row can reach any more; FINAL emits them now."""
+        """Delete the windows that start at `last_start` (ms) or before; FINAL emits them."""
         starts = state.get("starts", [])
         while starts and starts[0] <= last_start:
             start = heappop(starts)
             groups = unpacked(state["windows"].pop(start))
             if self.final and start >= state["newest"] - self.retention_ms:
                 bounds = (start, start + self.size_ms)
-                for name in sorted(groups):
-                    group = groups[name]
+                for packed_key in sorted(groups):
+                    group = groups[packed_key]
                     outputs.append(
                         Output(tuple(group[_KEY]), result(group, self.calls) + bounds, group[TIMESTAMP], window=bounds)
                     )
 
 
 def groups_of(start: int, state: State) -> dict[bytes, Group]:
-    """The groups of the window that starts then (ms), which is opened if it is not."""
+    """Return the groups of the window that starts at `start` (ms), a new window if there is none."""
     windows: dict[int, dict[bytes, Group] | bytes] = state.setdefault("windows", {})
     if start not in windows:
         heappush(state.setdefault("starts", []), start)
@@ -116,9 +117,9 @@ def groups_of(start: int, state: State) -> dict[bytes, Group]:
 
 
 def unpacked(groups: dict[bytes, Group] | bytes) -> dict[bytes, Group]:
-    """The groups of a window, which lie packed in a state until a row reaches it."""
+    """Return the groups of a window, which a state may hold packed."""
     if not isinstance(groups, bytes):
         return groups
-    found: Any = load_state(groups)
-    opened: dict[bytes, Group] = found
-    return opened
+    state: Any = load_state(groups)
+    loaded: dict[bytes, Group] = state
+    return loaded

@@ -1,1 +1,1 @@
-"""Joins of streams and tables."""
+"""Operators that join streams and tables."""

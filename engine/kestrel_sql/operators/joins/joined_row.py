@@ -1,4 +1,4 @@
-"""How the rows of two sides become one row."""
+"""Combines a left and a right row into one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kestrel_sql.sql.nodes.statements import JoinType
 
 
 def outer_sides(join_type: JoinType) -> tuple[bool, bool]:
-    """Say for left and right whether a row without a match is kept."""
+    """For left and right, whether the join emits rows without a match."""
     return join_type in (JoinType.LEFT, JoinType.OUTER), join_type in (JoinType.RIGHT, JoinType.OUTER)
 
 
@@ -19,9 +19,10 @@ def pair(
     right_first: bool = False,
     placeholder: bool = False,
 ) -> Value:
-    """Put the columns of both sides in a row, nulls for a missing side.
+    """Concatenate the columns of both sides; a missing side is all nulls.
 
-    `right_first` is the order of RIGHT joins; `placeholder` appends the null that stands for the key column (plan-format.md 6.6).
+    `widths` are the numbers of columns, left and right. RIGHT joins put the right columns first. `placeholder` appends
+    a null for the key column (rules P6.6).
     """
     lefts = (None,) * widths[0] if left is None else left
     rights = (None,) * widths[1] if right is None else right

@@ -1,4 +1,4 @@
-"""The join of two streams within a time."""
+"""The operator that joins two streams within a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from kestrel_sql.operators.joins import pending_rows as pending
 from kestrel_sql.operators.joins.joined_row import outer_sides, pair
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import identity, sized
+from kestrel_sql.operators.row_keys import pack_key, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _DEFAULT_GRACE_MS = 24 * 60 * 60 * 1000
@@ -24,12 +24,13 @@ _time_of = itemgetter(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoin:
-    """Pair rows of equal key whose timestamps are close enough, all times in ms (operators.md 12).
+    """Join rows of equal key whose timestamps are close enough; all times are in ms (rules O12).
 
-    A left row at t meets right rows in [t - before, t + after]. `grace_ms` None is the older behaviour: a row without a match
-    is emitted at once and never taken back. A RIGHT join is built as "right LEFT JOIN left" with the bounds as they
-    are, so there it is the right row whose partners lie in [t - before, t + after]. `window_size_ms` is that of the result's
-    key where the sources have time windows; other windows match on both bounds.
+    A left row at t matches right rows in [t - before, t + after]. A RIGHT join is built as "right LEFT JOIN left" with
+    the same bounds, so there a right row at t matches left rows in [t - before, t + after].
+
+    Without grace period (`grace_ms` None) a row without a match is emitted at once and never retracted. If the sources
+    have time windows, `window_size_ms` is the window size of the result's key; other windows match if both bounds do.
     """
 
     scope: ClassVar[Scope] = Scope.TASK
@@ -45,36 +46,36 @@ class StreamStreamJoin:
     window_size_ms: int | None = None
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Give what stream time has left unmatched for good, then the row's matches, or the row alone."""
-        row = sized(row, self.window_size_ms)
+        """Emit the pending rows whose window has closed, then the row's matches or, in an outer join, the row alone."""
+        row = with_window_size(row, self.window_size_ms)
         state["time"] = max(state.get("time", row.timestamp), row.timestamp)
         outer = outer_sides(self.join_type)[row.side]
         if row.value is None or (row.key is None and not outer):
             return []
         if row.key is None:
             return [self._alone(row.side, row.key, row.value, row)]
-        name = identity(self.key_bytes, row.key, row.window)
+        packed_key = pack_key(self.key_bytes, row.key, row.window)
         outputs = self._flush(row, state)
         matched = False
-        for timestamp, value in self._partners(name, row, state):
+        for timestamp, value in self._partners(packed_key, row, state):
             matched = True
-            pending.forget(state, self._rank(1 - row.side), name, timestamp)
+            pending.forget(state, self._rank(1 - row.side), packed_key, timestamp)
             outputs.append(
                 Output(
                     row.key, self._pair(row.side, row.value, value), max(row.timestamp, timestamp), window=row.window
                 )
             )
         if outer and not matched:
-            outputs += self._unmatched(name, row, row.value, state)
-        self._store(name, row, row.value, state)
+            outputs += self._unmatched(packed_key, row, row.value, state)
+        self._store(packed_key, row, row.value, state)
         return outputs
 
     def _rank(self, side: int) -> int:
-        """Give the side's place in the order of the flush: 1 for the left side of the join as built, 0 for the other."""
+        """The list of pending rows of a side: 1 for the left side of the join as built, 0 for the right side."""
         return int(side == (1 if self.join_type is JoinType.RIGHT else 0))
 
     def _bounds(self, side: int) -> tuple[int, int]:
-        """Give how far before and after a row of this side its partners may lie."""
+        """How far (ms) before and after a row of this side its matches may lie."""
         return (self.before_ms, self.after_ms) if self._rank(side) else (self.after_ms, self.before_ms)
 
     def _pair(self, side: int, own: Value, other: Value | None) -> Value:
@@ -85,24 +86,24 @@ class StreamStreamJoin:
     def _alone(self, side: int, key: Any, value: Value, at: Row) -> Output:
         return Output(key, self._pair(side, value, None), at.timestamp, window=at.window)
 
-    def _partners(self, name: bytes, row: Row, state: State) -> Iterator[tuple[int, Value]]:
+    def _partners(self, packed_key: bytes, row: Row, state: State) -> Iterator[tuple[int, Value]]:
         before, after = self._bounds(row.side)
         store = state.get(_SIDES[1 - row.side])
-        rows = store["rows"].get(name, []) if store else []
+        rows = store["rows"].get(packed_key, []) if store else []
         earliest = max(0, row.timestamp - before)
         first = bisect_left(rows, earliest, key=_time_of)
         last = bisect_right(rows, row.timestamp + after, key=_time_of)
         for timestamp, value in rows[first:last]:
             yield timestamp, tuple(value)
 
-    def _unmatched(self, name: bytes, row: Row, value: Value, state: State) -> list[Output]:
+    def _unmatched(self, packed_key: bytes, row: Row, value: Value, state: State) -> list[Output]:
         if self.grace_ms is None or row.timestamp + self._bounds(row.side)[1] < state["time"]:
             return [self._alone(row.side, row.key, value, row)]
-        pending.remember(state, self._rank(row.side), name, row)
+        pending.remember(state, self._rank(row.side), packed_key, row)
         return []
 
     def _flush(self, row: Row, state: State) -> list[Output]:
-        """Emit the unmatched rows whose time is over; only a row at stream time looks for them."""
+        """Emit the pending rows whose window has closed; only a row at stream time triggers this."""
         grace, time = self.grace_ms, state["time"]
         oldest = pending.earliest(state)
         if (
@@ -114,28 +115,28 @@ class StreamStreamJoin:
             return []
         limits = (time - self.before_ms - grace, time - self.after_ms - grace)
         outputs = []
-        for waiting in pending.take_closed(state, limits):
-            side = 1 - waiting.rank if self._rank(0) else waiting.rank
+        for rows in pending.take_closed(state, limits):
+            side = 1 - rows.rank if self._rank(0) else rows.rank
             outputs += [
-                Output(waiting.key, self._pair(side, value, None), waiting.timestamp, window=waiting.window)
-                for value in waiting.values
+                Output(rows.key, self._pair(side, value, None), rows.timestamp, window=rows.window)
+                for value in rows.values
             ]
         return outputs
 
-    def _store(self, name: bytes, row: Row, value: Value, state: State) -> None:
-        """Buffer the row for later partners, and drop what is older than the retention of its side."""
+    def _store(self, packed_key: bytes, row: Row, value: Value, state: State) -> None:
+        """Buffer the row for later matches, and drop the rows that are older than the retention."""
         store = state.setdefault(_SIDES[row.side], {"newest": row.timestamp, "rows": {}, "ages": []})
         store["newest"] = max(store["newest"], row.timestamp)
         oldest = store["newest"] - self._retention() + 1
         if row.timestamp >= oldest:
-            insort(store["rows"].setdefault(name, []), [row.timestamp, list(value)], key=_time_of)
-            heappush(store["ages"], [row.timestamp, name])
+            insort(store["rows"].setdefault(packed_key, []), [row.timestamp, list(value)], key=_time_of)
+            heappush(store["ages"], [row.timestamp, packed_key])
         while store["ages"] and store["ages"][0][0] < oldest:
-            _, gone = heappop(store["ages"])
-            rows = store["rows"][gone]
+            _, expired_key = heappop(store["ages"])
+            rows = store["rows"][expired_key]
             del rows[0]
             if not rows:
-                del store["rows"][gone]
+                del store["rows"][expired_key]
 
     def _retention(self) -> int:
         grace = max(_DEFAULT_GRACE_MS - 2 * self.before_ms, 0) if self.grace_ms is None else self.grace_ms

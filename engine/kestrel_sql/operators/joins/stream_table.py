@@ -1,4 +1,4 @@
-"""The look-up of a stream's rows in a table."""
+"""The operator that joins a stream with a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kestrel_sql.operators.joins.joined_row import pair
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import identity, sized, stored_row
+from kestrel_sql.operators.row_keys import pack_key, restored_row, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _STREAM, _TABLE = 0, 1
@@ -15,9 +15,10 @@ _STREAM, _TABLE = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTableJoin:
-    """Join each stream row (side 0) with the table's current row (side 1), INNER or LEFT (operators.md 13).
+    """Join each stream row (side 0) with the table's current row (side 1), INNER or LEFT (rules O13).
 
-    `window_size_ms` is that of the result's key where the sources have time windows; other windows match on both bounds.
+    If the sources have time windows, `window_size_ms` is the window size of the result's key; other windows match if
+    both bounds do.
     """
 
     scope: ClassVar[Scope] = Scope.KEY
@@ -30,31 +31,31 @@ class StreamTableJoin:
     window_size_ms: int | None = None
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Store a table row, or give a stream row's match; a table change emits nothing."""
-        row = sized(row, self.window_size_ms)
+        """Store a table row, which emits nothing, or emit the match of a stream row."""
+        row = with_window_size(row, self.window_size_ms)
         if row.side == _TABLE:
             self._store(row, state)
             return []
         if row.value is None:
             return []
-        found = self._find(row, state)
-        if found is None and self.join_type is JoinType.INNER:
+        match = self._find(row, state)
+        if match is None and self.join_type is JoinType.INNER:
             return []
-        value = pair(row.value, found, (self.left_width, self.right_width), placeholder=self.placeholder)
+        value = pair(row.value, match, (self.left_width, self.right_width), placeholder=self.placeholder)
         return [Output(row.key, value, row.timestamp, window=row.window)]
 
     def _store(self, row: Row, state: State) -> None:
         if row.key is None:
             return
         rows = state.setdefault("rows", {})
-        name = identity(self.key_bytes, row.key, row.window)
+        packed_key = pack_key(self.key_bytes, row.key, row.window)
         if row.value is None:
-            rows.pop(name, None)
+            rows.pop(packed_key, None)
         else:
-            rows[name] = list(row.value)
+            rows[packed_key] = list(row.value)
 
     def _find(self, row: Row, state: State) -> Value | None:
         if row.key is None:
             return None
-        name = identity(self.key_bytes, row.key, row.window)
-        return stored_row(state.get("rows", {}).get(name))
+        packed_key = pack_key(self.key_bytes, row.key, row.window)
+        return restored_row(state.get("rows", {}).get(packed_key))

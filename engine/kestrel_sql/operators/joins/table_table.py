@@ -1,4 +1,4 @@
-"""The join of two tables on their keys."""
+"""The operator that joins two tables on their keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kestrel_sql.operators.joins.joined_row import outer_sides, pair
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import identity, stored_row
+from kestrel_sql.operators.row_keys import pack_key, restored_row
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _SIDES = ("left", "right")
@@ -15,7 +15,7 @@ _SIDES = ("left", "right")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoin:
-    """Recompute the result of a key on every change of either side, even to an identical row (operators.md 14)."""
+    """Recompute the result of a key at every change of either side, even to an identical row (rules O14)."""
 
     scope: ClassVar[Scope] = Scope.KEY
 
@@ -26,31 +26,31 @@ class TableJoin:
     placeholder: bool = False
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Store the row and give the key's new result; `old` joins the replaced row with the other side's current one."""
+        """Store the row and emit the key's new result; `old` joins the replaced row with the other side's row."""
         if row.key is None:
             return []
-        name = identity(self.key_bytes, row.key, row.window)
+        packed_key = pack_key(self.key_bytes, row.key, row.window)
         own = state.setdefault(_SIDES[row.side], {})
-        replaced = own.pop(name, None)
-        old = row.old if row.old is not None or replaced is None else stored_row(replaced[0])
+        replaced = own.pop(packed_key, None)
+        old = row.old if row.old is not None or replaced is None else restored_row(replaced[0])
         if row.value is not None:
-            own[name] = [list(row.value), row.timestamp]
-        kept = state.get(_SIDES[1 - row.side], {}).get(name)
-        other = None if kept is None else stored_row(kept[0])
-        if not self._is_touched(row, old, other):
+            own[packed_key] = [list(row.value), row.timestamp]
+        stored = state.get(_SIDES[1 - row.side], {}).get(packed_key)
+        other = None if stored is None else restored_row(stored[0])
+        if not self._changes_result(row, old, other):
             return []
-        timestamp = row.timestamp if kept is None else max(row.timestamp, kept[1])
+        timestamp = row.timestamp if stored is None else max(row.timestamp, stored[1])
         new = self._result(row.side, row.value, other)
         return [Output(row.key, new, timestamp, window=row.window, old=self._result(row.side, old, other))]
 
-    def _is_touched(self, row: Row, old: Value | None, other: Value | None) -> bool:
-        """Whether the change reaches the result: it needs the other side's row, unless the changed side is kept without one."""
+    def _changes_result(self, row: Row, old: Value | None, other: Value | None) -> bool:
+        """Whether a change emits: the other side has a row, or the join emits this side's rows without a match."""
         if other is not None:
             return True
         return outer_sides(self.join_type)[row.side] and (row.value is not None or old is not None)
 
     def _result(self, side: int, own: Value | None, other: Value | None) -> Value | None:
-        """Join two rows; None where the join type wants a row that is missing."""
+        """Join two rows; None if the join type needs a row that is missing."""
         left, right = (own, other) if side == 0 else (other, own)
         keeps_left, keeps_right = outer_sides(self.join_type)
         if (left is None and not keeps_right) or (right is None and not keeps_left) or (left is None and right is None):

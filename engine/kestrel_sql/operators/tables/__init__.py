@@ -1,1 +1,1 @@
-"""Table stores: previous rows, queryable rows and stream time."""
+"""Operators on tables: previous rows, queryable rows and the stream time of tombstones."""

@@ -1,4 +1,4 @@
-"""The store of a table: turns records per key into changes that know the previous row."""
+"""The store of a table, which adds the previous row to each change."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.operator import KeyBytes, Output, RoundTrip, Row, Scope, State
-from kestrel_sql.operators.row_keys import identity, stored_row, unchanged
+from kestrel_sql.operators.row_keys import pack_key, restored_row, unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialise:
-    """Keep the latest row of each key, whatever its timestamp (operators.md 1).
+    """Keep the latest row of each key, whatever its timestamp (rules O1).
 
-    Every record is passed on, tombstones of unknown keys and identical rows included; only a null key is dropped.
-
-    `rowtime` is the column of the row's time: an old row is read with the time of the record that replaces it
-    (schema-and-naming.md 2).
+    The operator passes on every record, including tombstones of unknown keys and identical rows, and drops only null
+    keys. `rowtime` is the index of the ROWTIME column: in an old row it shows the time of the record that replaces it
+    (rules N2).
     """
 
     scope: ClassVar[Scope] = Scope.KEY
@@ -26,15 +25,15 @@ class Materialise:
     rowtime: int | None = None
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Store the row and pass it on with the row it replaces."""
+        """Store the row and pass it on with the row that it replaces."""
         if row.key is None:
             return []
         rows = state.setdefault("rows", {})
-        name = identity(self.key_bytes, row.key, row.window)
-        old = stored_row(rows.pop(name, None))
-        kept = self.round_trip(row.value)
-        if kept is not None:
-            rows[name] = list(kept)
+        packed_key = pack_key(self.key_bytes, row.key, row.window)
+        old = restored_row(rows.pop(packed_key, None))
+        stored = self.round_trip(row.value)
+        if stored is not None:
+            rows[packed_key] = list(stored)
         if old is not None and self.rowtime is not None:
             old = (*old[: self.rowtime], row.timestamp, *old[self.rowtime + 1 :])
         return [Output(row.key, row.value, row.timestamp, window=row.window, old=old)]

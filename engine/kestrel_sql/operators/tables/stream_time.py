@@ -1,4 +1,4 @@
-"""The stream time of a task, for what is written without a time of its own."""
+"""The stream time of a task, for tombstones that have no timestamp of their own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTime:
-    """Give the tombstones of a relation the largest timestamp (ms) that its task has read (rules O17).
+    """Set the timestamp of a relation's tombstones to the largest timestamp (ms) that the task has read (rules O17).
 
-    The first input is the relation; the others are what the task reads, of which only the time counts.
+    Input 0 is the relation; the other inputs are the sources of the task, of which only the timestamps count.
     """
 
     scope: ClassVar[Scope] = Scope.TASK
@@ -20,7 +20,7 @@ class StreamTime:
     key_bytes: KeyBytes
 
     def process(self, row: Row, state: State) -> list[Output]:
-        """Take a record's time in, or pass a row on."""
+        """Advance stream time; pass a row of the relation on."""
         state["time"] = time = max(state.get("time", row.timestamp), row.timestamp)
         if row.side:
             return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kestrel_sql.operators.operator import Operator
-from kestrel_sql.operators.table_rows import shows_table
+from kestrel_sql.operators.table_rows import holds_table
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import TableSinkV1
@@ -76,4 +76,4 @@ def kept_table(group: Group, query: int, root: Step) -> Kept | None:
 def _showing(group: Group, handle: Handle) -> Stateful | None:
     """The operator that made a relation, if its state shows a table; stateless steps keep the relation of their source."""
     found = (stateful for level in group.levels for stateful in level if stateful.output.relation == handle.relation)
-    return next((stateful for stateful in found if shows_table(stateful.operator)), None)
+    return next((stateful for stateful in found if holds_table(stateful.operator)), None)
