@@ -23,23 +23,88 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 def java_double(x: float) -> str:
-    """Write a double as `Double.toString` of JDK 19 or later does: `1.0`, `1.0E10`, `1.0E-5`, `NaN`, `-Infinity`."""
+    """Write a double as `Double.toString` of Java 17 does: `1.0`, `1.0E10`, `1.0E-5`, `4.9E-324`, `NaN`, `-Infinity`.
+
+    JDKs before 19 write some doubles with more digits than they need, such as 4.6116860184273879E18 (docs/adr/0026).
+    """
     if x != x:
         return "NaN"
     magnitude = abs(x)
     if 1e-3 <= magnitude < 1e7 or magnitude == 0.0:
         return repr(x)
+    sign = "-" if x < 0 else ""
     if magnitude == math.inf:
-        return "Infinity" if x > 0 else "-Infinity"
-    sign, digits, exponent = decimal.Decimal(repr(x)).as_tuple()
-    text = "".join(map(str, digits))
-    power = int(exponent) + len(text) - 1
-    text = text.rstrip("0")
-    if len(text) < 2:
-        # Where one digit would do, the JDK picks the closest of the two-digit forms: 4.9E-324, not 5.0E-324.
-        mantissa, _, shown = f"{magnitude:.1e}".partition("e")
-        text, power = mantissa.replace(".", ""), int(shown)
-    return f"{'-' if sign else ''}{text[0]}.{text[1:]}E{power}"
+        return f"{sign}Infinity"
+    digits, power = double_digits(magnitude)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+
+
+def double_digits(magnitude: float) -> tuple[str, int]:
+    """The digits that Java 17 writes for a positive, finite double, without zeros at their end, and its power of ten."""
+    if magnitude < 2.0**63 and magnitude.is_integer():
+        return _whole_digits(int(magnitude))
+    if 1.0 <= magnitude < 2.0**53:
+        # What lies halfway between two such doubles has 18 digits or more, so that all algorithms find the same ones.
+        whole, _, fraction = repr(magnitude).partition(".")
+        return whole + fraction, len(whole) - 1
+    return _shortest_digits(magnitude)
+
+
+def _whole_digits(value: int) -> tuple[str, int]:
+    """The digits and the power of ten of a whole number below 2^63: all digits but those that a double cannot tell apart."""
+    dropped = len(str(1 << max(value.bit_length() - 55, 0))) - 1
+    half = 10**dropped // 2
+    digits = str((value + half) // 10**dropped if dropped else value)
+    return digits.rstrip("0"), len(digits) + dropped - 1
+
+
+def _shortest_digits(magnitude: float) -> tuple[str, int]:
+    """The digits and the power of ten as JDKs before 19 find them: digit by digit, until no other double is as near.
+
+    The number is `b / s * 10^power`, and `m / s * 10^power` half the distance to the next double. Where the terms are small enough,
+    Java computes with integers of `bits` bits, and their overflow shows in the last digit.
+    """
+    power, b, s, m, bits = _scaled(magnitude)
+    digits, is_low, is_high = "", False, False
+    while not (is_low or is_high):
+        digit, b = divmod(b, s)
+        b, m = b * 10, m * 10
+        if bits:
+            m = wrap_integer(m, bits)
+            is_low, is_high = m <= 0 or b < m, m <= 0 or wrap_integer(b + m, bits) > s * 10
+        else:
+            is_low, is_high = b < m, b + m >= s * 10
+        if not digits:
+            is_low = is_high = False  # There is a digit behind the point, too.
+        digits += str(digit)
+    number, rest = int(digits), 2 * b - s * 10
+    number += is_high and (not is_low or rest > 0 or (rest == 0 and number % 2 == 1))
+    text = str(number)
+    return text.rstrip("0"), power - len(digits) + len(text)
+
+
+def _scaled(magnitude: float) -> tuple[int, int, int, int, int]:
+    """The power of ten, the terms `b`, `s` and `m` of `_shortest_digits`, and the size of Java's integers: 32, 64, or 0 for any size."""
+    fraction, exponent = math.frexp(magnitude)
+    exponent -= 1
+    numerator, denominator = magnitude.as_integer_ratio()
+    behind_point = denominator.bit_length() - 1
+    odd = numerator // (numerator & -numerator)
+    width = odd.bit_length()
+    power = math.floor((fraction * 2 - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
+    b5, s5 = max(0, -power), max(0, power)
+    b2, s2 = b5 + behind_point + exponent - width + 1, s5 + behind_point
+    # A power of two is nearer to the double below it; Java takes that distance for both sides.
+    m2 = b5 + behind_point + exponent - min(53, exponent + 1075) - (width == 1)
+    common = min(b2, s2, m2)
+    b2, s2, m2 = b2 - common, s2 - common, m2 - common
+    most = max(width + b2 + _bits_of_five(b5), s2 + 1 + _bits_of_five(s5 + 1))
+    return power, odd * 5**b5 << b2, 5**s5 << s2, 5**b5 << m2, 32 if most < 32 else 64 if most < 64 else 0
+
+
+def _bits_of_five(power: int) -> int:
+    """How many bits Java reckons for a power of five."""
+    return (5**power).bit_length() if 0 < power < 27 else power * 3
 
 
 def parse_int(text: str) -> int:

@@ -14,7 +14,6 @@ from kestrel_qtt.cases.model import Actual, Json
 TOLERANCE: Final = 1e-6
 _LONG_MIN: Final = -(2**63)
 _LONG_MAX: Final = 2**63 - 1
-_DOUBLE_DIGITS: Final = 17
 
 
 class Absent(Enum):
@@ -121,7 +120,7 @@ def _number(expected: int | Decimal, actual: Actual) -> bool:
     if not isinstance(actual, Decimal):
         return False
     if isinstance(expected, Decimal):
-        return same_decimal(expected, actual) or _longer_double(expected, actual)
+        return same_decimal(expected, actual)
     exponent = actual.as_tuple().exponent
     return _is_long(expected) and isinstance(exponent, int) and exponent >= 0 and expected == actual
 
@@ -131,16 +130,6 @@ def _is_near(expected: int | Decimal, actual: float) -> bool:
         return abs(float(expected) - actual) < TOLERANCE
     except OverflowError:
         return False
-
-
-def _longer_double(expected: Decimal, actual: Decimal) -> bool:
-    """Say whether `expected` is the double `actual` as JDKs before 19 sometimes write it, with a 17th digit that is not needed.
-
-    An exponent above zero tells doubles from the values of DECIMAL columns.
-    """
-    parts, exponent = expected.as_tuple(), actual.as_tuple().exponent
-    big = isinstance(parts.exponent, int) and isinstance(exponent, int) and 0 < parts.exponent < exponent
-    return big and len(parts.digits) == _DOUBLE_DIGITS and float(expected) == float(actual)
 
 
 def same_decimal(left: Decimal, right: Decimal) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Iterable
 from functools import singledispatch
 
+from kestrel_sql.java.numbers import double_digits
 from kestrel_sql.sql.keywords import is_plain
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.sql_types import Array, Map, NamedType, SqlType, Struct, quote
@@ -24,11 +26,10 @@ def format_string(text: str) -> str:
 
 
 def format_double(value: float) -> str:
-    """Write a DOUBLE in scientific notation with the fewest digits that read back as the same value, such as 1.5E0."""
-    sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
-    first, *rest = map(str, digits)
-    fraction = "." + "".join(rest) if rest else ""
-    return f"{'-' if sign else ''}{first}{fraction}E{int(exponent) + len(rest)}"
+    """Write a finite DOUBLE in scientific form with the digits that Java takes, such as 1.5E0."""
+    digits, power = double_digits(abs(value)) if value else ("0", 0)
+    fraction = f".{digits[1:]}" if digits[1:] else ""
+    return f"{'-' if math.copysign(1.0, value) < 0 else ''}{digits[0]}{fraction}E{power}"
 
 
 def format_decimal(value: decimal.Decimal) -> str:
