@@ -1,1 +1,1 @@
-"""Statements that ask about the engine: SHOW, LIST, DESCRIBE, EXPLAIN, PRINT and ASSERT."""
+"""Answers admin statements: SHOW, LIST, DESCRIBE, EXPLAIN, PRINT and ASSERT."""

@@ -1,4 +1,4 @@
-"""What a statement answers."""
+"""Defines the answer to a statement: a table, a message or both."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from kestrel_sql.types.sql_types import STRING, SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Rows with their columns, and a sentence; either may be missing.
+    """The answer to a statement.
 
-    `tombstones` are the positions of rows that say that a key is gone; a list that ended by itself is not `limited`.
+    Attributes:
+        columns: the columns of the rows; empty if there is only a message.
+        rows: the values, one tuple per row.
+        message: a sentence; may be empty.
+        tombstones: the indexes of rows that are tombstones, which delete a key.
+        limited: whether a LIMIT ended the answer.
     """
 
     columns: tuple[Column, ...] = ()
@@ -23,12 +28,12 @@ class Answer:
     limited: bool = False
 
 
-def said(message: str) -> Answer:
-    """An answer that is only a sentence."""
+def message_answer(message: str) -> Answer:
+    """Return an answer without rows."""
     return Answer(message=message)
 
 
 def table(columns: Iterable[tuple[str, SqlType] | str], rows: Iterable[Iterable[object]]) -> Answer:
-    """Rows under named columns; a bare name is that of a STRING column."""
-    named = tuple(Column(each, STRING) if isinstance(each, str) else Column(*each) for each in columns)
-    return Answer(columns=named, rows=tuple(tuple(row) for row in rows))
+    """Return an answer with rows; a column without a type is a STRING."""
+    typed = tuple(Column(each, STRING) if isinstance(each, str) else Column(*each) for each in columns)
+    return Answer(columns=typed, rows=tuple(tuple(row) for row in rows))

@@ -1,11 +1,11 @@
-"""DESCRIBE of streams, tables and functions."""
+"""Answers DESCRIBE for streams, tables and functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kestrel_sql.admin.answer import Answer, table
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.declaration import Aggregate, Tabular
@@ -14,13 +14,13 @@ from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Column, Role
 
 
-def describe(statement: Describe, view: View) -> Answer:
+def describe(statement: Describe, view: EngineView) -> Answer:
     """Answer DESCRIBE.
 
     Raises:
-        UnknownSourceError: there is no such stream or table.
-        FunctionError: there is no such function.
-        UnsupportedError: connectors, which Kestrel does not have.
+        UnknownSourceError: the stream or table does not exist.
+        FunctionError: the function does not exist.
+        UnsupportedError: DESCRIBE CONNECTOR.
     """
     match statement.what:
         case "SOURCE":
@@ -32,17 +32,17 @@ def describe(statement: Describe, view: View) -> Answer:
             return _function(statement, view)
         case other:
             raise UnsupportedError(
-                f"DESCRIBE {other} is not supported", span=statement.span, hint="Kestrel runs no connectors"
+                f"DESCRIBE {other} is not supported", span=statement.span, hint="Kestrel does not run connectors"
             )
 
 
-def extended_of_all(kind: SourceKind, view: View) -> Answer:
-    """DESCRIBE … EXTENDED of every stream or table."""
+def extended_of_all(kind: SourceKind, view: EngineView) -> Answer:
+    """Answer DESCRIBE … EXTENDED for every stream or every table."""
     return _extended([source for source in view.session.catalog.sources.values() if source.kind is kind], view)
 
 
 def _columns(source: Source) -> Answer:
-    """Key columns first, header columns with the rest; pseudo columns are not part of a schema."""
+    """List the columns, key columns first; a schema has no pseudo columns."""
     rows = [(column.name, str(column.type), _role(column, source)) for column in source.schema.columns]
     return table(("Field", "Type", "Role"), rows)
 
@@ -58,16 +58,16 @@ def _role(column: Column, source: Source) -> str:
             return ""
 
 
-def _extended(sources: list[Source], view: View) -> Answer:
+def _extended(sources: list[Source], view: EngineView) -> Answer:
     rows = [(source.name, name, value) for source in sources for name, value in _facts(source, view)]
     return table(("Source", "Property", "Value"), rows)
 
 
-def _facts(source: Source, view: View) -> Iterator[tuple[str, str]]:
+def _facts(source: Source, view: EngineView) -> Iterator[tuple[str, str]]:
     yield "Type", source.kind.value
     yield "Statement", source.statement_text
     yield "Kafka topic", source.topic
-    for partitions, replicas in view.broker.copies([source.topic]).values():
+    for partitions, replicas in view.broker.partitions_and_replicas([source.topic]).values():
         yield "Partitions", str(partitions)
         yield "Replicas", str(replicas)
     if (count := view.broker.count(source.topic)) is not None:
@@ -81,12 +81,12 @@ def _facts(source: Source, view: View) -> Iterator[tuple[str, str]]:
         yield "Window", f"{source.window.type.value}{size}"
     for column in source.schema.columns:
         yield f"Field {column.name}", f"{column.type} {_role(column, source)}".rstrip()
-    for word, queries in (("read", view.readers(source)), ("write", view.writers(source))):
+    for verb, queries in (("reads", view.readers(source)), ("writes", view.writers(source))):
         for query in queries:
-            yield f"Query that {word}s it", f"{query.id} ({view.state(query)}): {query.statement_text}"
+            yield f"Query that {verb} it", f"{query.id} ({view.state(query)}): {query.statement_text}"
 
 
-def _function(statement: Describe, view: View) -> Answer:
+def _function(statement: Describe, view: EngineView) -> Answer:
     name = (statement.name or "").upper()
     rows = []
     for overload in view.session.functions.get(name, statement.span):

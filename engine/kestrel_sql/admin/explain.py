@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan of a statement or of a running query, step by step and as JSON."""
+"""Answers EXPLAIN with the plan of a statement or of a running query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kestrel_sql.admin.answer import Answer, table
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
@@ -22,11 +22,11 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.types.sql_types import INTEGER
 
 
-def explain(statement: Explain, view: View) -> Answer:
-    """Answer EXPLAIN; rows are the steps from the last to the first, and the message is the plan as JSON.
+def explain(statement: Explain, view: EngineView) -> Answer:
+    """Answer EXPLAIN: the rows are the steps from the sink to the sources, the message is the plan as JSON.
 
     Raises:
-        StatementError: there is no such query, or the statement runs none or is refused itself.
+        StatementError: the query does not exist, or the statement is invalid or has no query.
     """
     plan = _plan(statement, view)
     types = Types(view.session.functions, view.session.config)
@@ -39,7 +39,7 @@ def explain(statement: Explain, view: View) -> Answer:
     return replace(answer, message=json.dumps(document, indent=2, default=str))
 
 
-def _plan(statement: Explain, view: View) -> QueryPlan:
+def _plan(statement: Explain, view: EngineView) -> QueryPlan:
     target = statement.target
     if isinstance(target, str):
         query = view.session.queries.get(target)
@@ -58,13 +58,13 @@ def _plan(statement: Explain, view: View) -> QueryPlan:
     text = format_statement(target)
     span = target.span or statement.span
     if span is None:
-        raise StatementError("The statement to explain has no place.")
-    # A copy of the session plans it, so that nothing is created.
+        raise StatementError("The statement to explain has no position in the text.")
+    # A copy of the session executes the statement, so EXPLAIN creates nothing.
     trial = replace(session, queries=dict(session.queries), variables=dict(session.variables))
-    done = trial.execute(ParsedStatement(target, text, span))
-    if done.plan is None or done.plan.query_plan is None:
+    executed = trial.execute(ParsedStatement(target, text, span))
+    if executed.plan is None or executed.plan.query_plan is None:
         raise StatementError("The statement to explain runs no query.", span=statement.span)
-    return done.plan.query_plan
+    return executed.plan.query_plan
 
 
 def _walk(step: Step, depth: int) -> Iterator[tuple[int, Step]]:

@@ -1,4 +1,4 @@
-"""PRINT: the records of a topic, read by the formats of a source over it."""
+"""Answers PRINT with the records of a topic, read in the formats of a source over the topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from kestrel_sql.admin.answer import Answer, table
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import SerdeError, StatementError
 from kestrel_sql.formats.json.text import write_compact
@@ -17,40 +17,40 @@ from kestrel_sql.topics.records import Record
 from kestrel_sql.types.sql_types import BIGINT, INTEGER
 
 
-def print_topic(statement: PrintTopic, view: View) -> Answer:
-    """Answer PRINT with what the topic holds now; INTERVAL n takes every n-th record.
+def print_topic(statement: PrintTopic, view: EngineView) -> Answer:
+    """Answer PRINT with the records that the topic holds now; INTERVAL n takes every n-th record.
 
     Raises:
-        StatementError: there is no such topic.
+        StatementError: the topic does not exist.
     """
     source = printed_source(statement, view)
     records = view.broker.records(statement.topic)[:: max(1, statement.interval or 1)]
     shown = records if statement.limit is None else records[: statement.limit]
-    rows = ((r.timestamp, r.partition, r.offset, *printed_sides(r, source, view)) for r in shown)
+    rows = ((r.timestamp, r.partition, r.offset, *printed_key_and_value(r, source, view)) for r in shown)
     return table((("Rowtime", BIGINT), ("Partition", INTEGER), ("Offset", BIGINT), "Key", "Value"), rows)
 
 
-def printed_source(statement: PrintTopic, view: View) -> Source | None:
-    """The stream or table whose formats the topic is read by; None where nobody declared one.
+def printed_source(statement: PrintTopic, view: EngineView) -> Source | None:
+    """Return the stream or table whose formats PRINT reads the topic in; None if no source has the topic.
 
     Raises:
-        StatementError: there is no such topic.
+        StatementError: the topic does not exist.
     """
     if statement.topic not in view.broker.topics:
         raise StatementError(
             f"Could not find topic '{statement.topic}', or the KSQL user does not have permissions to list the topic.",
             span=statement.span,
-            hint="SHOW TOPICS lists them; names of topics are case-sensitive",
+            hint="SHOW TOPICS lists the topics; their names are case-sensitive",
         )
     return next(iter(view.session.sources_of_topic(statement.topic)), None)
 
 
-def printed_sides(record: Record, source: Source | None, view: View) -> tuple[str, str]:
-    """Key and value of a record as text."""
+def printed_key_and_value(record: Record, source: Source | None, view: EngineView) -> tuple[str, str]:
+    """Return the key and the value of a record as text."""
     return _text(record, Side.KEY, source, view), _text(record, Side.VALUE, source, view)
 
 
-def _text(record: Record, side: Side, source: Source | None, view: View) -> str:
+def _text(record: Record, side: Side, source: Source | None, view: EngineView) -> str:
     data = record.key if side is Side.KEY else record.value
     if data is None:
         return "<null>"
@@ -67,7 +67,7 @@ def _text(record: Record, side: Side, source: Source | None, view: View) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Text bare, everything else as JSON, bytes in base64."""
+    """Write a string without quotes, any other value as JSON with bytes in base64."""
     plain = _plain(value)
     return plain if isinstance(plain, str) else write_compact(plain, ordered=False)
 

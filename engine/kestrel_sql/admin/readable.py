@@ -1,4 +1,4 @@
-"""Values of an answer as users read them: times as texts, everything else as it is."""
+"""Converts the dates and times in an answer to strings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _TIMES = (DATE, TIME, TIMESTAMP)
 
 
 def readable(value: Any, sql_type: SqlType) -> Any:
-    """Give a value with the dates, times and timestamps in it as `CAST(… AS STRING)` writes them."""
+    """Return a value with its dates, times and timestamps as the strings that `CAST(… AS STRING)` gives."""
     convert = _converter(sql_type)
     return value if convert is None else convert(value)
 
 
 def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
-    """How a value of a type is made readable, or None where it already is."""
+    """Return the function that converts values of a type, or None if they need no conversion."""
     if sql_type in _TIMES:
         return lambda value: None if value is None else cast_value(value, sql_type, STRING)
     match sql_type:

@@ -1,4 +1,4 @@
-"""What admin statements look at."""
+"""Defines the engine state that admin statements read."""
 
 from __future__ import annotations
 
@@ -18,21 +18,28 @@ class TopicStore(Protocol):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of those that exist."""
+        """The names of all topics."""
 
-    def copies(self, topics: Iterable[str]) -> Mapping[str, tuple[int, int]]:
-        """The numbers of partitions and of replicas of topics; those that do not exist are left out."""
+    def partitions_and_replicas(self, topics: Iterable[str]) -> Mapping[str, tuple[int, int]]:
+        """The numbers of partitions and replicas of the topics that exist."""
 
     def count(self, topic: str) -> int | None:
-        """How many records a topic holds; None where only reading it would tell."""
+        """The number of records in a topic; None if only reading the topic would tell."""
 
     def records(self, topic: str) -> tuple[Record, ...]:
-        """The records that a topic holds now."""
+        """The records in a topic now."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """An engine as admin statements see it; `paused` are ids of queries, `wait` lets things happen for a moment, where any can."""
+class EngineView:
+    """An engine as admin statements see it.
+
+    Attributes:
+        session: the catalog, queries and properties.
+        broker: the topics.
+        paused: the ids of paused queries.
+        wait: waits a moment for topics or schemas to change; None if they cannot change.
+    """
 
     session: Session
     broker: TopicStore
@@ -40,10 +47,10 @@ class View:
     wait: Callable[[], None] | None = None
 
     def source(self, name: str, span: Span | None) -> Source:
-        """The stream or table called `name`.
+        """Return the stream or table `name`.
 
         Raises:
-            UnknownSourceError: there is none.
+            UnknownSourceError: it does not exist.
         """
         source = self.session.catalog.sources.get(name)
         if source is None:
@@ -52,7 +59,7 @@ class View:
         return source
 
     def state(self, query: PersistentQuery) -> str:
-        """PAUSED or RUNNING."""
+        """Return `PAUSED` or `RUNNING`."""
         return "PAUSED" if query.id in self.paused else "RUNNING"
 
     def readers(self, source: Source) -> list[PersistentQuery]:

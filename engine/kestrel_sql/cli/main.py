@@ -13,7 +13,7 @@ from rich.text import Text
 
 from kestrel_sql.admin.describe import describe
 from kestrel_sql.admin.lists import list_objects
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
@@ -234,7 +234,7 @@ def _file(path: Path | None) -> str | None:
 
 def functions_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel functions`."""
-    view = View(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
+    view = EngineView(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
     if arguments.name:
         show(out, describe(Describe("FUNCTION", arguments.name), view))
     else:

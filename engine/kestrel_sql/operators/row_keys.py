@@ -11,7 +11,7 @@ _BOUNDS = Struct(">qq")
 
 
 def pack_key(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
-    """Return the bytes of the key, followed by the bounds of its window if it has one; they sort by key, then window."""
+    """Return the bytes of the key and of the bounds of its window, if it has one; they sort by key, then window."""
     return key_bytes(key) if window is None else key_bytes(key) + _BOUNDS.pack(*window)
 
 

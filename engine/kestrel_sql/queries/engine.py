@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from kestrel_sql.admin.answer import Answer, said
+from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import CheckpointError, QueryError, StatementError, UnsupportedError, attach_span
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
@@ -171,14 +171,14 @@ class MemoryEngine:
         for source in self.session.catalog.sources.values():
             self.broker.create(source.topic)
         self._adopt()
-        return said(done.message or "done")
+        return message_answer(done.message or "done")
 
     def _insert(self, parsed: ParsedStatement) -> Answer:
         done = self.session.execute(parsed)
         if done.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
         self.produce(insert_record(done.insert, self.constants(), self.session.serde(), self.now))
-        return said("inserted")
+        return message_answer("inserted")
 
     def constants(self) -> Constants:
         """What evaluates constant expressions."""
@@ -203,7 +203,7 @@ class MemoryEngine:
                     self.session.queries.pop(name)
                     self._drop(name)
                     self.paused.discard(name)
-        return said(f"{steer.verb.lower()}d: {', '.join(names) or 'no query'}")
+        return message_answer(f"{steer.verb.lower()}d: {', '.join(names) or 'no query'}")
 
     def _adopt(self) -> None:
         """Take over the session's queries: new ones, replaced ones, dropped ones."""
@@ -369,8 +369,8 @@ class MemoryEngine:
             self._runner = ResumableRunner(self.open_spark())
         return self._runner
 
-    def _view(self) -> View:
-        return View(session=self.session, broker=self.broker, paused=frozenset(self.paused), wait=self._wait)
+    def _view(self) -> EngineView:
+        return EngineView(session=self.session, broker=self.broker, paused=frozenset(self.paused), wait=self._wait)
 
     def _stop_queries(self) -> None:
         for query in self._runner.spark.streams.active if self._runner is not None else ():

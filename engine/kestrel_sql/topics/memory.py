@@ -50,8 +50,8 @@ class MemoryBroker:
         """The number of records in a topic."""
         return len(self._topics.get(topic, ()))
 
-    def copies(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """The numbers of partitions and replicas of each topic that exists: one and one."""
+    def partitions_and_replicas(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """The numbers of partitions and replicas of the topics that exist: one and one."""
         return {topic: (1, 1) for topic in topics if topic in self._topics}
 
     @property

@@ -6,7 +6,7 @@ import pytest
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.answers import answer_of
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.parse.parser import parse_statement
@@ -21,7 +21,7 @@ CREATE TABLE t WITH (kafka_topic='tt') AS SELECT k, COUNT(*) AS n FROM s WINDOW 
 
 
 @pytest.fixture(scope="module")
-def view() -> View:
+def view() -> EngineView:
     session, broker = Session(), MemoryBroker()
     for parsed in session.parse(SETUP):
         session.execute(parsed)
@@ -30,17 +30,17 @@ def view() -> View:
     broker.produce(Record(topic="s", key=b"\0\0\0\1", value=b'{"V": 1.50}', timestamp=5))
     broker.produce(Record(topic="s", key=None, value=b"{", timestamp=6))
     broker.produce(Record(topic="raw", key=b"k", value=b"\xff", timestamp=7))
-    return View(session=session, broker=broker, paused=frozenset({"CTAS_T_0"}))
+    return EngineView(session=session, broker=broker, paused=frozenset({"CTAS_T_0"}))
 
 
-def ask(view: View, text: str) -> Answer:
+def ask(view: EngineView, text: str) -> Answer:
     answer = answer_of(parse_statement(text), view)
     assert answer is not None
     assert all(len(row) == len(answer.columns) for row in answer.rows)
     return answer
 
 
-def test_lists(view: View) -> None:
+def test_lists(view: EngineView) -> None:
     assert ask(view, "SHOW STREAMS").rows == (("S", "s", "KAFKA", "JSON", False),)
     assert ask(view, "LIST TABLES").rows == (("T", "tt", "KAFKA", "JSON", True),)
     assert ask(view, "SHOW TOPICS").rows == (("raw", 1, 1, 1), ("s", 1, 1, 2), ("tt", 1, 1, 0))
@@ -52,12 +52,12 @@ def test_lists(view: View) -> None:
     assert ("T", "Type", "TABLE") in ask(view, "SHOW TABLES EXTENDED").rows
 
 
-def test_describe_shows_header_columns_and_no_pseudo_columns(view: View) -> None:
+def test_describe_shows_header_columns_and_no_pseudo_columns(view: EngineView) -> None:
     assert {row[0]: row[2] for row in ask(view, "DESCRIBE s").rows} == {"K": "(key)", "B": "(header('x'))", "V": ""}
     assert ask(view, "DESCRIBE t").rows[0] == ("K", "INTEGER", "(primary key) (Window type: TUMBLING)")
 
 
-def test_describe_extended_names_the_queries(view: View) -> None:
+def test_describe_extended_names_the_queries(view: EngineView) -> None:
     facts = {row[1]: row[2] for row in ask(view, "DESCRIBE s EXTENDED").rows}
     assert str(facts["Query that reads it"]).startswith("CTAS_T_0 (PAUSED)")
     facts = {row[1]: row[2] for row in ask(view, "DESCRIBE t EXTENDED").rows}
@@ -65,11 +65,11 @@ def test_describe_extended_names_the_queries(view: View) -> None:
     assert "Query that writes it" in facts
 
 
-def test_describe_function(view: View) -> None:
+def test_describe_function(view: EngineView) -> None:
     assert len(ask(view, "DESCRIBE FUNCTION lpad").rows) == 2
 
 
-def test_explain(view: View) -> None:
+def test_explain(view: EngineView) -> None:
     answer = ask(view, "EXPLAIN CTAS_T_0")
     assert [row[1] for row in answer.rows][:2] == ["tableSinkV1", "tableSelectV1"]
     assert '"queryId": "CTAS_T_0"' in answer.message
@@ -80,7 +80,7 @@ def test_explain(view: View) -> None:
     assert "U" not in view.session.catalog.sources
 
 
-def test_print(view: View) -> None:
+def test_print(view: EngineView) -> None:
     answer = ask(view, "PRINT s FROM BEGINNING")
     assert answer.rows[0] == (5, 0, 0, "1", '{"V":1.50}')
     assert answer.rows[1][3:] == ("<null>", "7b")
@@ -89,7 +89,7 @@ def test_print(view: View) -> None:
     assert ask(view, "PRINT 'raw'").rows[0][3:] == ("k", "\\xff")
 
 
-def test_assertions_that_hold(view: View) -> None:
+def test_assertions_that_hold(view: EngineView) -> None:
     assert ask(view, "ASSERT TOPIC s WITH (PARTITIONS=1)").message == "Topic s exists."
     assert ask(view, "ASSERT NOT EXISTS TOPIC nothing").message == "Topic nothing does not exist."
     assert ask(view, "ASSERT NOT EXISTS SCHEMA SUBJECT 's-value'").message
@@ -114,16 +114,16 @@ def test_assertions_that_hold(view: View) -> None:
         "DROP CONNECTOR c",
     ],
 )
-def test_refused(view: View, text: str) -> None:
+def test_refused(view: EngineView, text: str) -> None:
     with pytest.raises(EngineError):
         ask(view, text)
 
 
-def test_what_does_something_is_not_answered_here(view: View) -> None:
+def test_other_statements_have_no_answer(view: EngineView) -> None:
     assert answer_of(parse_statement("DROP STREAM s"), view) is None
 
 
-def test_an_assertion_is_waited_for_as_long_as_it_says(view: View) -> None:
+def test_an_assertion_waits_until_its_timeout(view: EngineView) -> None:
     looks = []
 
     def wait() -> None:

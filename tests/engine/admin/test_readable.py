@@ -4,7 +4,7 @@ from kestrel_sql.admin.readable import readable
 from kestrel_sql.types.sql_types import BIGINT, DATE, STRING, TIME, TIMESTAMP, Array, Field, Map, Struct
 
 
-def test_times_are_texts_wherever_they_stand() -> None:
+def test_times_become_strings_in_nested_values_too() -> None:
     assert readable(10, DATE) == "1970-01-11"
     assert readable(1000, TIMESTAMP) == "1970-01-01T00:00:01.000"
     assert readable(1000, TIME) == "00:00:01"

@@ -12,9 +12,9 @@ from typing import Any
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from kestrel_sql.admin.answer import Answer, said
+from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import SPARK_REDACTION, KafkaConfig
@@ -71,7 +71,7 @@ class Application:
             offsets = self._connected()
             if offsets is None:
                 return True
-            view = View(
+            view = EngineView(
                 session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S)
             )
             topics = Topics(settings.config, folder.load().queries)
@@ -158,7 +158,7 @@ class Application:
         if done.deletes is not None:
             topics.delete(done.deletes.topic)
             self.session.delete_schemas(done.deletes)
-        return said(done.message) if done.message else None
+        return message_answer(done.message) if done.message else None
 
     def _insert(self, parsed: ParsedStatement) -> Answer | None:
         done = self.session.execute(parsed)
@@ -171,7 +171,7 @@ class Application:
         produce(self.settings.config, record)
         return None
 
-    def _print(self, parsed: ParsedStatement, view: View) -> Iterable[Answer]:
+    def _print(self, parsed: ParsedStatement, view: EngineView) -> Iterable[Answer]:
         statement = parsed.statement
         return (
             print_topic(statement, view, self.settings.config, self.stop.is_set)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
-from kestrel_sql.admin.answer import Answer, said
-from kestrel_sql.admin.print_topic import printed_sides, printed_source
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.answer import Answer, message_answer
+from kestrel_sql.admin.print_topic import printed_key_and_value, printed_source
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import follow_topic, held_records, read_topics
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -32,7 +32,7 @@ class BrokerTopics:
         """The names of all topics that are not the broker's own."""
         return tuple(self.offsets.names())
 
-    def copies(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+    def partitions_and_replicas(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
         """The numbers of partitions and of replicas of topics; those that do not exist are left out."""
         return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
 
@@ -45,7 +45,7 @@ class BrokerTopics:
 
 
 def print_topic(
-    statement: PrintTopic, view: View, config: KafkaConfig, stopped: Callable[[], bool]
+    statement: PrintTopic, view: EngineView, config: KafkaConfig, stopped: Callable[[], bool]
 ) -> Iterator[Answer]:
     """Answer PRINT, some records at a time.
 
@@ -62,9 +62,9 @@ def print_topic(
         else follow_topic(config, statement.topic, stopped)
     )
     for shown in _taken(chunks, max(1, statement.interval or 1), statement.limit):
-        lines = (_line(record, *printed_sides(record, source, view)) for record in shown)
+        lines = (_line(record, *printed_key_and_value(record, source, view)) for record in shown)
         if shown:
-            yield said("\n".join(lines))
+            yield message_answer("\n".join(lines))
 
 
 def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> Iterator[list[Record]]:

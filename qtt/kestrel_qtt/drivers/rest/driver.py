@@ -17,7 +17,7 @@ from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.admin.answer import Answer as Told
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.readable import readable
-from kestrel_sql.admin.view import View
+from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, SqlSyntaxError, UnsupportedError
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
@@ -124,7 +124,7 @@ def _statement(run: _Run, parsed: ParsedStatement) -> None:
     if isinstance(parsed.statement, Query):
         run.asked.append(_planned(run, parsed.statement))
         return
-    told = answer_of(parsed.statement, View(session=session, broker=run.broker))
+    told = answer_of(parsed.statement, EngineView(session=session, broker=run.broker))
     if told is not None:
         run.answers.append(Answer("admin", (_entity(told),)))
         return
