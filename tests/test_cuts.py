@@ -80,6 +80,7 @@ def uncut(driver: Driver) -> dict[str, Outcome]:
     return found
 
 
+@pytest.mark.rules("O0.3")
 @pytest.mark.spark
 @pytest.mark.parametrize(("cut", "restart"), [("each", False), ("random:7", False), ("random:7", True)])
 def test_cuts_and_restarts_change_nothing(driver: Driver, uncut: dict[str, Outcome], cut: str, restart: bool) -> None:

@@ -76,6 +76,7 @@ def test_an_unknown_format_is_an_error() -> None:
         codec_of(SerdeSpec(FormatInfo(format="NOPE", properties={}), ()))
 
 
+@pytest.mark.rules("U1.2")
 @pytest.mark.parametrize(("name", "doc"), DECLARED, ids=[f"{name}-{at}" for at, (name, _) in enumerate(DECLARED)])
 def test_every_function_has_a_manual_with_an_example(name: str, doc: str) -> None:
     first, _, rest = doc.partition("\n")
@@ -89,6 +90,7 @@ CALLED = sorted(
 )
 
 
+@pytest.mark.rules("U1.2")
 @pytest.mark.parametrize("name", CALLED)
 def test_every_scalar_and_table_function_has_a_file_of_cases_that_call_it(name: str) -> None:
     (file,) = (path for path in CASES.iterdir() if path.stem == name.lower())

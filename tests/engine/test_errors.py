@@ -11,6 +11,7 @@ def rendered_source(text: str, span: Span) -> list[str]:
     return StatementError("no", span=span).render(text).splitlines()[1:]
 
 
+@pytest.mark.rules("E7.4")
 def test_code_position_message_and_hint() -> None:
     error = StatementError("no such thing", span=Span(2, 3, 2, 5), hint="try another")
     assert error.render() == "STATEMENT at 2:3: no such thing\n  hint: try another"

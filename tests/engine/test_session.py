@@ -21,6 +21,7 @@ def state(session: Session) -> tuple[object, ...]:
     return session.catalog, dict(session.queries), session.config, dict(session.variables), session.counter
 
 
+@pytest.mark.rules("L10.1")
 def test_queries_are_numbered_in_the_order_in_which_they_are_made() -> None:
     session = run(
         SOURCE
@@ -30,6 +31,7 @@ def test_queries_are_numbered_in_the_order_in_which_they_are_made() -> None:
     assert list(session.queries) == ["CSAS_O_0", "INSERTQUERY_1", "CST_T_2", "CSAS_P_3"]
 
 
+@pytest.mark.rules("L5.23")
 def test_a_replaced_query_keeps_its_id() -> None:
     session = run(
         SOURCE + "CREATE STREAM o AS SELECT * FROM s; CREATE OR REPLACE STREAM o AS SELECT * FROM s WHERE x > 1;"
@@ -42,6 +44,7 @@ def test_a_dropped_stream_takes_its_query_along() -> None:
     assert (list(session.queries), list(session.catalog.sources)) == ([], ["S"])
 
 
+@pytest.mark.rules("E7.2")
 @pytest.mark.parametrize(
     "statement",
     [
@@ -70,6 +73,7 @@ def test_a_registry_that_refuses_leaves_no_number_out() -> None:
     assert state(session) == before
 
 
+@pytest.mark.rules("L7.6")
 def test_variables_are_replaced_unless_that_is_switched_off() -> None:
     session = run(SOURCE + "DEFINE name = 'x';")
     assert "X" in str(run("CREATE STREAM o AS SELECT k, ${name} FROM s;", session).catalog.sources["O"].schema)

@@ -24,6 +24,7 @@ CREATE STREAM C WITH (KAFKA_TOPIC='{1}_c') AS SELECT * FROM S;
 """
 
 
+@pytest.mark.rules("L8.6")
 def test_a_new_query_begins_where_auto_offset_reset_says(
     kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]
 ) -> None:

@@ -49,6 +49,7 @@ def settings(config: KafkaConfig, topic: str) -> tuple[str, str]:
     return found["cleanup.policy"].value, found["retention.ms"].value
 
 
+@pytest.mark.rules("L6.4", "L6.5")
 def test_topics_are_made_as_they_are_declared(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
     execute(kafka, tmp_path, DECLARED.format(name))
     made = shapes_of(kafka, [f"{name}_{end}" for end in "stwabcd"])
@@ -71,6 +72,7 @@ def test_topics_are_made_as_they_are_declared(kafka: KafkaConfig, tmp_path: Path
     assert settings(kafka, f"{name}_d") == ("compact,delete", day)
 
 
+@pytest.mark.rules("L6.4")
 @pytest.mark.parametrize(
     ("clause", "said"),
     [
@@ -240,6 +242,7 @@ def test_drop_deletes_the_topic_once(kafka: KafkaConfig, tmp_path: Path, topic: 
     assert read(kafka.servers, source, 1) == []
 
 
+@pytest.mark.rules("L5.15")
 def test_schemas_go_with_their_topic(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
     made = f"CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='AVRO', PARTITIONS=1);"
     for clause, subjects in (("", (f"{name}-value",)), (" DELETE TOPIC", ())):

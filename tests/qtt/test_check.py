@@ -90,6 +90,7 @@ def test_different_records_fail(expected: OutputRecord, actual: ActualRecord, pa
     assert all(part in reason for part in parts), reason
 
 
+@pytest.mark.rules("Q8.1")
 def test_order_and_number_of_records() -> None:
     two = replace(OUT, key=2), replace(WROTE, key=2)
     assert verdict(expecting(OUT, two[0]), wrote(two[1], WROTE))
@@ -112,6 +113,7 @@ def test_timestamp_of_a_case_without_inputs() -> None:
     assert verdict(replace(case, inputs=CASE.inputs), wrote(WROTE))
 
 
+@pytest.mark.rules("Q8.1")
 def test_silence_is_asserted_for_our_own_cases_only() -> None:
     assert "topic OUT: no records expected, 1 written" in verdict(expecting(), wrote(WROTE))
     assert verdict(expecting(), Produced({"OUT": ()})) == ""
@@ -158,6 +160,7 @@ def negative(**members: Any) -> Case:
 LAST = Rejected("column FOO is missing", "Statement: SELECT FOO", 1, True, "UNKNOWN_COLUMN")
 
 
+@pytest.mark.rules("Q9.1", "Q9.2", "E9.1")
 @pytest.mark.parametrize(
     ("members", "outcome", "passes", "passes_tolerantly"),
     [
@@ -199,6 +202,7 @@ SOURCE = SourceState(
 WINDOWED = replace(SOURCE, key_window=("TUMBLING", 1000))
 
 
+@pytest.mark.rules("Q10.1")
 @pytest.mark.parametrize(
     ("expected", "source", "passes"),
     [
@@ -231,6 +235,7 @@ TOPIC = TopicState(name="T", key_format=KAFKA, value_format=JSON, partitions=4, 
 EXPECTED_TOPIC = ExpectedTopic(name="T", key_format=KAFKA, value_format=JSON)
 
 
+@pytest.mark.rules("Q10.3")
 @pytest.mark.parametrize(
     ("expected", "passes"),
     [
@@ -258,6 +263,7 @@ def test_one_of_several_states_is_enough() -> None:
     )
 
 
+@pytest.mark.rules("Q10.2")
 def test_blacklist_is_searched() -> None:
     topic = replace(TOPIC, name="query-x-repartition")
     case = expecting(post=Post(blacklist=".*-repartition"))

@@ -10,6 +10,7 @@ from kestrel_qtt.judge.compare import ABSENT, Difference, differences
 D = Decimal
 
 
+@pytest.mark.rules("Q8.2")
 @pytest.mark.parametrize(
     ("expected", "actual"),
     [
@@ -38,6 +39,7 @@ def test_equal(expected: Any, actual: Any) -> None:
     assert differences(expected, actual, "value") == []
 
 
+@pytest.mark.rules("Q8.2")
 @pytest.mark.parametrize(
     ("expected", "actual"),
     [
@@ -85,6 +87,7 @@ def test_different(expected: Any, actual: Any) -> None:
     assert differences(expected, actual, "value")
 
 
+@pytest.mark.rules("Q8.4")
 def test_difference_names_the_column() -> None:
     assert differences({"A": [1, {"B": 2}]}, {"A": [1, {"B": 3}]}, "value") == [Difference("value.A[1].B", 2, 3)]
 
@@ -95,6 +98,7 @@ def test_absent_columns_are_named_on_both_sides() -> None:
     assert Difference("value.C", ABSENT, 3) in found
 
 
+@pytest.mark.rules("Q8.3")
 def test_inexact_comparison_reads_fractions_as_doubles() -> None:
     assert differences(D("1.5"), D("1.50"), "value", exact=False) == []
     assert differences(1, D("1.0"), "value", exact=False) == []

@@ -28,6 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "test-cases"
 
 
+@pytest.mark.rules("Q3.1", "Q3.2")
 def test_expansion(folder: Path) -> None:
     path = write(
         folder / "area" / "topic.json",
@@ -58,6 +59,7 @@ def test_outputs_not_given_differ_from_silence(folder: Path) -> None:
     assert left_out.outputs is None
 
 
+@pytest.mark.rules("Q5.1")
 def test_records(folder: Path) -> None:
     record = {
         "topic": "t",
@@ -76,6 +78,7 @@ def test_records(folder: Path) -> None:
     assert loaded.outputs[0].line is not None
 
 
+@pytest.mark.rules("Q1.3", "Q1.5", "Q2.1")
 @pytest.mark.parametrize(
     ("members", "part"),
     [
@@ -141,12 +144,14 @@ def test_bad_file(folder: Path, text: str) -> None:
     assert len(loaded.errors) == 1
 
 
+@pytest.mark.rules("Q3.2")
 def test_same_name_and_same_slug_are_refused(folder: Path) -> None:
     loaded = load(write(folder / "x.json", case("a b"), case("a b"), case("a-b")))
     assert len(loaded.cases) == 1
     assert ["same id" in error.message for error in loaded.errors] == [True, True]
 
 
+@pytest.mark.rules("Q1.3", "Q2.2")
 def test_foreign_files_are_tolerant(tmp_path: Path) -> None:
     raw = {
         "name": "n",
@@ -220,6 +225,7 @@ def test_find_files(folder: Path, tmp_path: Path) -> None:
         list(find_files([folder / "known-gaps.yaml"]))
 
 
+@pytest.mark.rules("Q3.2")
 def test_ids_do_not_depend_on_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(folder / "a" / "b.json", case())
     here = case_path(path)

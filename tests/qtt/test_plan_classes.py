@@ -112,6 +112,7 @@ def test_topics_are_as_the_case_declares_them(plan: Path) -> None:
     assert verdict(case, topics=(other,)) == "failed"
 
 
+@pytest.mark.rules("Q16.4")
 def test_only_the_classes_that_are_needed_are_named(plan: Path) -> None:
     case = stored(plan, out(1, "0"), out(1, Decimal("1.0")), out(9, "1", topic="_confluent-ksql-x"))
     assert verdict(case, ActualRecord(key=1, value=Decimal("1.0"))) == "class: internal-records, double-emission"

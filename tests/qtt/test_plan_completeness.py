@@ -35,6 +35,7 @@ STEP = {
 }
 
 
+@pytest.mark.rules("P5.1")
 def test_nothing_of_the_format_is_without_a_stored_plan() -> None:
     stored: set[str] = set()
     for plan in find_plans(STORE):
@@ -90,6 +91,7 @@ def test_the_facts_of_a_window(expression: Any, found: set[str]) -> None:
     assert found <= known_facts()
 
 
+@pytest.mark.rules("P5.4")
 def test_a_join_has_the_types_that_it_can_have() -> None:
     types = {fact for fact in known_facts() if ".joinType=" in fact}
     assert "tableTableJoinV1.joinType=RIGHT" in types

@@ -35,6 +35,7 @@ def test_differences_are_named() -> None:
     ]
 
 
+@pytest.mark.rules("Q16.2")
 def test_the_schemas_of_a_spec_are_read() -> None:
     entry = {"schema": "`V` STRING", "valueFormat": {"format": "JSON", "features": ["UNWRAP_SINGLES"]}}
     case = case_of_spec(

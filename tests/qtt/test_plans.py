@@ -62,6 +62,7 @@ def test_a_recorded_plan_is_found_and_loaded(tmp_path: Path) -> None:
     assert (spec["version"], spec["path"], spec["schemas"]) == ("1.0.0", "test-cases/filters/like.yaml", {})
 
 
+@pytest.mark.rules("Q16.1")
 def test_our_layout_and_ksqldbs_are_found_oldest_first(tmp_path: Path) -> None:
     for name in ("10.0.0", "9.1.0", "9.1.0.dev2", "6.0.0_20", "6.0.0_3"):
         put(tmp_path / "case" / name)
@@ -85,6 +86,7 @@ def test_a_plan_without_spec_is_refused(tmp_path: Path) -> None:
         find_plans(tmp_path)
 
 
+@pytest.mark.rules("Q16.1", "Q16.3")
 @pytest.mark.parametrize(
     ("fresh", "differs"),
     [
@@ -116,6 +118,7 @@ def test_an_unchanged_plan_is_not_recorded_again(tmp_path: Path) -> None:
     assert [plan.version for plan in find_plans(tmp_path)] == ["1.0.0", "1.1.0"]
 
 
+@pytest.mark.rules("Q16.1")
 @pytest.mark.parametrize("version", ["1.0.0", "0.9.0"])
 def test_a_changed_plan_needs_a_higher_version(tmp_path: Path, version: str) -> None:
     stored = keep(tmp_path)
@@ -138,6 +141,7 @@ def test_two_cases_do_not_share_a_folder(tmp_path: Path) -> None:
         keep(tmp_path, "2.0.0", case_id="test-cases/filters/like.json::keeps-cows[AVRO]")
 
 
+@pytest.mark.rules("Q16.5")
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     stored = keep(tmp_path)
     stored.plan_file.write_text(json.dumps(plan(text="edited")))
@@ -146,6 +150,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert any("never edited" in problem for problem in check(tmp_path, {}))
 
 
+@pytest.mark.rules("Q16.5")
 def test_check_names_what_is_missing_and_what_changed(tmp_path: Path) -> None:
     keep(tmp_path)
     assert check(tmp_path, {ID: plan(text="other text")}) == []

@@ -43,6 +43,7 @@ tests:
 """
 
 
+@pytest.mark.rules("Q1.1", "Q1.2")
 def test_json_lines_and_decimals() -> None:
     raw = read_json(JSON_TEXT)
     assert raw.items is not None
@@ -57,6 +58,7 @@ def test_json_lines_and_decimals() -> None:
     assert raw.head == {"comments": "x"}
 
 
+@pytest.mark.rules("Q1.1", "Q1.2")
 def test_yaml_lines_and_decimals() -> None:
     raw = read_yaml(YAML_TEXT)
     assert raw.items is not None
@@ -105,6 +107,7 @@ def test_bad_json(text: str, line: int, part: str) -> None:
     assert (caught.value.line, part in caught.value.message) == (line, True), caught.value.message
 
 
+@pytest.mark.rules("Q1.4")
 @pytest.mark.parametrize(
     ("text", "line", "part"),
     [
@@ -136,6 +139,7 @@ def test_bad_yaml(text: str, line: int, part: str) -> None:
     assert any(p in caught.value.message for p in part.split("|")), caught.value.message
 
 
+@pytest.mark.rules("Q1.4")
 @pytest.mark.parametrize(
     ("text", "value"),
     [("null", None), ("true", True), ("-1", -1), ("1e3", Decimal("1E+3")), ("a b", "a b"), ("'yes'", "yes")],

@@ -51,6 +51,7 @@ def outcome(*answers: Answer) -> Answered:
     return Answered(records=RECORDS, answers=answers)
 
 
+@pytest.mark.rules("Q13.3")
 def test_rows_come_in_any_order_unless_it_is_asked_for(tmp_path: Path) -> None:
     case = rest(tmp_path, CASE)
     assert judge(case, outcome(ADMIN, rows(2, 1))).status is Status.PASSED
@@ -101,6 +102,7 @@ def test_records_are_compared_as_far_as_they_are_expected(tmp_path: Path) -> Non
     assert "topic u: 1 records expected, 0 written" in judge(wrong, outcome()).reason
 
 
+@pytest.mark.rules("Q13.4")
 def test_an_expected_error(tmp_path: Path) -> None:
     case = rest(tmp_path, {"name": "e", "statements": ["x"], "expectedError": {"message": "no such"}})
     assert judge(case, Rejected("there is no such thing", statement_index=0)).status is Status.PASSED
@@ -127,6 +129,7 @@ def test_cases_that_cannot_be_read(tmp_path: Path, wrong: Any) -> None:
     assert (loaded.cases, len(loaded.errors)) == ((), 1)
 
 
+@pytest.mark.rules("Q13.1")
 def test_options_and_formats(tmp_path: Path) -> None:
     path = tmp_path / "x.rest.yaml"
     path.write_text(

@@ -37,6 +37,7 @@ def test_a_literal_may_hold_what_python_takes_for_the_end_of_a_line(tmp_path: Pa
     assert "'\u2028--@test: two'" in case.statements[0]
 
 
+@pytest.mark.rules("Q14.1")
 def test_cuts_a_script_into_tests(tmp_path: Path) -> None:
     loaded = load(script(tmp_path, SCRIPT))
     assert loaded.errors == ()
@@ -75,6 +76,7 @@ def three(folder: Path, **files: str) -> Path:
     return folder
 
 
+@pytest.mark.rules("Q15.1")
 def test_three_files_are_one_case(tmp_path: Path) -> None:
     outputs = '{"outputs": [{"topic": "o", "value": 1.50}]}'
     folder = three(

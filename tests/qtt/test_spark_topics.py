@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kestrel_qtt.cases.model import Case, Topic
 from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.topics import register_topics
@@ -18,6 +20,7 @@ def ids(*topics: Topic, statements: tuple[str, ...] = ()) -> dict[str, int]:
     return {subject: schema.id for subject, schema in found if schema is not None}
 
 
+@pytest.mark.rules("Q4.3")
 def test_ids_follow_the_hash_map_of_topics() -> None:
     topics = (Topic(name="b", value_schema="int", key_schema="string"), Topic(name="a", value_schema="long"))
     assert ids(*topics) == {"a-value": 1, "b-key": 2, "b-value": 3}
@@ -32,6 +35,7 @@ def test_topics_of_statements_are_among_them() -> None:
     }
 
 
+@pytest.mark.rules("Q4.3")
 def test_declared_ids_come_first() -> None:
     topics = (Topic(name="a", value_schema="int"), Topic(name="b", value_schema="long", value_schema_id=1))
     assert ids(*topics) == {"b-value": 1, "a-value": 2}

@@ -46,7 +46,7 @@ def coverage_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 
     loaded = load_all(find_files(arguments.paths))
     rules = read_rules(arguments.spec)
-    reached = reach(loaded.cases, arguments.plans, rules)
+    reached = reach(loaded.cases, arguments.plans, rules.values())
     tests = marked_tests(arguments.tests)
     cases = {
         "rules": reached.rules,

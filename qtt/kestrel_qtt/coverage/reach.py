@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kestrel_qtt.cases.model import Case, Json
+from kestrel_qtt.coverage.rules import Rule
 from kestrel_qtt.plans.store import case_folder, find_plans, newest_plans, read_plan
 from kestrel_sql.formats.capabilities import FORMATS
 from kestrel_sql.functions.table import FUNCTIONS
@@ -31,14 +32,14 @@ class Reach:
     formats: Reached
 
 
-def reach(cases: Iterable[Case], plans: Path, rules: Iterable[str]) -> Reach:
+def reach(cases: Iterable[Case], plans: Path, rules: Iterable[Rule]) -> Reach:
     """Look at the newest stored plan of each case, its own or one below `plans`, and at its `rules`.
 
-    A case without a stored plan reaches the functions that its statements call, unless it expects to be refused.
+    A rule that names stored plans has them as its first cases. A case without a stored plan reaches the functions that its statements call, unless it expects to be refused.
     """
     stored = newest_plans(find_plans(plans)) if plans.is_dir() else {}
     found: dict[str, dict[str, list[str]]] = {
-        "rules": {rule: [] for rule in rules},
+        "rules": {rule.id: list(rule.plans) for rule in rules},
         "functions": {name: [] for name in FUNCTIONS},
         "steps": {tag: [] for tag in STEPS},
         "formats": {name: [] for name in FORMATS},

@@ -11,6 +11,7 @@ from pathlib import Path
 
 _ID = r"[A-Z]\d+(?:\.\d+)*"
 _RULE = re.compile(rf"(?:\| )?\*\*({_ID})\*\* (.*)")
+_PLAN = re.compile(r"`(historic-plans/[\w./-]+)`")
 _CITED = re.compile(rf"\brules?\s+{_ID}(?:(?:,\s+and|,|\s+and|\s+to)\s+{_ID})*")
 
 
@@ -22,6 +23,11 @@ class Rule:
     file: Path
     line: int
     text: str
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """The folders of stored plans that the text names as proof: what no planner of today writes, no case can reach."""
+        return tuple(_PLAN.findall(self.text))
 
 
 class RuleError(Exception):

@@ -40,6 +40,7 @@ def ask(view: EngineView, text: str) -> Answer:
     return answer
 
 
+@pytest.mark.rules("L5.28")
 def test_lists(view: EngineView) -> None:
     assert ask(view, "SHOW STREAMS").rows == (("S", "s", "KAFKA", "JSON", False),)
     assert ask(view, "LIST TABLES").rows == (("T", "tt", "KAFKA", "JSON", True),)

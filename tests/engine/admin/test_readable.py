@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from kestrel_sql.admin.readable import readable
 from kestrel_sql.types.sql_types import BIGINT, DATE, STRING, TIME, TIMESTAMP, Array, Field, Map, Struct
 
 
+@pytest.mark.rules("R2.1")
 def test_times_become_strings_in_nested_values_too() -> None:
     assert readable(10, DATE) == "1970-01-11"
     assert readable(1000, TIMESTAMP) == "1970-01-01T00:00:01.000"

@@ -60,6 +60,7 @@ def test_an_existing_source_stays_unless_it_is_replaced() -> None:
     assert apply(catalog, stream(topic_name="other", or_replace=True)).sources["HERD"].topic == "other"
 
 
+@pytest.mark.rules("P2.2")
 def test_dropping_removes_a_source_and_ignores_an_unknown_one() -> None:
     catalog = apply(Catalog(), stream())
     assert apply(catalog, DropSourceV1(source_name="HERD")) == Catalog()
@@ -67,12 +68,14 @@ def test_dropping_removes_a_source_and_ignores_an_unknown_one() -> None:
     assert apply(catalog, DropTypeV1(type_name="NONE")) == catalog
 
 
+@pytest.mark.rules("P2.2")
 def test_registering_an_existing_type_changes_nothing() -> None:
     catalog = apply(Catalog(), RegisterTypeV1(type_name="COW", type=STRING))
     assert apply(catalog, RegisterTypeV1(type_name="COW", type=BIGINT)).types == {"COW": STRING}
     assert apply(catalog, DropTypeV1(type_name="COW")).types == {}
 
 
+@pytest.mark.rules("P2.3")
 def test_alter_appends_value_columns() -> None:
     altered = apply(
         apply(Catalog(), stream()), alter(SourceKind.STREAM, AGE, Column("SIRE", STRING)), text="ALTER"
@@ -81,6 +84,7 @@ def test_alter_appends_value_columns() -> None:
     assert altered.statement_text == "ALTER"
 
 
+@pytest.mark.rules("P2.3")
 def test_alter_refuses_sources_and_columns_that_it_cannot_change() -> None:
     with pytest.raises(UnknownSourceError, match="HERD"):
         apply(Catalog(), alter())

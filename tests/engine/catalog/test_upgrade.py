@@ -91,6 +91,7 @@ def test_filters_and_projections_may_change() -> None:
     check_plan_upgrade(written(filtered(SOURCE)), written(SOURCE))
 
 
+@pytest.mark.rules("L5.22")
 @pytest.mark.parametrize(
     ("old", "new", "gist"),
     [

@@ -7,6 +7,7 @@ from kestrel_sql.formats.table import decoder, encoder
 from tests.engine.formats.samples import spec
 
 
+@pytest.mark.rules("F4.3.5")
 @pytest.mark.parametrize(
     ("row", "line"),
     [
@@ -28,6 +29,7 @@ def test_first_field_that_is_empty_is_quoted() -> None:
     assert encoder(spec("DELIMITED", "A STRING, B STRING"))(("", "")) == b'"",'
 
 
+@pytest.mark.rules("F4.3.1", "F4.3.4")
 @pytest.mark.parametrize(
     ("line", "row"),
     [

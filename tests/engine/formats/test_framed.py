@@ -45,6 +45,7 @@ def _columns(format: str, schema: Any, **options: Any) -> str:
     return _shown(columns_of(view.by_id[1], Side.VALUE, view=view, **options))
 
 
+@pytest.mark.rules("F4.6.1")
 def test_writer_types_are_coerced() -> None:
     schema = _record(
         {"name": "a", "type": "long"},
@@ -174,6 +175,7 @@ def test_columns_of_protobuf() -> None:
     assert _columns("PROTOBUF", PROTO, full_name="p.q.Third") == ""
 
 
+@pytest.mark.rules("F8.9")
 def test_several_definitions_need_a_name() -> None:
     with pytest.raises(Exception, match=r"Value schema has multiple schema definitions.*VALUE_SCHEMA_FULL_NAME"):
         _columns("PROTOBUF", PROTO)
@@ -194,6 +196,7 @@ def test_protobuf_messages_come_back() -> None:
     )
 
 
+@pytest.mark.rules("F4.8.1")
 def test_the_frame_names_the_message() -> None:
     made = spec("PROTOBUF", "ONLY INT", schemas=_registered("PROTOBUF", PROTO), fullSchemaName="p.q.Second")
     data = from_json_form(made, {"only": 3})

@@ -10,6 +10,7 @@ from kestrel_sql.formats.table import decoder
 from tests.engine.formats.samples import spec
 
 
+@pytest.mark.rules("F4.4.4", "F4.4.8", "F4.4.10")
 @pytest.mark.parametrize(
     ("column", "text", "value"),
     [
@@ -63,11 +64,13 @@ def test_names_are_found_exactly_then_without_case() -> None:
     assert decode(b'{"a": 1, "A": 2, "b": 3, "B": 4, "x": 5}') == (2, 3, None)
 
 
+@pytest.mark.rules("F4.4.2")
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{", b'{"A": NaN}', b"\xff", b"[" * 100_000])
 def test_what_is_no_record(data: bytes) -> None:
     with pytest.raises(SerdeError):
         decoder(spec("JSON", "A INT"))(data)
 
 
+@pytest.mark.rules("F4.4.2")
 def test_bare_null_is_a_null_column() -> None:
     assert decoder(spec("JSON", "A INT", unwrapped=True))(b"null") == (None,)

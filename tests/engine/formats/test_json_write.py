@@ -9,6 +9,7 @@ from kestrel_sql.formats.table import encoder
 from tests.engine.formats.samples import spec
 
 
+@pytest.mark.rules("F4.4.12")
 @pytest.mark.parametrize(
     ("column", "value", "text"),
     [

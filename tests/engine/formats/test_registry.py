@@ -6,6 +6,7 @@ from kestrel_sql.errors import RegistryError
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaFormat
 
 
+@pytest.mark.rules("Q4.3")
 def test_equal_schemas_share_an_id() -> None:
     registry = MemoryRegistry()
     assert registry.register("a", SchemaFormat.AVRO, '{"type": "int"}') == 1

@@ -99,6 +99,7 @@ DROP STREAM O{0};
 """
 
 
+@pytest.mark.rules("L5.15")
 @pytest.mark.parametrize(
     ("clause", "left"),
     [(" DELETE TOPIC", ["in-key", "in-value", "left-value"]), ("", ["in-key", "in-value", "out-key", "left-value"])],
@@ -208,6 +209,7 @@ def test_nobody_listens() -> None:
         registry.latest("t-value")
 
 
+@pytest.mark.rules("E2.4")
 def test_a_registry_that_was_away_is_not_asked_for_every_record(stub: Stub) -> None:
     stub.fault = FAULTS["500"]
     decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))

@@ -14,6 +14,7 @@ TIME = WindowInfo(WindowType.TUMBLING, size_ms=10)
 SESSION = WindowInfo(WindowType.SESSION)
 
 
+@pytest.mark.rules("F5.1")
 def test_time_keys_carry_their_start() -> None:
     key = spec("KAFKA", "K STRING")
     data = windowed.encoder(encoder(key), TIME)(("a",), (1000, 1010))
@@ -21,6 +22,7 @@ def test_time_keys_carry_their_start() -> None:
     assert windowed.decoder(decoder(key), TIME)(data) == (("a",), (1000, 1010))
 
 
+@pytest.mark.rules("F5.2")
 def test_session_keys_carry_end_then_start() -> None:
     key = spec("KAFKA", "K STRING")
     data = windowed.encoder(encoder(key), SESSION)(("a",), (1, 2))

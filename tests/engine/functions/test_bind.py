@@ -79,6 +79,7 @@ def fails(node, message, error: type[EngineError] = TypeMismatchError):
     assert caught.value.message.startswith(message)
 
 
+@pytest.mark.rules("L4.2.1", "L1.8")
 @pytest.mark.parametrize(
     ("node", "expected"),
     [
@@ -97,6 +98,7 @@ def test_literals(node, expected):
     assert typed(node).type == expected
 
 
+@pytest.mark.rules("L4.4.1")
 @pytest.mark.parametrize(
     ("left", "op", "right", "expected"),
     [
@@ -174,6 +176,7 @@ def types_in(operand, *items):
     return [child.type for child in typed(e.InList(operand, items)).children]
 
 
+@pytest.mark.rules("L4.3.13")
 def test_in_lists_have_one_type():
     assert types_in(col("I"), num(1), text("2147483648"), NULL) == [BIGINT, BIGINT, BIGINT, None]
     assert types_in(col("B"), text("TrUe"), text("y")) == [BOOLEAN] * 3

@@ -23,6 +23,7 @@ def test_unit_decides_the_span() -> None:
     assert tree.sql(dialect="spark") == "((t) + (((CAST(n AS BIGINT)) * (3600000))))"
 
 
+@pytest.mark.rules("U6.1")
 def test_now_is_not_deterministic() -> None:
     assert not dates.unix_date_today.deterministic
     assert not timestamps.unix_timestamp_now.deterministic

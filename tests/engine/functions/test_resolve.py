@@ -18,6 +18,7 @@ def chosen(signatures, arguments):
     return str(choice.overload.signature)
 
 
+@pytest.mark.rules("L4.8.2", "L4.8.3", "L4.8.4")
 @pytest.mark.parametrize(
     ("signatures", "arguments", "expected"),
     [
@@ -39,15 +40,18 @@ def test_choice(signatures, arguments, expected):
     assert chosen(signatures, arguments) == expected
 
 
+@pytest.mark.rules("L4.8.2")
 def test_types_are_tried_exactly_before_they_are_cast():
     assert chosen(["(DOUBLE, DOUBLE) -> INT", "(T, T) -> INT"], [INTEGER, INTEGER]) == "(T, T) -> INTEGER"
 
 
+@pytest.mark.rules("L4.8.5")
 def test_a_tie_is_an_error():
     with pytest.raises(FunctionError, match=r"'f' cannot be resolved due to ambiguous method parameters \(INTEGER\)"):
         chosen(["(BIGINT) -> INT", "(DOUBLE) -> INT"], [INTEGER])
 
 
+@pytest.mark.rules("L4.8.6", "U1.1")
 def test_no_match_lists_the_alternatives():
     with pytest.raises(FunctionError) as caught:
         chosen(["(list ARRAY<T>) -> INT", "(ARRAY<DECIMAL> input, INT...) -> INT".replace("ARRAY<DECIMAL> input", "input ARRAY<DECIMAL>")],
@@ -74,6 +78,7 @@ def test_result_types():
         result_type(function("(T) -> T").choose("F", [None]), (None,))
 
 
+@pytest.mark.rules("L4.8.8")
 def test_aggregates_never_cast():
     @aggregate("(BIGINT) -> BIGINT", undoable=False)
     def g(call: AggregateCall) -> Aggregator:

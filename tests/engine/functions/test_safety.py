@@ -98,6 +98,7 @@ def short_limit(monkeypatch):
     time_limit._timer.started = False
 
 
+@pytest.mark.rules("U2.3")
 @pytest.mark.parametrize("function", CALLS)
 def test_slow_patterns_are_stopped(function, short_limit):
     stopped = 0
@@ -191,6 +192,7 @@ IN_SPARK = {
 }
 
 
+@pytest.mark.rules("U2.3")
 @pytest.mark.spark
 def test_oversized_results_are_errors_of_their_record():
     python = PythonCalls()

@@ -51,6 +51,7 @@ def written(tmp_path):
     return write
 
 
+@pytest.mark.rules("U7.1")
 def test_all_kinds_are_loaded(written):
     functions = load_functions(written(GOOD))
     assert [function.name for function in functions] == ["TRIPLE", "SAME", "EACH", "LAST_SEEN"]

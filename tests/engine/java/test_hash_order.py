@@ -21,6 +21,7 @@ def test_hash_of_a_string(text: str, hashed: int) -> None:
     assert java_string_hash(text) == hashed
 
 
+@pytest.mark.rules("U4.2")
 @pytest.mark.parametrize(
     ("keys", "capacity", "order"),
     [

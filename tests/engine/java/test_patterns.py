@@ -7,6 +7,7 @@ from kestrel_sql.java.regex.character_classes import _categories, category
 from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern, matches, replace_all, split, split_all
 
 
+@pytest.mark.rules("U4.1")
 @pytest.mark.parametrize(
     ("pattern", "value", "expected"),
     [

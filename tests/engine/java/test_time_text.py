@@ -86,6 +86,7 @@ def test_invalid_patterns(pattern: str) -> None:
         compile_pattern(pattern)
 
 
+@pytest.mark.rules("U4.1", "L11.5")
 @pytest.mark.parametrize(
     ("text", "pattern", "millis"),
     [

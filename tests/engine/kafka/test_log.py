@@ -19,6 +19,7 @@ def entry(kind: int, message: str, *cause: str, record: str | None = None) -> Lo
     return LogEntry(kind=kind, logger="processing.Q.Source", message=message, cause=cause, record=record, **SOURCE)
 
 
+@pytest.mark.rules("E8.1", "E8.5")
 @pytest.mark.parametrize(
     ("kind", "message", "expected"),
     [
@@ -57,6 +58,7 @@ def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: st
     }
 
 
+@pytest.mark.rules("E8.3")
 @pytest.mark.parametrize(
     ("kind", "part", "expected"),
     [

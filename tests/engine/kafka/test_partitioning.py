@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+import pytest
 
 from kestrel_sql.kafka.sink.partitioner import bare_keys, murmur2_all, partitions_of
 from kestrel_sql.topics.partitioner import murmur2, partition_of
@@ -41,6 +42,7 @@ def test_log_entries_have_no_topic() -> None:
     ).to_pylist() == [None]
 
 
+@pytest.mark.rules("O17.6")
 def test_a_windowed_record_is_placed_by_its_key_without_the_window() -> None:
     topics = pa.array(["time", "session", "plain", "time", None])
     keys = pa.array([b"key" + b"\0" * 8, b"key" + b"\0" * 16, b"key" + b"\0" * 8, None, None], pa.binary())

@@ -45,6 +45,7 @@ def test_one_output_per_row_with_the_running_maximum_of_timestamps() -> None:
     ]
 
 
+@pytest.mark.rules("O6.2")
 def test_null_keys_and_null_rows_are_dropped() -> None:
     assert replay(stream(COUNT), [row(None, ("x", 1)), row("a", None)]) == [[], []]
 

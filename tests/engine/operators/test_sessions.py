@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.functions.library.aggregates.by_offset import latest_by_offset, latest_n_by_offset
 from kestrel_sql.functions.library.aggregates.collections import collect_list
 from kestrel_sql.functions.library.aggregates.sums import count
@@ -68,6 +70,7 @@ def test_a_row_is_late_if_its_session_would_end_before_the_close() -> None:
     assert windows(replay(sessions(10, 5), at(100, 84, 85))) == [[(100, 100, 1)], [], [(85, 85, 1)]]
 
 
+@pytest.mark.rules("O8.8")
 def test_sessions_that_ended_gap_and_grace_ago_are_not_found() -> None:
     # newest end 115, so ends up to 100 have expired
     outputs = replay(sessions(10, 5), [*at(100), *at(115, key="j"), *at(105)])
@@ -102,6 +105,7 @@ def test_final_orders_by_end_then_start_then_key() -> None:
     assert [output.key for output in replay(sessions(10, 0, final=True), rows)[3]] == [("a",), ("b",), ("c",)]
 
 
+@pytest.mark.rules("O9.5")
 def test_final_loses_a_session_whose_segment_has_expired() -> None:
     # segments of 60 s: the session's is 0; at 130 s with 10 s of retention the oldest readable one is 2
     assert windows(replay(sessions(10_000, 0, final=True), [*at(0), *at(130_000, key="j")])) == [[], []]

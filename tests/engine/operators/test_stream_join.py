@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
@@ -87,11 +89,13 @@ def test_null_rows_and_null_keys() -> None:
     assert brief(replay(join(JoinType.OUTER, 10, 10), rows)) == [[], [(None, ("l", None), 1)], [(None, (None, "r"), 2)]]
 
 
+@pytest.mark.rules("O12.4")
 def test_a_null_row_moves_stream_time_but_does_not_flush() -> None:
     rows = [left("l", 0), left(None, 100), right("r", 100, key="j")]
     assert values(replay(join(JoinType.LEFT, 10, 10, grace=0), rows)) == [[], [], [(("l", None), 0)]]
 
 
+@pytest.mark.rules("O12.7", "O12.11")
 def test_grace_waits_for_stream_time_to_pass_the_bound_and_the_grace() -> None:
     rows = [left("l", 0), right("a", 15, key="j"), right("b", 16, key="j")]
     assert values(replay(join(JoinType.LEFT, 10, 10, grace=5), rows)) == [[], [], [(("l", None), 0)]]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
 from kestrel_sql.operators.operator import Row
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
@@ -11,6 +13,7 @@ def row(key: str, value: Any, timestamp: int, window: tuple[int, int]) -> Row:
     return Row(0, (key,), None if value is None else (value,), timestamp, window=window)
 
 
+@pytest.mark.rules("P6.5.2")
 def test_the_last_result_of_a_window_is_emitted_when_the_window_has_closed() -> None:
     rows = [
         row("b", 1, 2, (0, 10)),

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
@@ -24,6 +26,7 @@ def values(join_type: JoinType, *rows: Row) -> list[list[tuple[Any, int]]]:
     return [[(output.value, output.timestamp) for output in row] for row in replay(join(join_type), rows)]
 
 
+@pytest.mark.rules("O14.5")
 def test_inner_needs_both_sides_and_repeats_identical_rows() -> None:
     rows = (left("l", 5), right("r", 3), right("r", 9), left("m", 4), right(None, 10), left("n", 11), right(None, 12))
     assert values(JoinType.INNER, *rows) == [

@@ -52,6 +52,7 @@ def test_the_sample_uses_every_step_and_command() -> None:
     assert tags(sample.plan()) == {*STEPS, *COMMANDS, "ksqlPlanV1"}
 
 
+@pytest.mark.rules("P9.2", "P2.1", "P3.1", "P4.7", "P4.8")
 def test_a_plan_of_today_is_written_as_it_was_read() -> None:
     document = sample.plan()
     assert encode_plan(decode_plan(document)) == document
@@ -77,12 +78,14 @@ def test_durations_are_written_with_nine_decimals() -> None:
     assert '"graceMillis": 3600.000000000' in text
 
 
+@pytest.mark.rules("P4.3")
 def test_durations_become_milliseconds() -> None:
     step = root(sample.stream_join(beforeMillis=Decimal("0.002"), afterMillis=1.5, graceMillis=None))
     assert isinstance(step, StreamStreamJoinV1)
     assert (step.before_ms, step.after_ms, step.grace_ms) == (2, 1500, None)
 
 
+@pytest.mark.rules("P5.2")
 def test_absent_optional_fields_have_the_defaults_of_the_format() -> None:
     join = sample.stream_join()
     del join["keyColName"], join["graceMillis"]
@@ -94,12 +97,14 @@ def test_absent_optional_fields_have_the_defaults_of_the_format() -> None:
     assert step.left_source.pseudo_column_version == 0
 
 
+@pytest.mark.rules("P1.4")
 def test_null_means_absent_for_optional_fields() -> None:
     command = decode_statement(sample.ddl(sample.create(orReplace=None, isSource=None, keyField=None))).ddl_command
     assert isinstance(command, CreateStreamV1)
     assert (command.or_replace, command.is_source) == (False, False)
 
 
+@pytest.mark.rules("P2.1")
 def test_the_legacy_key_field_is_checked_but_not_kept() -> None:
     command = decode_statement(sample.ddl(sample.create("Table", keyField="KILO"))).ddl_command
     assert isinstance(command, CreateTableV1)
@@ -109,6 +114,7 @@ def test_the_legacy_key_field_is_checked_but_not_kept() -> None:
     refused(sample.ddl(sample.create(keyField=1)), "$.ddlCommand.keyField")
 
 
+@pytest.mark.rules("P5.3")
 def test_the_join_key_has_two_spellings() -> None:
     join = sample.joined("streamTableJoinV1", sample.stream(), sample.table(), internalFormats=sample.formats())
     del join["keyColName"]
@@ -118,6 +124,7 @@ def test_the_join_key_has_two_spellings() -> None:
     refused(sample.query({**join, "keyName": "K", "keyColName": "K"}), "$.queryPlan.physicalPlan.keyName")
 
 
+@pytest.mark.rules("P4.2")
 @pytest.mark.parametrize(
     ("options", "features"),
     [([], set()), (["UNWRAP_SINGLE_VALUES"], {"UNWRAP_SINGLES"}), (["WRAP_SINGLE_VALUES"], {"WRAP_SINGLES"})],
@@ -129,11 +136,13 @@ def test_options_are_features_of_the_value(options: list[str], features: set[str
     assert command.formats.key_features == frozenset()
 
 
+@pytest.mark.rules("P4.2")
 def test_singles_cannot_be_both_wrapped_and_unwrapped() -> None:
     both = sample.formats(options=["UNWRAP_SINGLE_VALUES"], valueFeatures=["WRAP_SINGLES"])
     refused(sample.ddl(sample.create(formats=both)), "$.ddlCommand.formats.valueFeatures")
 
 
+@pytest.mark.rules("P9.1")
 def test_a_key_expression_is_a_string_or_a_list() -> None:
     for expression in ("KILO", ["KILO"]):
         step = root(sample.step("streamSelectKeyV2", "PartitionBy", source=sample.stream(), keyExpression=expression))
@@ -141,6 +150,7 @@ def test_a_key_expression_is_a_string_or_a_list() -> None:
         assert step.key_expression == (ColumnRef("KILO"),)
 
 
+@pytest.mark.rules("P4.4")
 @pytest.mark.parametrize(
     ("text", "window"),
     [
@@ -161,6 +171,7 @@ def test_a_window_may_be_text(text: str, window: Any) -> None:
     assert step.window_expression.window == window
 
 
+@pytest.mark.rules("P4.4")
 def test_a_window_may_be_an_object() -> None:
     step = root(sample.windowed({"windowType": "SESSION", "gap": sample.span(5), "emitStrategy": "FINAL"}))
     assert isinstance(step, StreamWindowedAggregateV1)
@@ -168,6 +179,7 @@ def test_a_window_may_be_an_object() -> None:
     assert step.window_expression.emit is Emit.FINAL
 
 
+@pytest.mark.rules("P4.6")
 def test_an_alias_is_split_off_after_a_cast() -> None:
     step = root(sample.select(sample.stream(), "CAST(KILO AS STRING) AS `a AS b`"))
     assert isinstance(step, StreamSelectV1)
@@ -184,6 +196,7 @@ def test_an_empty_list_of_keys_differs_from_none() -> None:
 SOURCE = "$.queryPlan.physicalPlan.source"
 
 
+@pytest.mark.rules("P1.4")
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
@@ -256,6 +269,7 @@ def test_the_window_size_must_fit_the_window_type(info: sample.Document, ok: boo
         refused(document, "$.ddlCommand.windowInfo.size")
 
 
+@pytest.mark.rules("P5.1")
 def test_a_foreign_key_is_a_column_or_an_expression() -> None:
     fk = {
         "joinType": "INNER",
@@ -270,6 +284,7 @@ def test_a_foreign_key_is_a_column_or_an_expression() -> None:
     )
 
 
+@pytest.mark.rules("P1.1", "P2.1")
 def test_a_statement_needs_a_command_or_query_and_a_table_a_key() -> None:
     refused({"@type": "ksqlPlanV1", "statementText": ""}, "$", "both")
     refused(sample.ddl(sample.create("Table", schema="`A` STRING")), "$.ddlCommand.schema", "key")

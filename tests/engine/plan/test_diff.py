@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.plan.codec.plan_file import decode_plan
 from kestrel_sql.plan.diff import diff_plans
 from tests.engine.plan.plan_samples_text import aggregate_plan
@@ -16,6 +18,7 @@ def differences(change: Any, restored: tuple[str, ...] = ()) -> list[tuple[str, 
     return [(change.path.rpartition(".")[2], change.left, change.right) for change in changes]
 
 
+@pytest.mark.rules("P1.3")
 def test_spellings_of_older_releases_are_no_differences() -> None:
     def older(document: Any) -> None:
         document["plan"][0] |= {"statementText": "other", "queryPlan": None}

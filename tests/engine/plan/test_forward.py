@@ -23,6 +23,7 @@ PSEUDO_2 = {"pseudoColumnVersion": 2}
 ROOT = "$.plan[0].queryPlan.physicalPlan"
 
 
+@pytest.mark.rules("P1.4")
 @pytest.mark.parametrize(
     ("statement", "path", "part"),
     [

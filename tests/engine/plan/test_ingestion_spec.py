@@ -40,6 +40,7 @@ def ingestion(envelope: Envelope, schema: Schema, *, key_record: bool = False) -
     )
 
 
+@pytest.mark.rules("P2.4")
 def test_a_command_is_read_and_written() -> None:
     plan = decode_statement(command())
     assert encode_statement(plan) == command()

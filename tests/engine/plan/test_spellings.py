@@ -155,6 +155,7 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
+@pytest.mark.rules("P8.1", "P1.5")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_an_older_spelling_decodes_to_the_same_plan(change: Change) -> None:
     changed = 0

@@ -26,6 +26,7 @@ def test_setting_and_unsetting() -> None:
     assert config.without_property("auto.offset.reset")["auto.offset.reset"] == "latest"
 
 
+@pytest.mark.rules("L8.2")
 @pytest.mark.parametrize(
     ("name", "value", "gist"),
     [
@@ -40,6 +41,7 @@ def test_refused(name: str, value: str, gist: str) -> None:
     assert gist in caught.value.message
 
 
+@pytest.mark.rules("L8.3")
 def test_denied_by_the_server() -> None:
     config = Config.of({"ksql.properties.overrides.denylist": "auto.offset.reset, linger.ms"})
     with pytest.raises(PropertyError, match=r"Cannot override property 'linger\.ms'"):

@@ -196,6 +196,7 @@ def test_bad_properties_for_the_schema(more: Properties, gist: str) -> None:
     assert gist in caught.value.message
 
 
+@pytest.mark.rules("N11.8")
 def test_windowed_sources_need_a_key() -> None:
     with pytest.raises(StatementError, match="Windowed sources require a key column"):
         plan(source(V, more=(("WINDOW_TYPE", "SESSION"),)))

@@ -95,6 +95,7 @@ def test_an_anonymous_value_is_asked_for_by_wrapping() -> None:
     assert registry.asked[-1].unwrapped
 
 
+@pytest.mark.rules("F8.8", "F8.9")
 @pytest.mark.parametrize(
     ("elements", "more", "gist"),
     [
@@ -154,6 +155,7 @@ def test_a_sink_has_the_columns_of_its_schema_in_order() -> None:
     )
 
 
+@pytest.mark.rules("F8.13")
 def test_what_is_registered() -> None:
     formats = Formats(FormatInfo("AVRO"), FormatInfo("JSON_SR", (("schemaId", "4"),)))
     schema = Schema((Column("K", STRING, Role.KEY), Column("V", STRING)))

@@ -12,6 +12,7 @@ from kestrel_sql.sql.parse.parser import parse_expression
 DAY = 86_400_000
 
 
+@pytest.mark.rules("L11.2", "L11.3")
 @pytest.mark.parametrize(
     ("text", "millis"),
     [
@@ -29,6 +30,7 @@ def test_parts_that_are_missing_are_the_first_of_their_kind(text: str, millis: i
     assert parse_partial_timestamp(text) == millis
 
 
+@pytest.mark.rules("L11.4")
 @pytest.mark.parametrize(
     "text",
     [
@@ -49,6 +51,7 @@ def test_what_is_no_timestamp_is_refused_with_the_form_that_is_wanted(text: str)
         parse_partial_timestamp(text)
 
 
+@pytest.mark.rules("L11.1")
 @pytest.mark.parametrize(
     ("text", "rewritten"),
     [

@@ -38,6 +38,7 @@ def test_partition_by_an_expression_appends_it_to_the_row() -> None:
     ]
 
 
+@pytest.mark.rules("N7.2.8")
 def test_partition_by_the_key_changes_nothing() -> None:
     planned = plan(ORDERS + "CREATE STREAM s AS SELECT * FROM orders PARTITION BY id;")
     assert not any("streamSelectKey" in line for line in tree(planned))
@@ -49,6 +50,7 @@ def test_partition_by_null_drops_the_key() -> None:
     assert command(planned).formats.key_format == FormatInfo("NONE")
 
 
+@pytest.mark.rules("N6.5")
 def test_aggregates_number_arguments_and_results() -> None:
     planned = plan(
         ORDERS
@@ -105,6 +107,7 @@ def test_bounds_of_a_windowed_source_are_columns_of_an_aggregate_without_window(
     assert "non_aggregate_columns=(A, WINDOWSTART, ROWTIME)" in tree(planned)[2]
 
 
+@pytest.mark.rules("N6.5")
 def test_table_functions_are_taken_out_of_expressions() -> None:
     lines = tree(plan(ORDERS + "CREATE STREAM s AS SELECT id, EXPLODE(tags) + '!' AS t FROM orders;"))
     assert lines[1:3] == [
@@ -138,6 +141,7 @@ def test_full_join_has_a_synthetic_key() -> None:
     assert schema(planned) == "`K` INTEGER KEY, `PAGE` STRING"
 
 
+@pytest.mark.rules("L9.17")
 def test_foreign_key_join_keeps_the_left_key_and_may_be_joined_again() -> None:
     script = ORDERS + CUSTOMERS + CITIES
     planned = plan(
@@ -174,6 +178,7 @@ def test_later_joins_rekey_only_by_other_columns() -> None:
     assert any("streamSelectKeyV2[LeftSourceKeyed] key_expression=(O_CUSTOMER)" in line for line in tree(plan(other)))
 
 
+@pytest.mark.rules("N5.3")
 def test_star_of_a_join_is_prefixed_and_starts_with_keys() -> None:
     planned = plan(CUSTOMERS + CITIES + "CREATE TABLE t AS SELECT * FROM customers c JOIN cities t ON c.id = t.id;")
     assert schema(planned) == "`C_ID` INTEGER KEY, `C_NAME` STRING, `C_CITY` INTEGER, `T_ID` INTEGER, `T_NAME` STRING"
@@ -199,6 +204,7 @@ def test_timestamp_text_in_where_becomes_millis() -> None:
     assert "(ROWTIME BETWEEN 1704067200000 AND 1704150001000)" in lines[2]
 
 
+@pytest.mark.rules("N9.6")
 def test_insert_into_fits_literals_to_decimal_columns() -> None:
     planned = plan(
         ORDERS + "CREATE STREAM d (id INT KEY, price DECIMAL(5, 2)) WITH (kafka_topic='d', format='JSON');"
@@ -217,6 +223,7 @@ def test_push_queries_have_no_sink_and_show_the_key() -> None:
     )
 
 
+@pytest.mark.rules("L8.5")
 @pytest.mark.parametrize(("items", "wanted"), [("*", "`ID` INTEGER KEY, `PAGE` STRING"), ("page", "`PAGE` STRING")])
 def test_the_experimental_planner_may_drop_the_key(items: str, wanted: str) -> None:
     config = Config.of({"ksql.new.query.planner.enabled": True})

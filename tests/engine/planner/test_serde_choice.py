@@ -116,6 +116,7 @@ def test_the_message_of_a_schema_that_does_not_fit() -> None:
     )
 
 
+@pytest.mark.rules("N11.4", "N11.6")
 @pytest.mark.parametrize(
     ("name", "column", "gist"),
     [
@@ -143,6 +144,7 @@ def test_inherited_properties_are_properties_of_the_format() -> None:
         assert facts.inheritable <= facts.properties
 
 
+@pytest.mark.rules("F9.1")
 @pytest.mark.parametrize(
     ("name", "key", "expected", "features"),
     [

@@ -36,6 +36,7 @@ def test_a_pull_query_reads_what_the_last_messages_say(engine: MemoryEngine) -> 
     assert len(tell(engine, "SELECT * FROM n EMIT CHANGES LIMIT 3;").rows) == 3
 
 
+@pytest.mark.rules("K1.4.4")
 @pytest.mark.spark
 def test_an_error_of_a_null_key_stands_until_it_is_retracted(engine: MemoryEngine) -> None:
     feed(engine, (b"a", b"1"), (None, b"x"))
@@ -45,6 +46,7 @@ def test_an_error_of_a_null_key_stands_until_it_is_retracted(engine: MemoryEngin
     assert tell(engine, "SELECT key FROM u;").rows == (("a",),)
 
 
+@pytest.mark.rules("K1.4.4")
 @pytest.mark.spark
 def test_an_error_of_a_value_stands_until_its_key_has_another(engine: MemoryEngine) -> None:
     feed(engine, (b"a", b"1"), (b"b", b"\xff"))

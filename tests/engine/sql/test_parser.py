@@ -49,11 +49,13 @@ def test_every_declared_terminal_is_a_keyword() -> None:
     assert set(STATEMENT_STARTS) <= KEYWORDS
 
 
+@pytest.mark.rules("L1.12")
 @pytest.mark.parametrize("word", sorted(NON_RESERVED))
 def test_a_non_reserved_keyword_is_a_name(word: str) -> None:
     assert parse_expression(f"{word.lower()} + 1") == parse_expression(f"`{word}` + 1")
 
 
+@pytest.mark.rules("L1.12")
 @pytest.mark.parametrize("word", sorted(RESERVED - {"NULL", "TRUE", "FALSE"}))
 def test_a_reserved_word_is_a_name_only_if_quoted(word: str) -> None:
     with pytest.raises(SqlSyntaxError):
@@ -125,6 +127,7 @@ def test_a_script_keeps_text_and_span_of_each_statement() -> None:
     assert second.statement == s.DropType("T")
 
 
+@pytest.mark.rules("E7.1")
 def test_a_script_fails_at_its_first_error() -> None:
     with pytest.raises(SqlSyntaxError, match=r"^line 2:8: Syntax Error") as caught:
         parse_script("SET 'a'='b';\nSELECT FROM x;")
@@ -143,11 +146,13 @@ def test_parse_statement_accepts_exactly_one(text: str) -> None:
         parse_statement(text)
 
 
+@pytest.mark.rules("P4.6")
 def test_a_select_item_ends_with_its_alias() -> None:
     expected = (e.Cast(e.ColumnRef("A"), t.INTEGER), "as B")
     assert parse_select_item("CAST(A AS INT) AS `as B`") == expected
 
 
+@pytest.mark.rules("P4.5")
 def test_a_schema_string_parses_to_columns() -> None:
     text = (
         "`V` VARCHAR, `K` INT KEY, `P` BIGINT PRIMARY KEY, `H` BYTES HEADER('x'), `A` ARRAY<STRUCT<`KEY` "

@@ -8,6 +8,7 @@ from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.parse.parser import parse_script
 
 
+@pytest.mark.rules("E10.1", "E10.2", "E10.3", "E10.4", "L2.10")
 @pytest.mark.parametrize(
     ("text", "message"),
     [

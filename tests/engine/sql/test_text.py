@@ -158,6 +158,7 @@ TEST_STATEMENTS = [
 ]
 
 
+@pytest.mark.rules("E11.2", "E11.3", "E11.4")
 @pytest.mark.parametrize(("text", "canonical"), EXPRESSIONS)
 def test_expressions_have_a_canonical_form_that_round_trips(text: str, canonical: str) -> None:
     expression = parse_expression(text)
@@ -173,6 +174,7 @@ def test_statements_round_trip(text: str) -> None:
     assert format_statement(parse_statement(written, test_statements=True)) == written
 
 
+@pytest.mark.rules("E11.1")
 def test_each_clause_of_a_query_has_a_line() -> None:
     text = (
         "create stream o as select a, b c from l join r within 1 minute on l.a = r.a where a > 1 partition "
@@ -196,6 +198,7 @@ def test_types_round_trip(text: str) -> None:
     assert format_type(parse_type(text)) == text
 
 
+@pytest.mark.rules("L1.13")
 @pytest.mark.parametrize(
     ("name", "written"),
     [
@@ -275,6 +278,7 @@ def random_expression(dice: random.Random, depth: int) -> e.Expression:
     return dice.choice(makers)()
 
 
+@pytest.mark.rules("E11.4")
 @pytest.mark.parametrize("seed", range(300))
 def test_random_expressions_round_trip(seed: int) -> None:
     expression = random_expression(random.Random(seed), 5)

@@ -11,10 +11,12 @@ def last_statement(text: str, **variables: str) -> object:
     return parse_script(text, variables)[-1].statement
 
 
+@pytest.mark.rules("L7.2", "L7.5")
 def test_references_in_strings_are_replaced_and_unknown_ones_stay() -> None:
     assert last_statement("SET '${a}.x' = '${A}${b}';", a="it's") == parse_statement("SET 'it''s.x' = 'it''s${b}'")
 
 
+@pytest.mark.rules("L7.3", "L7.4")
 def test_a_value_can_be_an_identifier_or_a_literal() -> None:
     statement = last_statement(
         "CREATE STREAM ${n} WITH (a=${i}, b=${s}, c=${t}, d=${d}) AS SELECT ${q} FROM ${n};",
@@ -30,6 +32,7 @@ def test_a_value_can_be_an_identifier_or_a_literal() -> None:
     )
 
 
+@pytest.mark.rules("L7.3")
 @pytest.mark.parametrize("value", ["a b", "a; DROP STREAM b", "", "'a' 'b'", "a, b", "`a``; b`", "1 + 1", "--"])
 def test_a_value_must_be_a_single_token(value: str) -> None:
     with pytest.raises(SqlSyntaxError, match=r"Illegal argument at line 1:15\. Got: '"):

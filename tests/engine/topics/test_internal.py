@@ -54,6 +54,7 @@ def test_a_topology_that_is_not_optimized_copies_the_topic_of_an_old_table() -> 
     )
 
 
+@pytest.mark.rules("Q10.2")
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
