@@ -28,7 +28,7 @@ def explain(statement: Explain, view: EngineView) -> Answer:
     Raises:
         StatementError: the query does not exist, or the statement is invalid or has no query.
     """
-    plan = _plan(statement, view)
+    plan = explained_plan(statement, view)
     types = Types(view.session.functions, view.session.config)
     rows = [
         (depth, step.tag, step.query_context, str(result_schema(step, types.of)))
@@ -39,7 +39,12 @@ def explain(statement: Explain, view: EngineView) -> Answer:
     return replace(answer, message=json.dumps(document, indent=2, default=str))
 
 
-def _plan(statement: Explain, view: EngineView) -> QueryPlan:
+def explained_plan(statement: Explain, view: EngineView) -> QueryPlan:
+    """The plan that EXPLAIN shows.
+
+    Raises:
+        StatementError: the query does not exist, or the statement is invalid or has no query.
+    """
     target = statement.target
     if isinstance(target, str):
         query = view.session.queries.get(target)

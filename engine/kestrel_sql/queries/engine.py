@@ -25,22 +25,21 @@ from kestrel_sql.queries.pull import (
     standing_error,
 )
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
-from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery, plan_query
+from kestrel_sql.queries.transient import QueryKind, TransientQuery, answer_with, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record
-from kestrel_sql.session.session import PersistentQuery, Session
+from kestrel_sql.session.session import Executed, PersistentQuery, Session
 from kestrel_sql.spark.build.queryable import kept_table
 from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.in_memory.resumable import ResumableQuery, ResumableRunner
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
-
-_FATAL = 4
 
 _CHUNK = 10_000
 """Records that a query processes before its progress shows."""
@@ -128,7 +127,7 @@ class MemoryEngine:
             case statement:
                 self.flush()
                 found = answer_of(statement, self._view())
-                return self._define(parsed) if found is None else found
+                return message_answer(self.define(parsed).message or "done") if found is None else found
 
     def produce(self, record: Record) -> None:
         """Put a record into a topic."""
@@ -163,7 +162,12 @@ class MemoryEngine:
             for topic in self._topics(running.query.plan)
         }
 
-    def _define(self, parsed: ParsedStatement) -> Answer:
+    def define(self, parsed: ParsedStatement) -> Executed:
+        """Carry out a statement that changes the session, and take over its topics and queries.
+
+        Raises:
+            StatementError: the statement is refused; nothing has changed.
+        """
         done = self.session.execute(parsed)
         if done.deletes is not None:
             self.broker.delete(done.deletes.topic)
@@ -171,7 +175,7 @@ class MemoryEngine:
         for source in self.session.catalog.sources.values():
             self.broker.create(source.topic)
         self._adopt()
-        return message_answer(done.message or "done")
+        return done
 
     def _insert(self, parsed: ParsedStatement) -> Answer:
         done = self.session.execute(parsed)
@@ -240,8 +244,10 @@ class MemoryEngine:
 
     def _advance(self, running: _Running) -> None:
         topics = self._topics(running.query.plan)
-        running.pending = [*running.pending, *self._read(topics, running.position)]
-        running.position = self.broker.arrivals
+        # Records may arrive while this one reads.
+        until = self.broker.arrivals
+        running.pending = [*running.pending, *self._read(topics, running.position, until)]
+        running.position = until
         if not running.pending:
             return
         if running.execution is None:
@@ -264,7 +270,7 @@ class MemoryEngine:
         running.rows_out += len(output.records)
         for record in output.records:
             self.broker.produce(record)
-        fatal = next((entry for entry in output.log if entry.kind == _FATAL), None)
+        fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
             running.error = (
                 f"{running.query.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
@@ -276,20 +282,27 @@ class MemoryEngine:
         return any(len(q.plan.sources) > 1 and derived & set(q.plan.sources) for q in self.session.queries.values())
 
     def _ask(self, query: Query) -> Answer:
-        planned = self._planned(query)
+        return self.answer(self._planned(query), self.session.config)
+
+    def answer(self, planned: TransientQuery, config: Config) -> Answer:
+        """Answer a planned query from what its sources hold now.
+
+        Raises:
+            EngineError: the query fails.
+        """
         if planned.limit == 0:
             return Answer(columns=planned.columns, limited=True)
         found = self._kept_rows(planned)
         if not isinstance(found, list):
             return found
-        pipeline = self._build(planned.plan, self.session.config)
+        pipeline = self._build(planned.plan, config)
         output = self._memory().run(pipeline, [found])[0]
         self.log += output.log
         asked = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
         fatal = standing_error(output.log, asked)
         if fatal is not None:
             raise QueryError(fatal.text)
-        return _answer(planned, planned.rows(output.records, pipeline.group.ends[0].window))
+        return answer_with(planned, planned.rows(output.records, pipeline.group.ends[0].window))
 
     def _planned(self, query: Query) -> TransientQuery:
         session = self.session
@@ -309,9 +322,9 @@ class MemoryEngine:
             return current_messages(records)
         table = self._table(planned)
         if table is None:
-            return _answer(planned, [])
+            return answer_with(planned, [])
         try:
-            return _answer(planned, pull_rows(planned, table, self.log))
+            return answer_with(planned, pull_rows(planned, table, self.log))
         except UnsupportedError:
             return table.records(self.log)
 
@@ -351,8 +364,8 @@ class MemoryEngine:
             )
         return running.reader
 
-    def _read(self, topics: list[str], since: int) -> list[Record]:
-        return self.broker.merged(topics, since) if self.by_time else self.broker.arrived(topics, since)
+    def _read(self, topics: list[str], since: int, until: int | None = None) -> list[Record]:
+        return self.broker.merged(topics, since, until) if self.by_time else self.broker.arrived(topics, since, until)
 
     def _topics(self, plan: QueryPlan) -> list[str]:
         sources = self.session.catalog.sources
@@ -380,12 +393,3 @@ class MemoryEngine:
         """Give others a moment to change topics and schemas, and let the queries process what came."""
         time.sleep(_MOMENT)
         self.flush()
-
-
-def _answer(planned: TransientQuery, rows: Sequence[Row]) -> Answer:
-    return Answer(
-        columns=planned.columns,
-        rows=tuple(row.values for row in rows),
-        tombstones=frozenset(at for at, row in enumerate(rows) if row.tombstone),
-        limited=planned.is_full(rows),
-    )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError
 from kestrel_sql.formats.serde import SerdeSpec, Side
@@ -128,6 +129,16 @@ def plan_query(
         is_table=isinstance(root, TableSelectV1),
         limit=query.limit,
         source=source,
+    )
+
+
+def answer_with(planned: TransientQuery, rows: Sequence[Row]) -> Answer:
+    """The answer of a query that gave these rows."""
+    return Answer(
+        columns=planned.columns,
+        rows=tuple(row.values for row in rows),
+        tombstones=frozenset(at for at, row in enumerate(rows) if row.tombstone),
+        limited=planned.is_full(rows),
     )
 
 

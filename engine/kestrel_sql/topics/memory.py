@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
+from threading import Lock
 
 from kestrel_sql.topics.records import Record
 
@@ -16,10 +17,11 @@ Arrival = tuple[int, Record]
 
 @dataclass(slots=True)
 class MemoryBroker:
-    """Topics as lists of records in offset order."""
+    """Topics as lists of records in offset order; several threads may produce and read at the same time."""
 
     _topics: dict[str, list[Arrival]] = field(default_factory=dict)
     _arrivals: int = 0
+    _producing: Lock = field(default_factory=Lock)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -36,10 +38,11 @@ class MemoryBroker:
 
     def produce(self, record: Record) -> Record:
         """Append a record to the only partition of its topic and return it with its offset."""
-        records = self._topics.setdefault(record.topic, [])
-        stored = replace(record, partition=0, offset=len(records))
-        records.append((self._arrivals, stored))
-        self._arrivals += 1
+        with self._producing:
+            records = self._topics.setdefault(record.topic, [])
+            stored = replace(record, partition=0, offset=len(records))
+            records.append((self._arrivals, stored))
+            self._arrivals += 1
         return stored
 
     def records(self, topic: str) -> tuple[Record, ...]:
@@ -59,9 +62,9 @@ class MemoryBroker:
         """The number of records that arrived so far, which is the next arrival number."""
         return self._arrivals
 
-    def arrived(self, topics: Iterable[str], since: int = 0) -> list[Record]:
-        """The records of several topics in order of arrival, from the arrival number `since` on."""
-        entries = (entry for topic in dict.fromkeys(topics) for entry in self._since(topic, since))
+    def arrived(self, topics: Iterable[str], since: int = 0, until: int | None = None) -> list[Record]:
+        """The records of several topics in order of arrival: arrival numbers from `since` on, below `until`."""
+        entries = (entry for topic in dict.fromkeys(topics) for entry in self._between(topic, since, until))
         return [record for _, record in sorted(entries, key=itemgetter(0))]
 
     def waiting(self, topics: Iterable[str], since: int) -> int:
@@ -69,16 +72,18 @@ class MemoryBroker:
         lists = (self._topics.get(topic, ()) for topic in dict.fromkeys(topics))
         return sum(len(entries) - bisect_left(entries, since, key=itemgetter(0)) for entries in lists)
 
-    def merged(self, topics: Iterable[str], since: int = 0) -> list[Record]:
+    def merged(self, topics: Iterable[str], since: int = 0, until: int | None = None) -> list[Record]:
         """The records of several topics in the order in which Kafka Streams reads them.
 
         The next record comes from the topic whose next record has the smallest timestamp; among equal timestamps the
         record that arrived first wins. Each topic is read in offset order.
         """
-        return list(_by_head([self._since(topic, since) for topic in dict.fromkeys(topics)]))
+        return list(_by_head([self._between(topic, since, until) for topic in dict.fromkeys(topics)]))
 
-    def _since(self, topic: str, since: int) -> list[Arrival]:
-        return [entry for entry in self._topics.get(topic, ()) if entry[0] >= since]
+    def _between(self, topic: str, since: int, until: int | None) -> list[Arrival]:
+        entries = self._topics.get(topic, [])
+        first = bisect_left(entries, since, key=itemgetter(0))
+        return entries[first : None if until is None else bisect_left(entries, until, key=itemgetter(0))]
 
 
 def _by_head(queues: list[list[Arrival]]) -> Iterator[Record]:

@@ -93,6 +93,10 @@ class ResumableQuery:
         self._fed += len(rows)
         return self._runner.step(self._pipeline, self._stream, self._name, rows)
 
+    def close(self) -> None:
+        """Remove the checkpoint; the query cannot go on."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+
     @property
     def checkpoint(self) -> Path:
         """The folder of the query's checkpoint."""

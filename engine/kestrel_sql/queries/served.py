@@ -1,0 +1,143 @@
+"""A memory engine that a server drives piece by piece: one query at a time, and push queries that go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.errors import QueryError
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.pull import plan_pull
+from kestrel_sql.queries.transient import Row, TransientQuery, plan_query
+from kestrel_sql.spark.in_memory.resumable import ResumableQuery
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.sql.nodes.admin import ControlQuery
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+_CHUNK = 10_000
+"""Records that a push query reads at once."""
+
+
+@dataclass(slots=True)
+class PushQuery:
+    """A push query on its way; `position` is the arrival number that it reads next."""
+
+    planned: TransientQuery
+    topics: list[str]
+    pipeline: Pipeline
+    execution: ResumableQuery
+    position: int
+
+    def close(self) -> None:
+        """Remove the checkpoint."""
+        self.execution.close()
+
+
+@dataclass(slots=True)
+class ServedEngine(MemoryEngine):
+    """Executes statements under the settings of each request.
+
+    One thread calls `scoped`, `define`, `steer`, `advance` and `advance_push`. Others may call `plan`, `answer`, `lags`
+    and `progress` at the same time, but only one of them `answer` for tables: they share a reader of the state.
+    """
+
+    def start(self) -> None:
+        """Start Spark."""
+        self._memory()
+
+    @contextmanager
+    def scoped(self, config: Config, variables: dict[str, str]) -> Iterator[None]:
+        """Let the session have the settings and variables of a request; SET and DEFINE last until the end of the block."""
+        session = self.session
+        kept = session.config, session.variables
+        session.config, session.variables = config, variables
+        try:
+            yield
+        finally:
+            session.config, session.variables = kept
+
+    def view(self) -> EngineView:
+        """What statements look at that ask about the engine."""
+        return self._view()
+
+    def steer(self, statement: ControlQuery) -> None:
+        """Terminate, pause or resume a query.
+
+        Raises:
+            StatementError: there is no such query.
+        """
+        self._steer(statement)
+
+    def insert(self, parsed: ParsedStatement) -> None:
+        """Carry out INSERT VALUES.
+
+        Raises:
+            EngineError: a value that does not fit.
+        """
+        self._insert(parsed)
+
+    def advance(self, query_id: str) -> None:
+        """Let one persistent query process what has arrived.
+
+        Raises:
+            Exception: Spark's own, when the pipeline as a whole does not run.
+        """
+        running = self._running.get(query_id)
+        if running is not None and query_id not in self.paused and not running.error:
+            self._advance(running)
+
+    def fail(self, query_id: str, reason: str) -> None:
+        """Stop a persistent query for an error."""
+        if (running := self._running.get(query_id)) is not None:
+            running.error = reason
+
+    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
+        """Plan a query whose rows go to a client: a push query with EMIT, else a pull query.
+
+        Raises:
+            StatementError: the query is refused.
+        """
+        plan = plan_pull if query.emit is None else plan_query
+        return plan(query, self.session.catalog, config, query_id, self.session.functions)
+
+    def pull(self, planned: TransientQuery, config: Config) -> Answer:
+        """Answer a pull query from the last batch of its table's query, or from the records of its stream.
+
+        Raises:
+            EngineError: the query fails.
+        """
+        return self.answer(planned, config)
+
+    def push(self, planned: TransientQuery, config: Config, since: int) -> PushQuery:
+        """Start a push query that reads from an arrival number on."""
+        unlimited = replace(planned, limit=None)
+        pipeline = self._build(planned.plan, config)
+        return PushQuery(unlimited, self._topics(planned.plan), pipeline, self._memory().open(pipeline), since)
+
+    def advance_push(self, push: PushQuery) -> Sequence[Row]:
+        """Let a push query process what has arrived, some thousand records at most, and give its rows.
+
+        Raises:
+            QueryError: the query failed.
+        """
+        until = min(self.broker.arrivals, push.position + _CHUNK)
+        records = self._read(push.topics, push.position, until)
+        push.position = until
+        if not records:
+            return ()
+        output = push.execution.advance(records)
+        self.log += output.log
+        fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
+        if fatal is not None:
+            raise QueryError(fatal.text)
+        return push.planned.rows(output.records, push.pipeline.group.ends[0].window)
+
+    def has_input(self, push: PushQuery) -> bool:
+        """Whether records wait for a push query."""
+        return self.broker.waiting(push.topics, push.position) > 0
