@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kestrel_sql.errors import StatementError
-from kestrel_sql.importer.report import Report, Verdict, import_report
+from kestrel_sql.importer.report import Outcome, Report, import_report
 from tests.engine.plan.plan_samples_text import aggregate_plan
 
 
@@ -17,8 +17,8 @@ def backup(tmp_path: Path, *commands: tuple[str, Any]) -> Report:
     return import_report(file)
 
 
-def verdicts(report: Report) -> list[Verdict]:
-    return [answer.verdict for answer in report.answers]
+def outcomes(report: Report) -> list[Outcome]:
+    return [statement.outcome for statement in report.statements]
 
 
 def planned(number: int) -> dict[str, Any]:
@@ -32,12 +32,12 @@ def test_the_plans_of_a_folder_are_tried_one_by_one(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     report = import_report(tmp_path)
-    assert verdicts(report) == [Verdict.RUNS, Verdict.RUNS, Verdict.RUNS, Verdict.REFUSED, Verdict.REFUSED]
-    assert [answer.where for answer in report.answers][::2] == ["a/plan.json", "b/plan.json", "c/plan.json"]
-    assert "NOPE" in report.answers[3].reason
-    assert "ksqlPlanV9" in report.answers[4].reason
+    assert outcomes(report) == [Outcome.RUNS, Outcome.RUNS, Outcome.RUNS, Outcome.REFUSED, Outcome.REFUSED]
+    assert [statement.origin for statement in report.statements][::2] == ["a/plan.json", "b/plan.json", "c/plan.json"]
+    assert "NOPE" in report.statements[3].reason
+    assert "ksqlPlanV9" in report.statements[4].reason
     assert not report.is_complete
-    assert verdicts(import_report(tmp_path / "a" / "plan.json")) == [Verdict.RUNS, Verdict.RUNS]
+    assert outcomes(import_report(tmp_path / "a" / "plan.json")) == [Outcome.RUNS, Outcome.RUNS]
 
 
 def test_commands_build_on_each_other(tmp_path: Path) -> None:
@@ -52,16 +52,16 @@ def test_commands_build_on_each_other(tmp_path: Path) -> None:
         ("terminate/CTAS_OUT_0/execute", {"statement": "TERMINATE CTAS_OUT_0;", "plan": None}),
         ("terminate/CTAS_OUT_0/execute", {"statement": "TERMINATE CTAS_OUT_0;", "plan": None}),
     )
-    assert verdicts(report) == [Verdict.RUNS, Verdict.RUNS, Verdict.RUNS, Verdict.NOTHING, Verdict.NOTHING]
-    assert [answer.query for answer in report.answers][:3] == [None, "CTAS_OUT_0", "CSAS_Z_0"]
-    assert [answer.reason for answer in report.answers][3:] == [
+    assert outcomes(report) == [Outcome.RUNS, Outcome.RUNS, Outcome.RUNS, Outcome.NOTHING, Outcome.NOTHING]
+    assert [statement.query for statement in report.statements][:3] == [None, "CTAS_OUT_0", "CSAS_Z_0"]
+    assert [statement.reason for statement in report.statements][3:] == [
         "TERMINATE CTAS_OUT_0",
-        "the query CTAS_OUT_0 is not running here",
+        "query CTAS_OUT_0 does not exist",
     ]
     assert report.is_complete
 
 
-def test_a_refused_statement_leaves_the_others(tmp_path: Path) -> None:
+def test_a_refused_statement_does_not_stop_the_others(tmp_path: Path) -> None:
     newer = planned(1)
     newer["plan"]["queryPlan"]["physicalPlan"]["sinkMode"] = "FAST"
     report = backup(
@@ -71,9 +71,9 @@ def test_a_refused_statement_leaves_the_others(tmp_path: Path) -> None:
         ("x", {"statement": "SELEC;"}),
         ("table/OUT/create", planned(1)),
     )
-    assert verdicts(report) == [Verdict.RUNS, Verdict.REFUSED, Verdict.REFUSED, Verdict.RUNS]
-    assert "sinkMode" in report.answers[1].reason
-    assert report.answers[2].code == "SYNTAX"
+    assert outcomes(report) == [Outcome.RUNS, Outcome.REFUSED, Outcome.REFUSED, Outcome.RUNS]
+    assert "sinkMode" in report.statements[1].reason
+    assert report.statements[2].code == "SYNTAX"
 
 
 def test_the_report_as_text_and_json(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_the_report_as_text_and_json(tmp_path: Path) -> None:
     assert "REFUSED         k: (no statement)" in str(report)
     document = json.loads(report.to_json())
     assert document["summary"] == {"runs": 1, "refused": 1, "nothing": 0}
-    assert [statement["verdict"] for statement in document["statements"]] == ["runs", "refused"]
+    assert [statement["outcome"] for statement in document["statements"]] == ["runs", "refused"]
     assert str(Report(())) == "there are no statements"
 
 
-def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StatementError, match=r"no plan\.json"):
+def test_a_path_without_plans_or_commands_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StatementError, match=r"has no plan\.json"):
         import_report(tmp_path)
     with pytest.raises(StatementError, match="cannot be read"):
         import_report(tmp_path / "nothing")

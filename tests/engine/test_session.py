@@ -22,11 +22,12 @@ def state(session: Session) -> tuple[object, ...]:
 
 
 @pytest.mark.rules("L10.1")
-def test_queries_are_numbered_in_the_order_in_which_they_are_made() -> None:
+def test_queries_are_numbered_in_order_of_creation() -> None:
     session = run(
         SOURCE
         + "CREATE STREAM o AS SELECT * FROM s; INSERT INTO o SELECT * FROM s;"
-        + "CREATE SOURCE TABLE t (k INT PRIMARY KEY, y INT) WITH (kafka_topic='t', format='JSON'); CREATE STREAM p AS SELECT * FROM o;"
+        + "CREATE SOURCE TABLE t (k INT PRIMARY KEY, y INT) WITH (kafka_topic='t', format='JSON');"
+        + "CREATE STREAM p AS SELECT * FROM o;"
     )
     assert list(session.queries) == ["CSAS_O_0", "INSERTQUERY_1", "CST_T_2", "CSAS_P_3"]
 
@@ -39,7 +40,7 @@ def test_a_replaced_query_keeps_its_id() -> None:
     assert [(query.id, "WHERE" in query.statement_text) for query in session.queries.values()] == [("CSAS_O_0", True)]
 
 
-def test_a_dropped_stream_takes_its_query_along() -> None:
+def test_dropping_a_stream_removes_its_query() -> None:
     session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s; DROP STREAM o;")
     assert (list(session.queries), list(session.catalog.sources)) == ([], ["S"])
 
@@ -65,7 +66,7 @@ def test_a_refused_statement_changes_nothing(statement: str) -> None:
     assert state(session) == before
 
 
-def test_a_registry_that_refuses_leaves_no_number_out() -> None:
+def test_a_statement_that_the_registry_refuses_uses_no_query_number() -> None:
     session = run(SOURCE)
     before = state(session)
     with pytest.raises(RegistryError):
@@ -82,7 +83,7 @@ def test_variables_are_replaced_unless_that_is_switched_off() -> None:
         session.parse("CREATE STREAM p AS SELECT k, ${name} FROM s;")
 
 
-def test_what_asks_or_steers_is_refused_with_a_way_on() -> None:
+def test_a_statement_that_is_not_planned_is_refused_with_a_hint() -> None:
     with pytest.raises(UnsupportedError, match="SHOW is not supported here") as caught:
         run("SHOW STREAMS;")
     assert "kestrel shell" in (caught.value.hint or "")

@@ -1,1 +1,1 @@
-"""The report of what in a ksqlDB installation runs on Kestrel."""
+"""Reports which statements of a ksqlDB installation run on Kestrel."""

@@ -1,4 +1,4 @@
-"""Backups of a ksqlDB command topic: one command per line, in the spellings that are found in the wild."""
+"""Reads backups of a ksqlDB command topic, which have one command per line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class CommandRecord:
-    """One command; `plan` is the JSON of a `ksqlPlanV1`, and `problem` says why a line is no command.
+    """One command.
 
-    `configured` is the server's configuration when the command was issued, `properties` what its user had set on top.
+    Attributes:
+        key: the key of the record, such as `stream/S/create`, or the line number if there is none.
+        statement: the SQL text; may be empty if there is a plan.
+        plan: the JSON of a `ksqlPlanV1`; None for commands that ksqlDB stores without a plan.
+        configured: the server's configuration when the command was issued.
+        properties: the properties that the user had set.
+        problem: why the line is not a command; None for a command.
     """
 
     key: str
@@ -26,57 +32,58 @@ class CommandRecord:
 
 
 def read_backup(text: str) -> Iterator[CommandRecord]:
-    """Read lines `"KEY":{COMMAND}` as ksqlDB's own backup writes them, or objects with `key` and `value`, or bare commands.
+    """Read the commands of a backup.
 
-    Empty lines and deleted commands are passed over.
+    A line is `"KEY":{COMMAND}`, as ksqlDB's backup writes it, an object with `key` and `value`, or a bare command.
+    Empty lines and deleted commands are skipped.
     """
-    # Not splitlines(): JSON may hold other ends of lines, such as U+2028, inside of a text.
+    # Not splitlines(): JSON strings may contain other line separators, such as U+2028.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             key, value = _split(line.strip(), f"line {number}")
         except (ValueError, RecursionError):
-            yield CommandRecord(f"line {number}", problem=f"line {number} is not a command: neither JSON nor KEY:JSON")
+            yield CommandRecord(f"line {number}", problem=f"line {number} is not a command: expected JSON or KEY:JSON")
             continue
         if value is not None:
             yield _record(key, value)
 
 
-def _split(line: str, place: str) -> tuple[str, Any]:
-    """The key and the command of a line; `place` stands for a missing key."""
+def _split(line: str, default_key: str) -> tuple[str, Any]:
+    """Return the key and the command of a line."""
     if line.startswith("{"):
         document = json.loads(line)
         if "value" in document:
-            return _key(document.get("key"), place), _opened(document["value"])
-        return _key(document.get("commandId"), place), document
+            return _key(document.get("key"), default_key), _parsed(document["value"])
+        return _key(document.get("commandId"), default_key), document
     if line.startswith('"'):
         key, end = _DECODER.raw_decode(line)
-        return _key(key, place), json.loads(line[end:].lstrip().removeprefix(":"))
+        return _key(key, default_key), json.loads(line[end:].lstrip().removeprefix(":"))
     key, separator, rest = line.partition(":{")
     if not separator:
-        raise ValueError("no command")
+        raise ValueError("not a command")
     return key, json.loads("{" + rest)
 
 
-def _opened(value: Any) -> Any:
-    """A command that was written as a text of JSON."""
+def _parsed(value: Any) -> Any:
+    """Parse a command that is a string of JSON."""
     return json.loads(value) if isinstance(value, str) else value
 
 
-def _key(key: Any, place: str) -> str:
+def _key(key: Any, default_key: str) -> str:
     match key:
         case str():
             return key
         case {"type": str(kind), "entity": str(entity), "action": str(action)}:
             return f"{kind.lower()}/{entity}/{action.lower()}"
         case _:
-            return place
+            return default_key
 
 
 def _record(key: str, value: Any) -> CommandRecord:
     if not isinstance(value, dict):
-        return CommandRecord(key, problem="a command is a JSON object")
+        return CommandRecord(key, problem="a command must be a JSON object")
     plan, statement = value.get("plan"), value.get("statement")
     if plan is not None and not isinstance(plan, dict):
         return CommandRecord(key, problem="`plan` must be an object or null")

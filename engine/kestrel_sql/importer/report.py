@@ -1,4 +1,4 @@
-"""What of a ksqlDB installation runs here: its command topic or its plans, answered statement by statement."""
+"""Tries every statement of a ksqlDB command topic or of stored plans, and reports which ones run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAN_FILE = "plan.json"
 _SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 
 
-class Verdict(StrEnum):
+class Outcome(StrEnum):
     """Whether a statement runs."""
 
     RUNS = "runs"
@@ -34,12 +34,22 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is to be said of one statement; `where` is the key of a command or the file of a plan, `query` the query that it starts."""
+class StatementReport:
+    """The outcome of one statement.
 
-    where: str
+    Attributes:
+        origin: the key of the command, or the file of the plan.
+        statement: the SQL text.
+        outcome: whether it runs.
+        query: the id of the query that it starts or controls.
+        code: the code of the error that refused it.
+        reason: why it does not run.
+        hint: what to try.
+    """
+
+    origin: str
     statement: str
-    verdict: Verdict
+    outcome: Outcome
     query: str | None = None
     code: str | None = None
     reason: str = ""
@@ -48,44 +58,44 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answers for all statements, in the order in which they were issued."""
+    """The outcomes of all statements, in the order in which they were issued."""
 
-    answers: tuple[Answer, ...]
+    statements: tuple[StatementReport, ...]
 
     @property
     def is_complete(self) -> bool:
-        """Say whether nothing was refused."""
-        return all(answer.verdict is not Verdict.REFUSED for answer in self.answers)
+        """Whether no statement was refused."""
+        return all(entry.outcome is not Outcome.REFUSED for entry in self.statements)
 
-    def count(self, verdict: Verdict) -> int:
-        """How many statements got `verdict`."""
-        return sum(answer.verdict is verdict for answer in self.answers)
+    def count(self, outcome: Outcome) -> int:
+        """The number of statements with this outcome."""
+        return sum(entry.outcome is outcome for entry in self.statements)
 
     def to_json(self) -> str:
-        """Write the report as JSON, ending in a line feed."""
-        summary = {verdict.name.lower(): self.count(verdict) for verdict in Verdict}
-        document = {"summary": summary, "statements": [asdict(answer) for answer in self.answers]}
+        """Return the report as JSON, which ends in a line feed."""
+        summary = {outcome.name.lower(): self.count(outcome) for outcome in Outcome}
+        document = {"summary": summary, "statements": [asdict(entry) for entry in self.statements]}
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in Verdict if self.count(verdict))
-        return "\n".join([*map(_answer_text, self.answers), counts or "there are no statements"])
+        counts = ", ".join(f"{self.count(outcome)} {outcome}" for outcome in Outcome if self.count(outcome))
+        return "\n".join([*map(_text_of, self.statements), counts or "there are no statements"])
 
 
 def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
-    """Try every statement of `path`: a folder of `plan.json` files, one such file, or a backup of a command topic.
+    """Plan every statement at `path`: a folder of `plan.json` files, one such file, or a backup of a command topic.
 
-    Each plan file is an installation of its own; the commands of a backup build on each other. Nothing is started.
+    Each plan file is planned in a session of its own; the commands of a backup share a session. No query starts.
 
     Raises:
-        StatementError: there is nothing to import at `path`.
+        StatementError: `path` cannot be read or has no plans.
     """
     if path.is_dir():
         files = sorted(path.rglob(PLAN_FILE))
         if not files:
-            raise StatementError(f"there is no {PLAN_FILE} below {path}")
+            raise StatementError(f"{path} has no {PLAN_FILE}", hint="name a folder with plans, or a backup file")
         return Report(
-            tuple(answer for file in files for answer in _of_plan_file(file, str(file.relative_to(path)), functions))
+            tuple(entry for file in files for entry in _of_plan_file(file, str(file.relative_to(path)), functions))
         )
     text = _read(path)
     if path.name == PLAN_FILE or _is_plan(text):
@@ -108,19 +118,19 @@ def _is_plan(text: str) -> bool:
     return isinstance(document, dict) and "plan" in document and "statement" not in document
 
 
-def _of_plan_file(file: Path, where: str, functions: Registry) -> Iterator[Answer]:
+def _of_plan_file(file: Path, origin: str, functions: Registry) -> Iterator[StatementReport]:
     try:
         stored = load_plan(_read(file))
         config = Config.of({name: stored.configs.get(name) or "false" for name in _SWITCHES})
     except EngineError as error:
-        yield _refused(where, "", error)
+        yield _refused(origin, "", error)
         return
     session = Session(config=config, functions=functions)
     for statement in stored.statements:
-        yield _try_plan(session, statement, where, config)
+        yield _try_plan(session, statement, origin, config)
 
 
-def _of_commands(records: Iterator[CommandRecord], functions: Registry) -> Iterator[Answer]:
+def _of_commands(records: Iterator[CommandRecord], functions: Registry) -> Iterator[StatementReport]:
     session = Session(functions=functions)
     for record in records:
         if record.problem is not None:
@@ -129,7 +139,7 @@ def _of_commands(records: Iterator[CommandRecord], functions: Registry) -> Itera
             yield _try_command(session, record)
 
 
-def _try_command(session: Session, record: CommandRecord) -> Answer:
+def _try_command(session: Session, record: CommandRecord) -> StatementReport:
     try:
         config = properties_config({**record.configured, **record.properties})
         if record.plan is not None:
@@ -140,7 +150,7 @@ def _try_command(session: Session, record: CommandRecord) -> Answer:
         return _refused(record.key, record.statement, error)
 
 
-def _try_plan(session: Session, statement: StatementPlan, where: str, config: Config) -> Answer:
+def _try_plan(session: Session, statement: StatementPlan, origin: str, config: Config) -> StatementReport:
     command, query = statement.ddl_command, statement.query_plan
     before = (session.catalog, dict(session.queries))
     try:
@@ -151,50 +161,51 @@ def _try_plan(session: Session, statement: StatementPlan, where: str, config: Co
             build_pipeline([QueryRun(plan=query, settings=config, serde=session.serde())], session.functions)
     except EngineError as error:
         session.catalog, session.queries = before
-        return _refused(where, statement.statement_text, error, query=query.query_id if query else None)
-    return Answer(where, statement.statement_text, Verdict.RUNS, query=query.query_id if query else None)
+        return _refused(origin, statement.statement_text, error, query=query.query_id if query else None)
+    return StatementReport(origin, statement.statement_text, Outcome.RUNS, query=query.query_id if query else None)
 
 
-def _try_statement(session: Session, record: CommandRecord) -> Answer:
-    """Carry out a command that was stored without a plan, as ksqlDB does with statements that change no source."""
+def _try_statement(session: Session, record: CommandRecord) -> StatementReport:
+    """Execute a command that has no plan; ksqlDB stores statements that change no source without one."""
     query = None
     for parsed in session.parse(record.statement):
         if isinstance(parsed.statement, ControlQuery):
-            return _steer(session, record, parsed.statement)
+            return _control(session, record, parsed.statement)
         plan = session.execute(parsed).plan
         if plan is not None and plan.query_plan is not None:
             query = plan.query_plan.query_id
             build_pipeline(
                 [QueryRun(plan=plan.query_plan, settings=session.config, serde=session.serde())], session.functions
             )
-    return Answer(record.key, record.statement, Verdict.RUNS, query=query)
+    return StatementReport(record.key, record.statement, Outcome.RUNS, query=query)
 
 
-def _steer(session: Session, record: CommandRecord, statement: ControlQuery) -> Answer:
-    known = (
+def _control(session: Session, record: CommandRecord, statement: ControlQuery) -> StatementReport:
+    """Execute PAUSE, RESUME or TERMINATE; only TERMINATE changes the session."""
+    running = (
         list(session.queries)
         if statement.query_id is None
         else [name for name in session.queries if name == statement.query_id]
     )
     if statement.verb.upper() == "TERMINATE":
-        for name in known:
+        for name in running:
             del session.queries[name]
-    named = "no query is" if statement.query_id is None else f"the query {statement.query_id} is not"
-    reason = f"{statement.verb.upper()} {', '.join(known)}" if known else f"{named} running here"
-    return Answer(record.key, record.statement, Verdict.NOTHING, query=statement.query_id, reason=reason)
+    missing = "no query is running" if statement.query_id is None else f"query {statement.query_id} does not exist"
+    reason = f"{statement.verb.upper()} {', '.join(running)}" if running else missing
+    return StatementReport(record.key, record.statement, Outcome.NOTHING, query=statement.query_id, reason=reason)
 
 
-def _refused(where: str, statement: str, error: EngineError, query: str | None = None) -> Answer:
-    return Answer(
-        where, statement, Verdict.REFUSED, query=query, code=error.code, reason=error.message, hint=error.hint
+def _refused(origin: str, statement: str, error: EngineError, query: str | None = None) -> StatementReport:
+    return StatementReport(
+        origin, statement, Outcome.REFUSED, query=query, code=error.code, reason=error.message, hint=error.hint
     )
 
 
-def _answer_text(answer: Answer) -> str:
-    first = f"{answer.verdict.upper():15} {answer.where}: {' '.join(answer.statement.split()) or '(no statement)'}"
+def _text_of(entry: StatementReport) -> str:
+    first = f"{entry.outcome.upper():15} {entry.origin}: {' '.join(entry.statement.split()) or '(no statement)'}"
     lines = [first]
-    if answer.reason:
-        lines.append(f"{'':16}{answer.code + ': ' if answer.code else ''}{answer.reason}")
-    if answer.hint:
-        lines.append(f"{'':16}hint: {answer.hint}")
+    if entry.reason:
+        lines.append(f"{'':16}{entry.code + ': ' if entry.code else ''}{entry.reason}")
+    if entry.hint:
+        lines.append(f"{'':16}hint: {entry.hint}")
     return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""Statements in; catalog, plans and persistent queries out."""
+"""The session: executes statements against a catalog and keeps the plans of persistent queries."""

@@ -1,4 +1,4 @@
-"""INSERT VALUES carried out: constants evaluated, coerced to their columns and encoded as a record."""
+"""Executes INSERT VALUES: evaluates constants, coerces them to their columns and encodes a record."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, STRING, Struct
 
 Evaluate = Callable[[Sequence[Bound]], list[object]]
-"""Gives the values of bound expressions that have no columns."""
+"""Returns the values of bound expressions that name no columns."""
 
 
 @dataclass(slots=True)
 class Constants:
-    """Evaluates constants: literals and constructors here, everything else in one go by `evaluate`."""
+    """Evaluates constants: literals and constructors itself, all other expressions with one call of `evaluate`."""
 
     functions: Registry
     evaluate: Evaluate
     _others: list[Bound] = field(default_factory=list)
 
     def values(self, expressions: Sequence[Expression]) -> list[tuple[Bound, object]]:
-        """Give each expression with its type and value.
+        """Return each expression with its type and value.
 
         Raises:
-            StatementError: an expression that is not well typed, or that fails.
+            StatementError: an expression has a type error, or its evaluation fails.
         """
         bounds = [self._bound(expression) for expression in expressions]
         self._others = []
-        shapes = [self._shape(bound) for bound in bounds]
-        found = self.evaluate(self._others) if self._others else []
-        return [(bound, shape(found)) for bound, shape in zip(bounds, shapes, strict=True)]
+        builders = [self._builder(bound) for bound in bounds]
+        evaluated = self.evaluate(self._others) if self._others else []
+        return [(bound, build(evaluated)) for bound, build in zip(bounds, builders, strict=True)]
 
     def _bound(self, expression: Expression) -> Bound:
-        # A query may not have a STRUCT without fields; here it stands for one whose fields are all NULL.
+        # The binder refuses a STRUCT without fields; in INSERT VALUES all fields of such a STRUCT are NULL.
         if expression == StructConstructor(()):
             return Bound(expression, Struct(()))
         return bind(expression, {}, self.functions)
 
-    def _shape(self, bound: Bound) -> Callable[[list[object]], object]:
-        """How the value of a node is made from the values of the parts that `evaluate` knows."""
+    def _builder(self, bound: Bound) -> Callable[[list[object]], object]:
+        """Return a function that builds the value of a node from the values that `evaluate` returned."""
         node = bound.node
         match node:
             case (
@@ -76,57 +76,58 @@ class Constants:
                 | StringLiteral()
             ):
                 literal = node.value
-                return lambda found: literal
+                return lambda evaluated: literal
             case NullLiteral() | Cast(NullLiteral()):
-                return lambda found: None
+                return lambda evaluated: None
             case Negate(IntegerLiteral() | LongLiteral() | DecimalLiteral() | DoubleLiteral() as number):
                 negative = -number.value
-                return lambda found: negative
+                return lambda evaluated: negative
             case ArrayConstructor():
-                items = [self._shape(child) for child in bound.children]
-                return lambda found: [item(found) for item in items]
+                items = [self._builder(child) for child in bound.children]
+                return lambda evaluated: [item(evaluated) for item in items]
             case MapConstructor():
-                parts = [self._shape(child) for child in bound.children]
-                # The entries of a map are written as key, value, key, value.
-                return lambda found: {
-                    _map_key(key(found)): value(found) for key, value in zip(parts[::2], parts[1::2], strict=True)
+                # The children are key, value, key, value.
+                keys = [self._builder(child) for child in bound.children[::2]]
+                values = [self._builder(child) for child in bound.children[1::2]]
+                return lambda evaluated: {
+                    _map_key(key(evaluated)): value(evaluated) for key, value in zip(keys, values, strict=True)
                 }
             case StructConstructor():
-                fields = [
-                    (name, self._shape(child)) for (name, _), child in zip(node.fields, bound.children, strict=True)
-                ]
-                return lambda found: {name: part(found) for name, part in fields}
+                names = [name for name, _ in node.fields]
+                fields = dict(zip(names, [self._builder(child) for child in bound.children], strict=True))
+                return lambda evaluated: {name: build(evaluated) for name, build in fields.items()}
             case _:
                 self._others.append(bound)
-                at = len(self._others) - 1
-                return lambda found: found[at]
+                index = len(self._others) - 1
+                return lambda evaluated: evaluated[index]
 
 
 def _map_key(key: object) -> object:
-    """A NULL key is written as its text, as Java's JSON writers do."""
+    """Return the key; NULL becomes the string "null", as in Java's JSON writers."""
     return "null" if key is None else key
 
 
 def insert_record(
     insert: ResolvedInsert, constants: Constants, serde: Callable[[SerdeSpec], SerdeSpec], now: Callable[[], int]
 ) -> Record:
-    """Make the record that an INSERT VALUES produces; `now` gives the time (ms) of one that lists no ROWTIME.
+    """Return the record that an INSERT VALUES produces.
 
-    Columns that are not listed are NULL. A value is never a tombstone unless its format writes NULL as nothing.
+    `now` returns the timestamp (ms) of a record without ROWTIME. Columns that are not listed are NULL. The value is a
+    tombstone only if its format writes NULL as null bytes.
 
     Raises:
-        TypeMismatchError: a value that does not fit its column.
-        StatementError: an expression that cannot be evaluated.
-        SerdeError: the format cannot hold the row.
+        TypeMismatchError: a value does not fit its column.
+        StatementError: an expression cannot be evaluated.
+        SerdeError: the format cannot encode the row.
     """
     expressions = [expression for _, expression in insert.values]
     if insert.timestamp is not None:
         expressions.append(insert.timestamp)
-    found = constants.values(expressions)
+    values = constants.values(expressions)
     row: dict[str, object] = {}
-    for (column, _), (bound, value) in zip(insert.values, found, strict=False):
+    for (column, _), (bound, value) in zip(insert.values, values, strict=False):
         row[column.name] = coerce_value(value, bound.type, column)
-    timestamp = now() if insert.timestamp is None else _timestamp(*found[-1])
+    timestamp = now() if insert.timestamp is None else _timestamp(*values[-1])
     return SourceRecords.of(insert.source, serde).from_row(row, timestamp)
 
 
@@ -135,5 +136,5 @@ def _timestamp(bound: Bound, value: object) -> int:
         return parse_partial_timestamp(value)
     milliseconds = coerce_value(value, bound.type, Column("ROWTIME", BIGINT))
     if not isinstance(milliseconds, int) or milliseconds < 0:
-        raise TypeMismatchError(f"ROWTIME must be a time in milliseconds since 1970, not {value}", span=bound.node.span)
+        raise TypeMismatchError(f"ROWTIME must be milliseconds since 1970, not {value}", span=bound.node.span)
     return milliseconds

@@ -1,4 +1,4 @@
-"""Between planner and schema registry: schemas looked up as columns, and registered for the topics that statements declare."""
+"""Connects the planner to the schema registry: looks up schemas as columns and registers the schemas of topics."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from kestrel_sql.types.schema import Column, Role
 
 
 class RegistryLookup:
-    """The registry as the planner sees it (`SchemaLookup`)."""
+    """Implements the planner's `SchemaLookup` over a schema registry."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Find the newest schema of `subject`, or None."""
+        """Return the newest schema of `subject`, or None."""
         return self._registry.latest(subject)
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Find the schema with that id, or None."""
+        """Return the schema with this id, or None."""
         return self._registry.by_id(schema_id)
 
     def full_name(self, schema: RegisteredSchema) -> str | None:
-        """Give the name of the record or of the first message of `schema`, None where it has none."""
+        """Return the full name of the record, or of the first message, in `schema`; None if it has no name."""
         return full_name_of(schema, self._registry.snapshot())
 
     def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        """Turn a schema into columns (rules F8); None if it has no definition of the wanted name.
+        """Convert a schema to columns (rules F8); return None if it does not define the wanted name.
 
         Raises:
-            RegistryError: a schema of which no column can be made, or with several definitions and none chosen.
+            RegistryError: the schema cannot be converted, or has several definitions and no name was given.
         """
-        found = columns_of(
+        columns = columns_of(
             schema,
             options.side,
             full_name=options.full_name,
@@ -47,19 +47,20 @@ class RegistryLookup:
             keep_case=options.keep_case,
             view=self._registry.snapshot(),
         )
-        if found is None:
+        if columns is None:
             return None
         role = Role.KEY if options.side is Side.KEY else Role.VALUE
-        return tuple(Column(column.name, column.type, role) for column in found)
+        return tuple(Column(column.name, column.type, role) for column in columns)
 
 
 def register_schemas(registry: SchemaRegistry, command: CreateStreamV1 | CreateTableV1, *, sink: bool) -> None:
-    """Register the schemas of the topic that a CREATE (`sink` False) or CREATE AS declares; keys of the latter keep theirs.
+    """Register the key and value schemas of the topic that a CREATE or, with `sink`, a CREATE AS declares.
 
-    Partitions follow from the bytes of keys, which begin with the id of their schema, so that a new one would tear keys apart.
+    The key schema of a sink is frozen: a serialised key begins with its schema id and decides the partition, so a new
+    id would move a key to another partition.
 
     Raises:
-        RegistryError: a schema asked for by id that does not exist, or whose subject gives it another id.
+        RegistryError: a schema id does not exist, or the subject has another id for the schema.
     """
     for wanted in registrations(command.topic_name, command.formats, command.schema, sink=sink):
         if not (wanted.only_if_absent and registry.latest(wanted.subject) is not None):
@@ -74,8 +75,8 @@ def delete_schemas(registry: SchemaRegistry, source: Source) -> None:
     Raises:
         RegistryError: the registry does not answer, or refuses.
     """
-    for each in registrations(source.topic, source.formats, source.schema, sink=False):
-        registry.delete(each.subject)
+    for registration in registrations(source.topic, source.formats, source.schema, sink=False):
+        registry.delete(registration.subject)
 
 
 def _register(registry: SchemaRegistry, wanted: Registration) -> None:
@@ -92,8 +93,8 @@ def _register(registry: SchemaRegistry, wanted: Registration) -> None:
         raise RegistryError(
             f"Schema with id {wanted.schema_id} does not exist in the Schema Registry. Subject: {wanted.subject}"
         )
-    given = registry.register(wanted.subject, known.format, known.text, known.references)
-    if given != wanted.schema_id:
+    registered = registry.register(wanted.subject, known.format, known.text, known.references)
+    if registered != wanted.schema_id:
         raise RegistryError(
-            f"Schema id registered is {given} which is different from provided schema id {wanted.schema_id}."
+            f"Schema id registered is {registered} which is different from provided schema id {wanted.schema_id}."
         )

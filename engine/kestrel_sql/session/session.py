@@ -1,6 +1,6 @@
-"""The public face: statements in; catalog, plans and persistent queries out. Nothing here starts Spark.
+"""Executes statements: plans them, changes the catalog and keeps the persistent queries. It does not start Spark.
 
-Every statement is planned, written to JSON, read back and only then executed, so that the plan format is exercised by all.
+Every plan is written to JSON and read back before it is executed, so every statement exercises the plan format.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistentQuery:
-    """A query that runs until it is terminated, with the settings it was planned under."""
+    """A query that runs until it is terminated, with the configuration that it was planned under."""
 
     plan: QueryPlan
     config: Config
@@ -71,19 +71,26 @@ class PersistentQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """What one statement did; `plan` is None for statements that only touch the session."""
+    """The effect of one statement.
+
+    Attributes:
+        statement: the statement.
+        plan: the plan that was executed; None for statements that only change the session.
+        insert: the values of an INSERT VALUES, which the caller writes.
+        message: why nothing was done; may be empty.
+        deletes: the dropped source whose topic and schemas the caller deletes (`Session.delete_schemas`).
+    """
 
     statement: ParsedStatement
     plan: StatementPlan | None = None
     insert: ResolvedInsert | None = None
     message: str = ""
     deletes: Source | None = None
-    """The dropped source whose topic is to be deleted, and with it what `Session.delete_schemas` deletes."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One user's view of an engine: catalog, queries, properties, variables, schema registry."""
+    """The state of one user: catalog, queries, properties, variables and schema registry."""
 
     config: Config = field(default_factory=Config)
     functions: Registry = FUNCTIONS
@@ -94,16 +101,16 @@ class Session:
     counter: int = 0
 
     def parse(self, text: str) -> tuple[ParsedStatement, ...]:
-        """Parse a script; nothing is executed unless all of it parses.
+        """Parse a script.
 
         Raises:
-            SqlSyntaxError: at the first place that is not of the language.
+            SqlSyntaxError: the script has a syntax error; names the first one.
         """
         substitute = self.config.flag("ksql.variable.substitution.enable")
         return parse_script(text, self.variables if substitute else None)
 
     def execute(self, parsed: ParsedStatement) -> Executed:
-        """Plan a statement and carry it out.
+        """Plan a statement and execute the plan.
 
         Raises:
             StatementError: the statement is refused; nothing has changed.
@@ -111,7 +118,7 @@ class Session:
         return self._run(parsed.statement, parsed)
 
     def execute_plan(self, plan: StatementPlan, config: Config | None = None) -> None:
-        """Carry out a plan, from whatever release: the DDL command first, then the query.
+        """Execute a plan of any release: the DDL command, then the query, under `config` or the session's own.
 
         Raises:
             StatementError: the catalog does not allow the command; nothing has changed.
@@ -133,7 +140,7 @@ class Session:
         return [source for source in self.catalog.sources.values() if source.topic == topic]
 
     def delete_schemas(self, source: Source) -> None:
-        """Delete the schemas of a topic that is gone.
+        """Delete the schemas of a deleted topic.
 
         Raises:
             RegistryError: the registry does not answer, or refuses.
@@ -141,17 +148,17 @@ class Session:
         delete_schemas(self.registry, source)
 
     def serde(self) -> Callable[[SerdeSpec], SerdeSpec]:
-        """A function that completes a serde spec with the schemas known now."""
+        """Return a function that adds the schemas that the registry has now to a serde spec."""
         snapshot = self.registry.snapshot()
         return lambda spec: replace(spec, schemas=snapshot)
 
     @singledispatchmethod
     def _run(self, statement: object, parsed: ParsedStatement) -> Executed:
-        word = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
+        keyword = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
         raise UnsupportedError(
-            f"{word} is not supported here",
+            f"{keyword} is not supported here",
             span=parsed.span,
-            hint="a session only plans; `kestrel shell` answers what asks or steers",
+            hint="a session plans statements only; run this one in `kestrel shell`",
         )
 
     @_run.register
@@ -216,8 +223,8 @@ class Session:
         )
         source = self.catalog.sources.get(statement.name)
         sharing = tuple(x.name for x in self.sources_of_topic(source.topic) if x.name != source.name) if source else ()
-        done = self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
-        return replace(done, deletes=source) if statement.delete_topic else done
+        executed = self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
+        return replace(executed, deletes=source) if statement.delete_topic else executed
 
     @_run.register
     def _(self, statement: CreateType, parsed: ParsedStatement) -> Executed:
@@ -252,13 +259,13 @@ class Session:
         return Executed(statement=parsed)
 
     def _materialised(self, source: Source) -> QueryPlan | None:
-        """The query that keeps the rows of a read-only table, unless that is switched off."""
+        """Return the query that materialises a read-only table; None for a stream, or if the config disables it."""
         if source.kind is not SourceKind.TABLE or not self.config.flag("ksql.source.table.materialization.enabled"):
             return None
         return plan_source_table(source, self._query_id(f"CST_{source.name.upper()}_"), self.config)
 
     def _commit(self, parsed: ParsedStatement, plan: StatementPlan, *, sink: bool) -> Executed:
-        """Register schemas, send the plan through its JSON, and execute what comes back."""
+        """Register the schemas, write the plan to JSON, read it back and execute it."""
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
             register_schemas(self.registry, plan.ddl_command, sink=sink)
         stored = decode_statement(encode_statement(plan))
@@ -280,7 +287,7 @@ class Session:
             check_source_upgrade(existing, new)
 
     def _query_writing(self, name: str) -> PersistentQuery | None:
-        """The CREATE AS query of a source, if it has one."""
+        """Return the CREATE AS query of a source, or None."""
         source = self.catalog.sources.get(name)
         return self.queries.get(source.created_by) if source is not None and source.created_by else None
 
@@ -293,5 +300,5 @@ class Session:
 
 
 def properties_config(properties: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> Config:
-    """The configuration of a session with these properties over these defaults."""
+    """Return a configuration with these properties, which override the defaults."""
     return Config.of({**(defaults or {}), **properties})

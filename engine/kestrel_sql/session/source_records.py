@@ -1,4 +1,4 @@
-"""Records of a stream or table: from JSON or rows to bytes and back, by the formats of the source."""
+"""Encodes and decodes the records of a stream or table, from and to JSON or rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kestrel_sql.types.schema import ROWTIME
 
 
 def source_spec(source: Source, side: Side) -> SerdeSpec:
-    """How one side of a source's records is written; the registry's schemas are still to be added."""
+    """Return the serde spec of a source's keys or values, without the schemas of the registry."""
     formats, schema = source.message_formats, source.message_schema
     if side is Side.KEY:
         return SerdeSpec(formats.key_format, schema.key, formats.key_features, side, source.topic)
@@ -25,7 +25,7 @@ def source_spec(source: Source, side: Side) -> SerdeSpec:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecords:
-    """Writes and reads the records of a source; `key` and `value` hold the registry's schemas."""
+    """Encodes and decodes the records of a source; `key` and `value` include the registry's schemas."""
 
     source: Source
     key: SerdeSpec
@@ -33,21 +33,21 @@ class SourceRecords:
 
     @staticmethod
     def of(source: Source, serde: Callable[[SerdeSpec], SerdeSpec]) -> SourceRecords:
-        """Read and write the records of `source`; `serde` adds the schemas to a spec, as that of a session does."""
+        """Make the codec of a source; `serde` adds the registry's schemas to a spec, as `Session.serde()` does."""
         return SourceRecords(source, *(serde(source_spec(source, side)) for side in (Side.KEY, Side.VALUE)))
 
     @property
     def window_kind(self) -> str:
-        """What the JSON form calls the windows of this source: `session` or `time`."""
+        """The name of the source's windows in the JSON form: `session` or `time`."""
         return "session" if self.source.window is not None and self.source.window.size_ms is None else "time"
 
     def from_json(
         self, key: Any, value: Any, timestamp: int, *, window: Window | None = None, headers: Headers = ()
     ) -> Record:
-        """Write a record from the JSON form of its key and value; a source without windows ignores `window`.
+        """Encode a record from the JSON form of its key and value; a source without windows ignores `window`.
 
         Raises:
-            SerdeError: a format has no form for the key or the value.
+            SerdeError: a format cannot encode the key or the value.
         """
         return Record(
             topic=self.source.topic,
@@ -58,10 +58,10 @@ class SourceRecords:
         )
 
     def key_from_json(self, key: Any, window: Window | None = None) -> bytes | None:
-        """Write a key from its JSON form; it is bare without a window.
+        """Encode a key from its JSON form, with the window if there is one.
 
         Raises:
-            SerdeError: the format has no form for the key.
+            SerdeError: the format cannot encode the key.
         """
         bare = from_json_form(self.key, key)
         return (
@@ -71,27 +71,27 @@ class SourceRecords:
         )
 
     def key_to_json(self, data: bytes | None) -> tuple[Any, Window | None]:
-        """Read the JSON form of a key, and its window where the source has windows.
+        """Decode a key to its JSON form, and its window if the source has windows.
 
         Raises:
-            SerdeError: the bytes are no such key.
+            SerdeError: the bytes are not a key of this source.
         """
         bare, window = self._split(data)
         return to_json_form(self.key, bare), window
 
     def value_to_json(self, data: bytes | None) -> Any:
-        """Read the JSON form of a value.
+        """Decode a value to its JSON form.
 
         Raises:
-            SerdeError: the bytes are no such value.
+            SerdeError: the bytes are not a value of this source.
         """
         return to_json_form(self.value, data)
 
     def from_row(self, row: Mapping[str, object], timestamp: int) -> Record:
-        """Write a record from values by column name; a key whose columns are all NULL is none.
+        """Encode a record from values by column name; if all key columns are NULL, the key is null.
 
         Raises:
-            SerdeError: a format cannot hold the row.
+            SerdeError: a format cannot encode the row.
         """
         schema = self.source.schema
         key = tuple(row.get(column.name) for column in schema.key)
@@ -104,10 +104,10 @@ class SourceRecords:
         )
 
     def to_row(self, record: Record) -> dict[str, object]:
-        """Read the columns of a record by name, ROWTIME among them; those of a missing key or value are NULL.
+        """Decode a record to values by column name, with ROWTIME; the columns of a null key or value are NULL.
 
         Raises:
-            SerdeError: bytes that the formats cannot read.
+            SerdeError: the formats cannot decode the bytes.
         """
         schema = self.source.schema
         key = decoder(self.key)(self._split(record.key)[0]) or (None,) * len(schema.key)
