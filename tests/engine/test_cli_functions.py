@@ -34,7 +34,7 @@ def test_functions_of_a_file_are_described(mine: Path, capsys: pytest.CaptureFix
     [
         (GOOD.replace("def triple", "def abs"), "functions of *mine.py: *ABS*"),
         ("x = 1", "declares no functions"),
-        ("import nothing_of_the_kind", "cannot be loaded"),
+        ("import nothing_of_the_kind", "Cannot load functions from"),
     ],
 )
 def test_a_file_that_cannot_be_used(mine: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:

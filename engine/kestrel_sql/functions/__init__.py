@@ -1,1 +1,1 @@
-"""Functions: how they are declared, chosen, typed and interpreted."""
+"""Declares functions, chooses their overloads, types calls and interprets expressions."""

@@ -1,10 +1,10 @@
-"""How a function is declared: one decorated Python function, its signatures as text, its docstring the manual.
+"""Declares a function: one decorated Python function with its signatures as text and its docstring as manual.
 
-Decorators only make values; `kestrel_sql.functions.table` lists the modules and indexes them.
+The decorators only create values; `kestrel_sql.functions.table` lists the modules and indexes their functions.
 
-A *native* body gets sqlglot expressions (Spark dialect) and returns one; it runs in the JVM. A *Python* body gets
-Python values (see `kestrel_sql.types.sql_types`) and returns one; it runs in an Arrow function. An argument
-that is NULL makes both NULL unless the declaration says otherwise (`nulls`), so most bodies never see one.
+A *native* body takes sqlglot expressions (Spark dialect) and returns one; it runs in the JVM. A *Python* body takes
+Python values (see `kestrel_sql.types.sql_types`) and returns one; it runs in an Arrow function. By default a NULL
+argument makes the result NULL without a call of the body; `nulls` changes that.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kestrel_sql.types.sql_types import SqlType
 
 
 class Nulls(Enum):
-    """What a NULL argument does."""
+    """What a NULL argument does; the value is the text of the manual."""
 
     PROPAGATE = "the result is NULL"
     BODY = "the body decides"
 
 
 class Runs(Enum):
-    """Where the body runs."""
+    """Where the body runs; the value is the text of the manual."""
 
     NATIVE = "Spark expression"
     PYTHON = "Arrow function"
@@ -38,26 +38,26 @@ class Runs(Enum):
 class Checked:
     """A Spark expression with the condition under which its evaluation counts as failed.
 
-    `fails` is a boolean Spark expression that is never NULL, or None when it cannot fail. `value` must not throw in
-    Spark even where `fails` is true (use `try_` forms); what it gives then does not matter, unless the result is
-    `quiet`: then it is NULL, so that nobody has to test `fails` only to say so. `exact` says that it is NULL nowhere else,
-    so that a test for NULL is a test for failure.
+    `fails` is a boolean Spark expression that is never NULL, or None if the evaluation cannot fail. `value` must not
+    throw in Spark even where `fails` is true (use `try_` forms); its result there is arbitrary unless `null_on_failure`
+    is set: then it is NULL, and callers need not test `fails` to make it so. `null_only_on_failure` also says that it
+    is NULL nowhere else, so that a NULL test is a test for failure.
     """
 
     value: exp.Expression
     fails: exp.Expression | None = None
-    quiet: bool = False
-    exact: bool = False
+    null_on_failure: bool = False
+    null_only_on_failure: bool = False
 
     @property
-    def falls_silent(self) -> bool:
-        """Whether `value` is NULL wherever the evaluation counts as failed."""
-        return self.quiet or self.fails is None
+    def is_null_on_failure(self) -> bool:
+        """Whether `value` is NULL wherever the evaluation fails."""
+        return self.null_on_failure or self.fails is None
 
 
 @dataclass(frozen=True, slots=True)
 class SparkLambda:
-    """A compiled lambda argument: `body` and `fails` use the `parameters` as identifiers."""
+    """A compiled lambda argument; `body` and `fails` refer to the `parameters` as identifiers."""
 
     parameters: tuple[str, ...]
     body: exp.Expression
@@ -66,7 +66,7 @@ class SparkLambda:
 
 @dataclass(frozen=True, slots=True)
 class CallTypes:
-    """The types of one call: arguments (None for an untyped NULL or a lambda), result, and session settings."""
+    """The types of one call: arguments (None for an untyped NULL or a lambda), result, and the session's settings."""
 
     arguments: tuple[SqlType | None, ...]
     returns: SqlType
@@ -79,7 +79,7 @@ ReturnType = Callable[[tuple[SqlType | None, ...]], SqlType]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A scalar function; several declarations may share a `name` (overloads)."""
+    """A scalar function; overloads are declarations with the same `name`."""
 
     name: str
     signatures: tuple[str, ...]
@@ -88,16 +88,16 @@ class Scalar:
     nulls: Nulls
     with_types: bool
     returns: ReturnType | None
-    printed: str
+    display_name: str
     doc: str
     deterministic: bool = True
     vector: Callable[..., pa.Array] | None = None
-    """What a Python body does, for a whole column at once: arguments are Arrow arrays or constants, and nothing fails."""
+    """The Python body for a whole column: arguments are Arrow arrays or constants, and it cannot fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tabular:
-    """A table function; the body gives an ARRAY of the declared return type, NULL counts as empty."""
+    """A table function; its body returns an ARRAY of the declared return type, and NULL counts as empty."""
 
     name: str
     signatures: tuple[str, ...]
@@ -105,12 +105,12 @@ class Tabular:
     runs: Runs
     with_types: bool
     returns: ReturnType | None
-    printed: str
+    display_name: str
     doc: str
 
 
 class Fold(Enum):
-    """What an aggregate does to a column of numbers, as `operators.aggregates.by_column` knows it; none of them can fail."""
+    """An operation that `operators.aggregates.by_column` applies to a whole column of numbers without failing."""
 
     COUNT = "count"
     SUM = "sum"
@@ -121,9 +121,10 @@ class Fold(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregator:
-    """One aggregate, ready to run; states are plain values (None, bool, int, float, str, bytes, Decimal, list, dict).
+    """One aggregate call; states are plain values (None, bool, int, float, str, bytes, Decimal, list, dict).
 
-    `aggregate(state, *arguments)` and `undo` may change `state` in place and return it. `undo` None means: streams only.
+    `aggregate(state, *arguments)` and `undo` may change `state` in place and return it. An aggregate without `undo`
+    works on streams only.
     """
 
     initialize: Callable[[], Any]
@@ -132,18 +133,18 @@ class Aggregator:
     result: Callable[[Any], Any]
     undo: Callable[..., Any] | None = None
     mutates: bool = False
-    """Whether old and new state share one object in ksqlDB, so that HAVING sees the new one twice."""
+    """Whether ksqlDB updates the old state in place, so that HAVING sees the new state as the old one too."""
     numbered: bool = False
-    """Whether `aggregate` gets, before the arguments, a number that grows with every call in the order of processing."""
+    """Whether `aggregate` takes, before the arguments, a number that increases with every call."""
     fold: Fold | None = None
-    """What `aggregate` does, where it is one of the things that can be done to whole columns as well."""
+    """The operation on whole columns that equals `aggregate`, if there is one."""
     name: str = ""
-    """The function that was called, for the message when it fails."""
+    """The name of the called function, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """What an aggregate's factory gets: column argument types, result type, trailing literals, session settings."""
+    """The input of an aggregate's factory: column argument types, result type, trailing literals, session settings."""
 
     arguments: tuple[SqlType | None, ...]
     returns: SqlType
@@ -153,7 +154,7 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """An aggregate function; `factory` makes the `Aggregator` of one call."""
+    """An aggregate function; `factory` creates the `Aggregator` of one call."""
 
     name: str
     signatures: tuple[str, ...]
@@ -161,7 +162,7 @@ class Aggregate:
     returns: ReturnType | None
     undoable: bool
     intermediate: Callable[[tuple[SqlType | None, ...]], SqlType] | None
-    printed: str
+    display_name: str
     doc: str
 
 
@@ -169,31 +170,32 @@ Function = Scalar | Tabular | Aggregate
 
 
 class Options(TypedDict, total=False):
-    """What the declaration of a scalar function may say besides its signatures.
+    """Optional properties of a scalar function.
 
-    With `with_types` the body gets a `CallTypes` before the arguments. `returns` computes a result type that the
-    signature text cannot say; `name` is that of the body unless given, `printed` the spelling in messages (rules U1).
+    With `with_types`, the body takes a `CallTypes` before the arguments. `returns` computes a result type that the
+    signature text cannot express. `name` defaults to the name of the body; `display_name` is its spelling in messages
+    (rules U1).
     """
 
     nulls: Nulls
     with_types: bool
     returns: ReturnType | None
     name: str
-    printed: str
+    display_name: str
     deterministic: bool
 
 
 def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
-    """Declare a native scalar function: the body maps Spark expressions to one (or to `Checked`)."""
+    """Declare a native scalar function; its body maps Spark expressions to one, or to `Checked`."""
     return lambda body: _declared(body, signatures, Runs.NATIVE, None, options)
 
 
 def python_scalar(
     *signatures: str, vector: Callable[..., pa.Array] | None = None, **options: Unpack[Options]
 ) -> Callable[[Body], Scalar]:
-    """Declare a scalar function whose body runs in Python, once per row; any exception is that row's error.
+    """Declare a scalar function whose body runs in Python, once per row; any exception is an error of that row.
 
-    `vector` does the same for a column at once (see `Scalar`).
+    `vector` computes a whole column at once (see `Scalar`).
     """
     return lambda body: _declared(body, signatures, Runs.PYTHON, vector, options)
 
@@ -210,7 +212,7 @@ def _declared(
         nulls=options.get("nulls", Nulls.PROPAGATE),
         with_types=options.get("with_types", False),
         returns=options.get("returns"),
-        printed=options.get("printed") or name,
+        display_name=options.get("display_name") or name,
         doc=body.__doc__ or "",
         deterministic=options.get("deterministic", True),
         vector=vector,
@@ -223,9 +225,9 @@ def tabular(
     with_types: bool = False,
     returns: ReturnType | None = None,
     name: str | None = None,
-    printed: str | None = None,
+    display_name: str | None = None,
 ) -> Callable[[Body], Tabular]:
-    """Declare a table function; the signature's result is the type of one row."""
+    """Declare a table function; the result type of its signature is the type of one row."""
 
     def declare(body: Body) -> Tabular:
         declared = name or body.__name__.rstrip("_").upper()
@@ -236,7 +238,7 @@ def tabular(
             runs=runs,
             with_types=with_types,
             returns=returns,
-            printed=printed or declared,
+            display_name=display_name or declared,
             doc=body.__doc__ or "",
         )
 
@@ -249,11 +251,11 @@ def aggregate(
     returns: ReturnType | None = None,
     intermediate: Callable[[tuple[SqlType | None, ...]], SqlType] | None = None,
     name: str | None = None,
-    printed: str | None = None,
+    display_name: str | None = None,
 ) -> Callable[[Callable[[AggregateCall], Aggregator]], Aggregate]:
-    """Declare an aggregate; `intermediate` gives the type of its state where that is not its result type.
+    """Declare an aggregate function; `intermediate` returns the type of its state if that is not the result type.
 
-    In the signature text a parameter marked `literal` is a constant given at creation (`AggregateCall.literals`).
+    A signature marks a parameter as `literal` if its argument is a constant (`AggregateCall.literals`).
     """
 
     def declare(factory: Callable[[AggregateCall], Aggregator]) -> Aggregate:
@@ -265,7 +267,7 @@ def aggregate(
             returns=returns,
             undoable=undoable,
             intermediate=intermediate,
-            printed=printed or declared,
+            display_name=display_name or declared,
             doc=factory.__doc__ or "",
         )
 

@@ -1,4 +1,4 @@
-"""The table of functions: which exist, and which overload a call means."""
+"""Indexes functions by name and finds the overload of a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.functions.signature import parse_signature
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All overloads by upper-case name; read-only, names sorted."""
+    """All overloads by upper-case function name, sorted by name; read-only."""
 
     overloads: Mapping[str, tuple[Overload, ...]]
 
@@ -25,56 +25,56 @@ class Registry:
         return name.upper() in self.overloads
 
     def get(self, name: str, span: Span | None = None) -> tuple[Overload, ...]:
-        """The overloads of a function; the case of `name` does not matter.
+        """Return the overloads of a function; `name` is case-insensitive.
 
         Raises:
             FunctionError: there is no such function.
         """
-        found = self.overloads.get(name.upper())
-        if found is None:
+        overloads = self.overloads.get(name.upper())
+        if overloads is None:
             hint = did_you_mean(name.upper(), self.overloads)
             raise FunctionError(f"Can't find any functions with the name '{name}'", span=span, hint=hint)
-        return found
+        return overloads
 
     def choose(self, name: str, arguments: Sequence[Argument], span: Span | None = None) -> Choice:
-        """The overload for these argument types.
+        """Return the overload for argument types.
 
         Raises:
-            FunctionError: no such function, not for these types, or two overloads fit equally well.
+            FunctionError: there is no such function, none of its overloads accepts the types, or two fit equally well.
         """
         return choose(self.get(name, span), arguments, span)
 
     def is_aggregate(self, name: str) -> bool:
-        """Whether the name is that of an aggregate; unknown names are not."""
+        """Whether an aggregate has the name; False for unknown names."""
         return isinstance(self._first(name), Aggregate)
 
     def is_table_function(self, name: str) -> bool:
-        """Whether the name is that of a table function; unknown names are not."""
+        """Whether a table function has the name; False for unknown names."""
         return isinstance(self._first(name), Tabular)
 
     def with_functions(self, *functions: Function) -> Registry:
-        """A registry with further functions or overloads.
+        """Return a registry that also has `functions`.
 
         Raises:
-            ValueError: an overload that exists, or one of another kind than its namesakes.
+            ValueError: an overload exists already, or functions of different kinds share a name.
         """
         known = [
             function
             for overloads in self.overloads.values()
             for function in dict.fromkeys(o.function for o in overloads)
         ]
-        return registry_of([*known, *functions])
+        return build_registry([*known, *functions])
 
     def _first(self, name: str) -> Function | None:
-        found = self.overloads.get(name.upper())
-        return found[0].function if found else None
+        overloads = self.overloads.get(name.upper())
+        return overloads[0].function if overloads else None
 
 
 def collect(*modules: ModuleType) -> Registry:
     """Index the functions that are attributes of `modules`.
 
     Raises:
-        ValueError: two functions with one name and the same parameters, or of different kinds.
+        ValueError: two functions share a name and parameters, or functions of different kinds share a name.
     """
     declared = [
         value
@@ -82,21 +82,21 @@ def collect(*modules: ModuleType) -> Registry:
         for value in vars(module).values()
         if isinstance(value, Scalar | Tabular | Aggregate)
     ]
-    return registry_of(declared)
+    return build_registry(declared)
 
 
-def registry_of(functions: Iterable[Function]) -> Registry:
+def build_registry(functions: Iterable[Function]) -> Registry:
     """Index `functions` by name.
 
     Raises:
-        ValueError: two functions with one name and the same parameters, or of different kinds.
+        ValueError: two functions share a name and parameters, or functions of different kinds share a name.
     """
-    found: dict[str, list[Overload]] = {}
+    by_name: dict[str, list[Overload]] = {}
     for function in functions:
-        overloads = found.setdefault(function.name, [])
+        overloads = by_name.setdefault(function.name, [])
         for text in function.signatures:
             _add(overloads, Overload(function, parse_signature(text)))
-    return Registry(MappingProxyType({name: tuple(found[name]) for name in sorted(found)}))
+    return Registry(MappingProxyType({name: tuple(by_name[name]) for name in sorted(by_name)}))
 
 
 def _add(overloads: list[Overload], new: Overload) -> None:

@@ -1,4 +1,4 @@
-"""The choice of an overload for the argument types of a call (rules L4.8)."""
+"""Chooses the overload for the argument types of a call (rules L4.8)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kestrel_sql.types.sql_types import DOUBLE, Array, Decimal, Field, Map, SqlT
 
 @dataclass(frozen=True, slots=True)
 class LambdaArgument:
-    """A lambda in an argument list; only its number of parameters counts for the choice."""
+    """A lambda argument; the choice depends on its number of parameters only."""
 
     parameters: int
 
@@ -38,7 +38,7 @@ class LambdaArgument:
 
 @dataclass(frozen=True, slots=True)
 class IntervalArgument:
-    """A bare interval unit in an argument list."""
+    """An interval unit as an argument."""
 
     def __str__(self) -> str:
         return "INTERVALUNIT"
@@ -57,7 +57,7 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What type variables and decimal sizes stand for in one call; filled while arguments are matched."""
+    """The types and decimal sizes bound to the variables of a signature; filled while arguments are matched."""
 
     types: dict[str, SqlType] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen overload, its parameters repeated so that there is one for each argument."""
+    """A chosen overload, with one parameter per argument: the variadic parameter is repeated."""
 
     overload: Overload
     parameters: tuple[Parameter, ...]
@@ -78,50 +78,52 @@ class Choice:
 
     @property
     def literals(self) -> tuple[int, ...]:
-        """The positions of the arguments that must be constants."""
+        """The indexes of the arguments that must be constants."""
         return tuple(i for i, parameter in enumerate(self.parameters) if parameter.literal)
 
 
 def choose(overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None = None) -> Choice:
-    """Choose the overload for a call: exact matches first, then by implicit casts; aggregates never cast.
+    """Choose the overload of a call: exact matches first, then implicit casts; aggregates never cast.
 
     Raises:
-        FunctionError: no overload accepts the arguments, or two do equally well.
+        FunctionError: no overload accepts the arguments, or two fit equally well.
     """
     for casts in (False,) if isinstance(overloads[0].function, Aggregate) else (False, True):
-        found = [choice for overload in overloads if (choice := _match(overload, arguments, casts)) is not None]
-        if found:
-            return _best(found, overloads, arguments, span)
+        candidates = [choice for overload in overloads if (choice := _match(overload, arguments, casts)) is not None]
+        if candidates:
+            return _best(candidates, overloads, arguments, span)
     alternatives = "\n".join(sorted(_spelled(overload) for overload in overloads))
     raise FunctionError(
-        f"Function '{overloads[0].function.printed}' does not accept parameters ({_listed(arguments)}).\n"
+        f"Function '{overloads[0].function.display_name}' does not accept parameters ({_listed(arguments)}).\n"
         f"Valid alternatives are:\n{alternatives}",
         span=span,
     )
 
 
 def result_type(choice: Choice, arguments: tuple[SqlType | None, ...]) -> SqlType:
-    """The type of a call's result; `arguments` are the types after implicit casts.
+    """Return the result type of a call; `arguments` are the types after implicit casts.
 
     Raises:
-        FunctionError: the result is a type variable, or a DECIMAL of a size, that only NULLs stood for.
+        FunctionError: only NULL arguments determine a type variable or decimal size of the result.
     """
     if choice.function.returns is not None:
         return choice.function.returns(arguments)
     returns = choice.overload.signature.returns
-    sizes = {
-        size for found in walk(returns) if isinstance(found, AnyDecimal) for size in (found.precision, found.scale)
-    }
+    sizes = {size for part in walk(returns) if isinstance(part, AnyDecimal) for size in (part.precision, part.scale)}
     if not (generics_of(returns) <= choice.binding.types.keys() and sizes <= choice.binding.sizes.keys()):
         raise FunctionError(
-            f"Cannot infer the return type of function '{choice.function.printed}' from NULL arguments.",
+            f"Cannot infer the return type of function '{choice.function.display_name}' from NULL arguments.",
             hint="cast one of them, e.g. CAST(null AS STRING)",
         )
     return substitute(returns, choice.binding)
 
 
 def substitute(pattern: Pattern, binding: Binding) -> SqlType:
-    """The type that `pattern` stands for; its type variables must be bound."""
+    """Return the type of a pattern whose type variables are bound.
+
+    Raises:
+        ValueError: the pattern is no result type.
+    """
     match pattern:
         case Generic(name):
             return binding.types[name]
@@ -134,13 +136,13 @@ def substitute(pattern: Pattern, binding: Binding) -> SqlType:
         case StructOf(fields):
             return Struct(tuple(Field(name, substitute(field, binding)) for name, field in fields))
         case AnyType() | Interval() | LambdaOf():
-            raise ValueError(f"{pattern} is no result type")
+            raise ValueError(f"{pattern} is not a result type")
         case _:
             return pattern
 
 
 def unify(pattern: Pattern, argument: Argument, binding: Binding, *, casts: bool = False) -> bool:
-    """Whether `pattern` accepts the argument; binds type variables on the way. NULL is accepted everywhere."""
+    """Whether `pattern` accepts the argument; binds its type variables. Every pattern accepts NULL."""
     if argument is None:
         return True
     if isinstance(argument, LambdaArgument):
@@ -168,7 +170,7 @@ def _unify_composite(pattern: Pattern, argument: SqlType, binding: Binding, cast
             return unify(key, other_key, binding, casts=casts) and unify(value, other_value, binding, casts=casts)
         case StructOf(fields), Struct():
             return len(fields) == len(argument.fields) and all(
-                (found := argument.field(name)) is not None and unify(field, found.type, binding, casts=casts)
+                (inner := argument.field(name)) is not None and unify(field, inner.type, binding, casts=casts)
                 for name, field in fields
             )
         case _:
@@ -188,7 +190,7 @@ def _unify_simple(pattern: Pattern, argument: SqlType, binding: Binding, casts: 
 
 
 def implicit_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
-    """The type to which an argument is converted for `pattern`: its own, another, or None if that is impossible."""
+    """Return the type to which `pattern` converts an argument, perhaps its own; None if it cannot."""
     match pattern, argument:
         case (Generic(), _) | (AnyType(), _):
             return argument
@@ -228,14 +230,16 @@ def _match(overload: Overload, arguments: Sequence[Argument], casts: bool) -> Ch
 
 
 def _best(
-    found: list[Choice], overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None
+    candidates: list[Choice], overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None
 ) -> Choice:
-    ranked = sorted(found, key=lambda choice: _rank(choice.overload.signature))
+    ranked = sorted(candidates, key=lambda choice: _rank(choice.overload.signature))
     if len(ranked) > 1 and _rank(ranked[-1].overload.signature) == _rank(ranked[-2].overload.signature):
         raise FunctionError(
-            f"Function '{overloads[0].function.printed}' cannot be resolved due to ambiguous method parameters ({_listed(arguments)}).",
+            f"Function '{overloads[0].function.display_name}' cannot be resolved due to ambiguous method parameters "
+            f"({_listed(arguments)}).",
             span=span,
-            hint="cast an argument to the type of one of: " + ", ".join(sorted(_spelled(c.overload) for c in found)),
+            hint="cast an argument to the type of one of: "
+            + ", ".join(sorted(_spelled(c.overload) for c in candidates)),
         )
     return ranked[-1]
 
@@ -256,4 +260,4 @@ def _listed(arguments: Iterable[Argument]) -> str:
 
 
 def _spelled(overload: Overload) -> str:
-    return f"{overload.function.printed}({', '.join(map(str, overload.signature.parameters))})"
+    return f"{overload.function.display_name}({', '.join(map(str, overload.signature.parameters))})"

@@ -1,4 +1,4 @@
-"""Signatures of functions: what a declaration's text such as `(input STRING, length INT) -> STRING` says."""
+"""Parses signatures of functions, such as `(input STRING, length INT) -> STRING`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrel_sql.types.sql_types import PRIMITIVES, Decimal, Primitive
 
 @dataclass(frozen=True, slots=True)
 class Generic:
-    """A type variable; bound to one type per call."""
+    """A type variable; it has one type per call."""
 
     name: str
 
@@ -23,7 +23,7 @@ class Generic:
 
 @dataclass(frozen=True, slots=True)
 class AnyDecimal:
-    """A DECIMAL of any size; `precision` and `scale` name what the result type may repeat."""
+    """A DECIMAL of any size; `precision` and `scale` are variables that the result type may use."""
 
     precision: str = ""
     scale: str = ""
@@ -34,7 +34,7 @@ class AnyDecimal:
 
 @dataclass(frozen=True, slots=True)
 class AnyType:
-    """Any type at all, each argument for itself."""
+    """Any type; arguments may differ."""
 
     def __str__(self) -> str:
         return "ANY"
@@ -42,7 +42,7 @@ class AnyType:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A bare interval unit such as DAYS."""
+    """An interval unit such as DAYS."""
 
     def __str__(self) -> str:
         return "INTERVALUNIT"
@@ -97,8 +97,8 @@ Pattern = Primitive | Decimal | Generic | AnyDecimal | AnyType | Interval | Arra
 class Parameter:
     """One parameter.
 
-    `variadic` takes zero or more arguments; `not_null` means that a NULL argument is an error (a Java primitive);
-    `literal` that the argument is a constant, given when an aggregate is made.
+    `variadic` accepts zero or more arguments. A NULL argument for `not_null` is an error (in Java, a primitive type).
+    The argument for `literal` is a constant that the factory of an aggregate takes.
     """
 
     pattern: Pattern
@@ -120,16 +120,16 @@ class Signature:
 
     @property
     def variadic_at(self) -> int | None:
-        """The position of the variadic parameter, if there is one."""
+        """The index of the variadic parameter, if there is one."""
         return next((i for i, parameter in enumerate(self.parameters) if parameter.variadic), None)
 
     @property
     def accepted(self) -> tuple[tuple[Pattern, bool], ...]:
-        """What tells two overloads apart: patterns and variadicity, without names."""
+        """The patterns and variadicity of the parameters, in which two overloads must differ."""
         return tuple((parameter.pattern, parameter.variadic) for parameter in self.parameters)
 
     def expanded(self, count: int) -> tuple[Parameter, ...] | None:
-        """Repeat the variadic parameter so that there are `count` parameters; None if that cannot be."""
+        """Return `count` parameters by repeating the variadic one; None if the signature does not allow that many."""
         at = self.variadic_at
         spare = count - len(self.parameters)
         if at is None:
@@ -143,12 +143,12 @@ class Signature:
 
 
 def generics_of(pattern: Pattern) -> frozenset[str]:
-    """The names of the type variables in `pattern`, at any depth."""
-    return frozenset(found.name for found in walk(pattern) if isinstance(found, Generic))
+    """Return the names of the type variables in `pattern`, at any depth."""
+    return frozenset(part.name for part in walk(pattern) if isinstance(part, Generic))
 
 
 def walk(pattern: Pattern) -> Iterator[Pattern]:
-    """Give `pattern` and all patterns in it."""
+    """Yield `pattern` and all patterns in it."""
     yield pattern
     match pattern:
         case ArrayOf(item):
@@ -168,32 +168,32 @@ def walk(pattern: Pattern) -> Iterator[Pattern]:
 
 @cache
 def parse_signature(text: str) -> Signature:
-    """Parse a signature text.
+    """Parse the text of a signature.
 
-    A parameter is `[literal] [name] TYPE[...] [NOT NULL]`; types are upper case, names start in lower case, single
-    upper-case letters are type variables, `DECIMAL` and `DECIMAL(p,s)` stand for decimals of any size.
+    A parameter is `[literal] [name] TYPE[...] [NOT NULL]`. Types are upper case, names start in lower case, single
+    upper-case letters are type variables; `DECIMAL` and `DECIMAL(p,s)` accept decimals of any size.
 
     Raises:
-        ValueError: the text is not a signature (a mistake in a declaration, not of a user).
+        ValueError: the text is not a signature; a declaration is wrong, not a statement of a user.
     """
-    return _Reader(text).signature()
+    return _Parser(text).signature()
 
 
 _T = TypeVar("_T")
 _TOKEN = re.compile(r"\s*(->|=>|\.\.\.|[(),<>]|`[^`]+`|[A-Za-z_][A-Za-z_0-9]*|[0-9]+)")
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[str] = []
         position = 0
         while text[position:].strip():
-            found = _TOKEN.match(text, position)
-            if found is None:
+            match = _TOKEN.match(text, position)
+            if match is None:
                 raise ValueError(f"bad signature {text!r} at {position}")
-            self.tokens.append(found.group(1))
-            position = found.end()
+            self.tokens.append(match.group(1))
+            position = match.end()
         self.at = 0
 
     def peek(self) -> str:
@@ -289,11 +289,11 @@ class _Reader:
         return LambdaOf(parameters, self.pattern())
 
 
-_COMPOSITE: dict[str, Callable[[_Reader], Pattern]] = {
-    "ARRAY": _Reader.array,
-    "MAP": _Reader.map,
-    "STRUCT": _Reader.struct,
-    "LAMBDA": _Reader.lambda_,
+_COMPOSITE: dict[str, Callable[[_Parser], Pattern]] = {
+    "ARRAY": _Parser.array,
+    "MAP": _Parser.map,
+    "STRUCT": _Parser.struct,
+    "LAMBDA": _Parser.lambda_,
     "ANY": lambda _: AnyType(),
     "INTERVALUNIT": lambda _: Interval(),
 }

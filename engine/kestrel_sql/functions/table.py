@@ -1,4 +1,4 @@
-"""The functions of the language; a new family is one more module in this list."""
+"""The registry of built-in functions; a new family is one more module in this list."""
 
 from __future__ import annotations
 

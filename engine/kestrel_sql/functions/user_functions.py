@@ -1,6 +1,6 @@
-"""Functions of users: a Python module whose functions carry the same decorators as our own.
+"""Loads user-defined functions: Python modules whose functions carry the same decorators as the built-in ones.
 
-Only whoever starts a session names such a module; no statement and no case file can.
+Only the code that starts a session names such a module; no statement and no case file can.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def functions_with(sources: Iterable[str | Path]) -> Registry:
-    """Our functions and those that `sources` declare (see `load_functions`).
+    """Return the built-in functions and those that `sources` declare (see `load_functions`).
 
     Raises:
-        FunctionError: a source cannot be loaded, or declares an overload that there is, or one of another kind than its namesakes.
+        FunctionError: a source cannot be loaded, or clashes with an existing function (`Registry.with_functions`).
     """
     registry = FUNCTIONS
     for source in sources:
@@ -39,12 +39,12 @@ def functions_with(sources: Iterable[str | Path]) -> Registry:
 
 
 def load_functions(source: str | Path | ModuleType) -> tuple[Function, ...]:
-    """Load the functions that a module declares: a module, the name of one, or the path of a `.py` file.
+    """Load the functions of a module, given as the module, its name, or the path of a `.py` file.
 
-    The module is executed. `Registry.with_functions` adds what this gives.
+    The module is executed. `Registry.with_functions` takes the result.
 
     Raises:
-        FunctionError: the module cannot be loaded, declares nothing, or a declaration in it is malformed.
+        FunctionError: the module cannot be loaded or declares no function, or a declaration is malformed.
     """
     module = source if isinstance(source, ModuleType) else _load(source)
     declared = [value for value in vars(module).values() if isinstance(value, Scalar | Tabular | Aggregate)]
@@ -63,18 +63,18 @@ def _load(source: str | Path) -> ModuleType:
     path = Path(source)
     is_file = isinstance(source, Path) or path.suffix == ".py" or len(path.parts) > 1
     if is_file and not path.is_file():
-        raise FunctionError(f"there is no file {source} with functions")
+        raise FunctionError(f"There is no file {source} with functions")
     try:
         return _load_file(path) if is_file else importlib.import_module(str(source))
     except EngineError:
         raise
     except Exception as error:
-        raise FunctionError(f"functions cannot be loaded from {source}: {type(error).__name__}: {error}") from error
+        raise FunctionError(f"Cannot load functions from {source}: {type(error).__name__}: {error}") from error
 
 
 def _load_file(path: Path) -> ModuleType:
-    # A name of its own for each file, so that it hides no module. It is known only while it is executed: what pickle finds
-    # in no module travels to Spark's workers by value, and they cannot import this one.
+    # Each file gets a name of its own, so that it shadows no module, and is registered only while it runs: pickle sends
+    # objects of unregistered modules to Spark's workers by value, and the workers could not import this module.
     name = f"kestrel_functions_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -89,17 +89,19 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _check(function: Function, module: ModuleType) -> None:
-    where = f"function {function.name} of {module.__name__}"
+    where = f"Function {function.name} of {module.__name__}"
     if _NAME.fullmatch(function.name) is None:
         raise FunctionError(
-            f"{where} has a name that no call can have", hint="letters, digits and _ only, and upper case"
+            f"{where} has a name that no call can use", hint="use upper-case letters, digits and _ only"
         )
     if not function.signatures:
-        raise FunctionError(f"{where} has no signature", hint="such as python_scalar('(input STRING) -> STRING')")
+        raise FunctionError(
+            f"{where} has no signature", hint="declare one, such as python_scalar('(input STRING) -> STRING')"
+        )
     for signature in function.signatures:
         try:
             parse_signature(signature)
         except ValueError as error:
             raise FunctionError(f"{where}: {error}") from error
     if not function.doc.strip():
-        raise FunctionError(f"{where} has no docstring", hint="its docstring is what DESCRIBE FUNCTION shows")
+        raise FunctionError(f"{where} has no docstring", hint="write one: DESCRIBE FUNCTION shows it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portable
+from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.queries.pull_rules import disjuncts
@@ -63,6 +63,6 @@ def _constant(expression: Expression, column: Column, functions: Registry) -> ob
     if not fits:
         return None
     try:
-        return evaluate(portable(bound), Values({}))
+        return evaluate(interpretable(bound), Values({}))
     except Exception:  # noqa: BLE001 - whatever it throws, it will throw again where the condition is checked
         return None

@@ -9,7 +9,7 @@ from typing import Any
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portable
+from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.schemas import result_schema, scope_of
 from kestrel_sql.plan.step import SelectItem, Step
@@ -66,7 +66,7 @@ class RowSteps:
                 raise UnsupportedError(f"{step.tag} is no step over single rows")
 
     def _filter(self, step: Step, condition: Expression) -> RowStep:
-        bound = portable(bind(condition, self._scope(step), self.functions))
+        bound = interpretable(bind(condition, self._scope(step), self.functions))
         message = f"Error evaluating predicate {format_expression(condition)}"
 
         def keep(row: RowValues) -> RowValues | None:
@@ -86,7 +86,7 @@ class RowSteps:
     def _column(
         self, step: Step, index: int, item: SelectItem, scope: Mapping[str, SqlType]
     ) -> Callable[[RowValues], Any]:
-        bound: Bound = portable(bind(item.expression, scope, self.functions))
+        bound: Bound = interpretable(bind(item.expression, scope, self.functions))
         message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
 
         def compute(row: RowValues) -> Any:

@@ -213,7 +213,7 @@ def test_corner(outcomes, case):
 
 
 @pytest.mark.parametrize(
-    ("name", "printed"), [("ARRAY_MAX", "array_max"), ("ARRAY_JOIN", "ARRAY_JOIN"), ("REDUCE", "reduce")]
+    ("name", "display_name"), [("ARRAY_MAX", "array_max"), ("ARRAY_JOIN", "ARRAY_JOIN"), ("REDUCE", "reduce")]
 )
-def test_printed_name(name, printed):
-    assert {overload.function.printed for overload in FUNCTIONS.get(name)} == {printed}
+def test_display_name(name, display_name):
+    assert {overload.function.display_name for overload in FUNCTIONS.get(name)} == {display_name}

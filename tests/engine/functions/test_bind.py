@@ -7,7 +7,7 @@ import pytest
 from kestrel_sql.errors import EngineError, FunctionError, TypeMismatchError, UnknownColumnError, UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, scalar
-from kestrel_sql.functions.registry import registry_of
+from kestrel_sql.functions.registry import build_registry
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.sql_types import (
     BIGINT,
@@ -42,7 +42,7 @@ def topn(call: AggregateCall) -> Aggregator:
     raise AssertionError
 
 
-FUNCTIONS = registry_of(
+FUNCTIONS = build_registry(
     [
         scalar("(x BIGINT NOT NULL, y STRING) -> STRING", name="F")(_nothing),
         scalar("(x DECIMAL(p,s)) -> DECIMAL(p,s)", name="G")(_nothing),

@@ -15,7 +15,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES.split())
 def test_functions_are_known_and_printed_in_lower_case(name: str) -> None:
-    assert {overload.function.printed for overload in FUNCTIONS.get(name)} == {name.lower()}
+    assert {overload.function.display_name for overload in FUNCTIONS.get(name)} == {name.lower()}
 
 
 def test_unit_decides_the_span() -> None:

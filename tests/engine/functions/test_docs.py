@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kestrel_sql.functions import manual as docs
 from kestrel_sql.functions.declaration import scalar
-from kestrel_sql.functions.registry import registry_of
+from kestrel_sql.functions.registry import build_registry
 from kestrel_sql.functions.table import FUNCTIONS
 
 
@@ -25,7 +25,7 @@ def test_a_section_has_signatures_description_and_example():
         Example: TWICE(2) -> 4
         """
 
-    text = docs.manual(registry_of([twice]))
+    text = docs.manual(build_registry([twice]))
     assert "```\nTWICE(a INT) -> INT\nTWICE(a BIGINT) -> BIGINT\n```" in text
     assert "Double it.\n\nMore of it.\n" in text
     assert "* NULL argument: the result is NULL\n* Runs as: Spark expression" in text

@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from kestrel_sql.errors import EngineError, UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Nulls, Runs, Scalar, python_scalar, scalar
-from kestrel_sql.functions.interpreter.evaluate import TWINS, Values, evaluate, portable
+from kestrel_sql.functions.interpreter.evaluate import IMPLEMENTATIONS, Values, evaluate, interpretable
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
@@ -237,7 +237,7 @@ def _in_spark(texts: tuple[str, ...], *, nested: bool) -> dict[str, Any]:
 
 def _in_python(text: str, *, nested: bool) -> Any:
     try:
-        bound = portable(bind(parse_expression(text), {}, REGISTRY))
+        bound = interpretable(bind(parse_expression(text), {}, REGISTRY))
     except EngineError as error:
         return error
     try:
@@ -268,7 +268,9 @@ def test_both_ways_give_the_same(native):
 
 def test_every_native_function_has_a_twin():
     declared = [o.function for name in FUNCTIONS for o in FUNCTIONS.get(name)]
-    assert {f.body.__name__ for f in declared if isinstance(f, Scalar) and f.runs is Runs.NATIVE} == set(TWINS)
+    assert {f.body.__name__ for f in declared if isinstance(f, Scalar) and f.runs is Runs.NATIVE} == set(
+        IMPLEMENTATIONS
+    )
 
 
 def test_no_two_native_functions_share_a_twin_by_accident():

@@ -4,13 +4,13 @@ import pytest
 
 from kestrel_sql.errors import FunctionError
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, python_scalar
-from kestrel_sql.functions.registry import Registry, registry_of
+from kestrel_sql.functions.registry import Registry, build_registry
 from kestrel_sql.functions.resolve import LambdaArgument, result_type
 from kestrel_sql.types.sql_types import BIGINT, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
 
 
 def function(*signatures: str) -> Registry:
-    return registry_of([python_scalar(*signatures, name="F", printed="f")(lambda *_: None)])
+    return build_registry([python_scalar(*signatures, name="F", display_name="f")(lambda *_: None)])
 
 
 def chosen(signatures, arguments):
@@ -85,12 +85,12 @@ def test_aggregates_never_cast():
         raise AssertionError
 
     with pytest.raises(FunctionError, match="'G' does not accept"):
-        registry_of([g]).choose("G", [INTEGER])
+        build_registry([g]).choose("G", [INTEGER])
 
 
 def test_unknown_names_get_a_hint():
     with pytest.raises(FunctionError, match="Can't find any functions with the name 'SUBSTRIN'") as caught:
-        registry_of([python_scalar("() -> INT", name="SUBSTRING")(lambda: 1)]).get("SUBSTRIN")
+        build_registry([python_scalar("() -> INT", name="SUBSTRING")(lambda: 1)]).get("SUBSTRIN")
     assert caught.value.hint == "did you mean SUBSTRING?"
 
 

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, portable
-from kestrel_sql.functions.library.spark_sql.size_limits import LARGEST
+from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
+from kestrel_sql.functions.library.spark_sql.size_limits import MAX_SIZE
 from kestrel_sql.functions.library.text import regex
 from kestrel_sql.functions.library.text.like import like_pattern
 from kestrel_sql.java.regex import time_limit
@@ -140,7 +140,7 @@ late = Late()
 def test_the_first_timeout_ends_a_lambda_over_many_items():
     pattern, value = SLOW_PATTERNS[0]
     text = f"TRANSFORM(GENERATE_SERIES(1, 50), x => COALESCE(REGEXP_EXTRACT('{pattern}', '{value}'), 'none'))"
-    expression = portable(bind(parse_expression(text), {}))
+    expression = interpretable(bind(parse_expression(text), {}))
     start = time.process_time()
     with pytest.raises(TimeLimitError):
         evaluate(expression, Values({}, nested=True))
@@ -160,8 +160,8 @@ IN_SPARK = {
     f"REGEXP_EXTRACT('{SLOW_PATTERNS[0][0]}', '{SLOW_PATTERNS[0][1]}')": True,
     f"{_LONG} LIKE '{'%a' * 20}%b'": False,
     f"{_LONG} LIKE CONCAT('{'%a' * 20}%b')": False,
-    f"LPAD('a', {LARGEST + 1}, 'x')": True,
-    f"RPAD('a', CAST('{LARGEST + 1}' AS INT), 'x')": True,
+    f"LPAD('a', {MAX_SIZE + 1}, 'x')": True,
+    f"RPAD('a', CAST('{MAX_SIZE + 1}' AS INT), 'x')": True,
     "RPAD(TO_BYTES('61', 'hex'), 2147483647, TO_BYTES('61', 'hex'))": True,
     "LEN(LPAD('a', 1000, 'x'))": False,
     "GENERATE_SERIES(1, 2000000000)": True,

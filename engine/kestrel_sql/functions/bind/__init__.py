@@ -1,1 +1,1 @@
-"""Types for every node of an expression, with overloads chosen and conversions made explicit."""
+"""Types expressions: chooses overloads and makes implicit conversions explicit."""

@@ -1,4 +1,4 @@
-"""Give every node of an expression its type, choose overloads, make implicit conversions explicit."""
+"""Types expressions: gives every node a type, chooses overloads, and makes implicit conversions explicit."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def bind(
     scope: Mapping[str, SqlType],
     functions: Registry = FUNCTIONS,
 ) -> Bound:
-    """Type `expression`; `scope` gives the types of columns by name, qualifiers are not looked at.
+    """Type `expression`; `scope` has the types of columns by name, and qualifiers are ignored.
 
-    Implicit conversions become children whose node is a `Cast` that the expression does not have. Types of DECIMAL
-    results may exceed 38 digits, as ksqlDB's do.
+    An implicit conversion becomes a child with a `Cast` node that the expression does not have. A DECIMAL result may
+    exceed 38 digits, as in ksqlDB.
 
     Raises:
-        UnknownColumnError: a column or field that does not exist.
-        FunctionError: a function that does not exist, or not for its arguments.
-        TypeMismatchError: operands whose types do not fit (rules L4).
-        UnsupportedError: `CASE x WHEN`, `AT TIME ZONE`, or a lambda or interval unit outside a call.
+        UnknownColumnError: a column or field does not exist.
+        FunctionError: a function does not exist, or not for its arguments.
+        TypeMismatchError: operand types do not fit (rules L4), or a lambda or interval unit is outside a call.
+        UnsupportedError: `CASE x WHEN` or `AT TIME ZONE`.
     """
     return _bind(expression, _Scope(scope, {}, functions))
 
@@ -121,12 +121,12 @@ def _(node: StringLiteral, scope: _Scope) -> Bound:
 
 @_bind.register
 def _(node: ColumnRef, scope: _Scope) -> Bound:
-    found = scope.columns.get(node.name)
-    if found is None:
+    column_type = scope.columns.get(node.name)
+    if column_type is None:
         raise UnknownColumnError(
             f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns)
         )
-    return Bound(node, found)
+    return Bound(node, column_type)
 
 
 @_bind.register

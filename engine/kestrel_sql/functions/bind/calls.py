@@ -1,4 +1,4 @@
-"""Calls: an overload is chosen, arguments are converted, lambdas get their types from the signature."""
+"""Types calls: chooses the overload, converts arguments, and types lambdas by the signature."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kestrel_sql.errors import FunctionError, Span
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.bind.operators import converted
+from kestrel_sql.functions.bind.operators import implicitly_cast
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.resolve import (
     Argument,
@@ -32,22 +32,22 @@ from kestrel_sql.sql.nodes.expressions import (
 from kestrel_sql.types.sql_types import SqlType
 
 Bind = Callable[[Expression, Mapping[str, SqlType | None]], Bound]
-"""Binds an expression; the mapping gives the types of additional lambda variables."""
+"""Types an expression; the mapping has the types of additional lambda variables."""
 
 
 def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
-    """Type a call of any kind of function.
+    """Type a call of a function of any kind.
 
     Raises:
-        FunctionError: no such function, no or no single overload for the arguments, or an aggregate's constant that is none.
+        FunctionError: there is no such function, no single overload fits, or a literal argument is not a constant.
     """
-    arguments = tuple(_not_yet(argument) or bind(argument, {}) for argument in node.arguments)
+    arguments = tuple(_deferred(argument) or bind(argument, {}) for argument in node.arguments)
     choice = functions.choose(node.name, [_argument(argument) for argument in arguments], node.span)
     _check_literals(node, choice)
     children = tuple(
         _bind_lambda(argument.node, parameter, choice, bind)
         if isinstance(argument.node, Lambda)
-        else _fitted(argument, parameter)
+        else _convert_argument(argument, parameter)
         for argument, parameter in zip(arguments, choice.parameters, strict=True)
     )
     required = tuple(parameter.not_null for parameter in choice.parameters)
@@ -56,7 +56,7 @@ def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
     )
 
 
-def _not_yet(argument: Expression) -> Bound | None:
+def _deferred(argument: Expression) -> Bound | None:
     return Bound(argument, None) if isinstance(argument, Lambda | IntervalUnit) else None
 
 
@@ -70,8 +70,12 @@ def _argument(bound: Bound) -> Argument:
             return bound.type
 
 
-def _fitted(argument: Bound, parameter: Parameter) -> Bound:
-    return argument if argument.type is None else converted(argument, implicit_target(parameter.pattern, argument.type))
+def _convert_argument(argument: Bound, parameter: Parameter) -> Bound:
+    return (
+        argument
+        if argument.type is None
+        else implicitly_cast(argument, implicit_target(parameter.pattern, argument.type))
+    )
 
 
 def _bind_lambda(node: Lambda, parameter: Parameter, choice: Choice, bind: Bind) -> Bound:
@@ -81,9 +85,10 @@ def _bind_lambda(node: Lambda, parameter: Parameter, choice: Choice, bind: Bind)
     unbound = {name for p in pattern.parameters for name in generics_of(p)} - set(choice.binding.types)
     if unbound:
         raise FunctionError(
-            f"Cannot infer the types of the lambda's parameters from the arguments of '{choice.function.printed}'.",
+            f"Cannot infer the types of the lambda's parameters from the arguments "
+            f"of '{choice.function.display_name}'.",
             span=node.span,
-            hint="cast an argument that is NULL",
+            hint="cast the NULL argument to a type",
         )
     types = [substitute(p, choice.binding) for p in pattern.parameters]
     body = bind(node.body, dict(zip(node.parameters, types, strict=True)))
@@ -98,7 +103,8 @@ def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: Choic
     else:
         expected = str(pattern.result)
     return FunctionError(
-        f"Function '{choice.function.printed}' does not accept a lambda that returns {body.type}, it should return {expected}.",
+        f"Function '{choice.function.display_name}' does not accept a lambda that returns {body.type}, "
+        f"it should return {expected}.",
         span=span,
     )
 

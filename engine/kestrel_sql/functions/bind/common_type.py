@@ -1,4 +1,4 @@
-"""The common type of items of a list (rules N9)."""
+"""Determines the common type of the items of a list (rules N9)."""
 
 from __future__ import annotations
 
@@ -43,34 +43,35 @@ _HINT = "Hint: You might need to add explicit type casts."
 
 
 def common_type(items: Iterable[Bound]) -> SqlType | None:
-    """The type to which all `items` convert; None if they are all NULL.
+    """Return the type to which all `items` convert, or None if all are NULL.
 
-    String literals become what their neighbours are; other literals become STRING beside a STRING that is no literal.
+    A string literal takes the type of its neighbours. Another literal becomes a STRING beside a STRING that is not a
+    literal.
 
     Raises:
         TypeMismatchError: an item does not convert.
     """
     typed = [item for item in items if item.type is not None]
-    firm = [item for item in typed if not isinstance(item.node, StringLiteral)]
-    if not firm:
+    not_strings = [item for item in typed if not isinstance(item.node, StringLiteral)]
+    if not not_strings:
         return typed[0].type if typed else None
-    common = firm[0].type
+    common = not_strings[0].type
     for item in typed:
-        common = _merged(common, item)
+        common = _merge(common, item)
     return common
 
 
-def _merged(common: SqlType | None, item: Bound) -> SqlType | None:
+def _merge(common: SqlType | None, item: Bound) -> SqlType | None:
     if common is None or item.type is None:
         return common or item.type
     if isinstance(item.node, StringLiteral):
-        return _of_string_literal(common, item, item.node.value)
+        return _merge_string_literal(common, item, item.node.value)
     if common == STRING and isinstance(item.node, _LITERALS):
         return common
-    return _composite(common, item) or _of_types(common, item.type) or _refuse(common, item)
+    return _merge_constructor(common, item) or _merge_types(common, item.type) or _refuse(common, item)
 
 
-def _of_string_literal(common: SqlType, item: Bound, text: str) -> SqlType:
+def _merge_string_literal(common: SqlType, item: Bound, text: str) -> SqlType:
     if is_numeric(common):
         return wider_number(common, _number_type(text, common, item))
     if common == BOOLEAN:
@@ -99,58 +100,60 @@ def _number_type(text: str, common: SqlType, item: Bound) -> SqlType:
 
 
 def decimal_literal_type(number: Number) -> Decimal:
-    """The type of an exact number as it is written: one digit before the point is counted even when it is zero."""
+    """Return the type of an exact number as written; it has one digit before the point even if that is zero."""
     scale = max(0, -int(number.as_tuple().exponent))
     if -1 < number < 1:
         return Decimal(scale + 1, scale) if scale else Decimal(1, 0)
     return Decimal(max(len(number.as_tuple().digits), scale), scale)
 
 
-def _composite(common: SqlType, item: Bound) -> SqlType | None:
-    """Merge a constructor item by item, so that literals inside it may convert too."""
+def _merge_constructor(common: SqlType, item: Bound) -> SqlType | None:
+    """Merge the type of a constructor item by item, so that literals in it can convert too."""
     match common, item.node:
         case Array(inner), ArrayConstructor():
-            return Array(_all(inner, item.children))
+            return Array(_merge_all(inner, item.children))
         case Map(key, value), MapConstructor():
-            return Map(_all(key, item.children[::2]), _all(value, item.children[1::2]))
-        case Struct(fields), StructConstructor(given):
+            return Map(_merge_all(key, item.children[::2]), _merge_all(value, item.children[1::2]))
+        case Struct(fields), StructConstructor(entries):
             known = {f.name: f.type for f in fields}
-            named = [(name, child) for (name, _), child in zip(given, item.children, strict=True)]
-            merged = [(name, _all(known.pop(name), (child,)) if name in known else child.type) for name, child in named]
+            named = [(name, child) for (name, _), child in zip(entries, item.children, strict=True)]
+            merged = [
+                (name, _merge_all(known.pop(name), (child,)) if name in known else child.type) for name, child in named
+            ]
             return Struct(tuple(Field(name, kind) for name, kind in (*merged, *known.items()) if kind is not None))
         case _:
             return None
 
 
-def _all(common: SqlType, items: Iterable[Bound]) -> SqlType:
+def _merge_all(common: SqlType, items: Iterable[Bound]) -> SqlType:
     for item in items:
-        common = _merged(common, item) or common
+        common = _merge(common, item) or common
     return common
 
 
-def _of_types(common: SqlType, other: SqlType) -> SqlType | None:
+def _merge_types(common: SqlType, other: SqlType) -> SqlType | None:
     if common == other:
         return common
     if is_numeric(common) and is_numeric(other):
         return wider_number(common, other)
     match common, other:
         case Array(item), Array(other_item):
-            inner = _of_types(item, other_item)
+            inner = _merge_types(item, other_item)
             return None if inner is None else Array(inner)
         case Map(key, value), Map(other_key, other_value):
-            inner_key, inner_value = _of_types(key, other_key), _of_types(value, other_value)
+            inner_key, inner_value = _merge_types(key, other_key), _merge_types(value, other_value)
             return None if inner_key is None or inner_value is None else Map(inner_key, inner_value)
         case Struct(), Struct():
-            return _of_structs(common, other)
+            return _merge_structs(common, other)
         case _:
             return common if can_implicitly_cast(other, common) and other != STRING else None
 
 
-def _of_structs(common: Struct, other: Struct) -> SqlType | None:
+def _merge_structs(common: Struct, other: Struct) -> SqlType | None:
     fields = []
     for mine in common.fields:
         theirs = other.field(mine.name)
-        merged = mine.type if theirs is None else _of_types(mine.type, theirs.type)
+        merged = mine.type if theirs is None else _merge_types(mine.type, theirs.type)
         if merged is None:
             return None
         fields.append(Field(mine.name, merged))

@@ -1,11 +1,11 @@
-"""Types of constructors and of access to what they build (rules L4.7)."""
+"""Types constructors of arrays, maps and structs, and access to their parts (rules L4.7)."""
 
 from __future__ import annotations
 
 from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, did_you_mean
 from kestrel_sql.functions.bind.common_type import common_type
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.bind.operators import converted
+from kestrel_sql.functions.bind.operators import implicitly_cast
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     ArrayConstructor,
@@ -23,20 +23,20 @@ _ALL_NULL = f"{_SEE}. As a workaround, you may cast a NULL value to the desired 
 
 
 def in_list(node: InList, children: tuple[Bound, ...]) -> Bound:
-    """Type an IN; operand and items are converted to their common type.
+    """Type an IN; convert operand and items to their common type.
 
     Raises:
-        TypeMismatchError: they have none.
+        TypeMismatchError: there is no common type.
     """
     target = common_type(children)
-    return Bound(node, BOOLEAN, tuple(converted(child, target) for child in children))
+    return Bound(node, BOOLEAN, tuple(implicitly_cast(child, target) for child in children))
 
 
 def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
     """Type ARRAY[…].
 
     Raises:
-        TypeMismatchError: it has no items, only NULLs, or items of types that do not go together.
+        TypeMismatchError: there are no items, only NULLs, or items without a common type.
     """
     if not items:
         raise TypeMismatchError(
@@ -45,14 +45,14 @@ def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
     item = common_type(items)
     if item is None:
         raise TypeMismatchError(f"Cannot construct an array with all NULL elements {_ALL_NULL}", span=node.span)
-    return Bound(node, Array(item), tuple(converted(child, item) for child in items))
+    return Bound(node, Array(item), tuple(implicitly_cast(child, item) for child in items))
 
 
 def map_(node: MapConstructor, children: tuple[Bound, ...]) -> Bound:
-    """Type MAP(…); children are key, value, key, value, ….
+    """Type MAP(…); `children` alternate between keys and values.
 
     Raises:
-        TypeMismatchError: it has no entries, only NULL keys or values, or types that do not go together.
+        TypeMismatchError: there are no entries, only NULL keys or values, or no common type.
     """
     if not children:
         raise TypeMismatchError(
@@ -61,22 +61,22 @@ def map_(node: MapConstructor, children: tuple[Bound, ...]) -> Bound:
     key = _entry_type(node, "keys", children[::2])
     value = _entry_type(node, "values", children[1::2])
     return Bound(
-        node, Map(key, value), tuple(converted(child, (key, value)[i % 2]) for i, child in enumerate(children))
+        node, Map(key, value), tuple(implicitly_cast(child, (key, value)[i % 2]) for i, child in enumerate(children))
     )
 
 
 def _entry_type(node: MapConstructor, part: str, items: tuple[Bound, ...]) -> SqlType:
-    found = common_type(items)
-    if found is None:
+    entry_type = common_type(items)
+    if entry_type is None:
         raise TypeMismatchError(f"Cannot construct a map with all NULL {part} {_ALL_NULL}", span=node.span)
-    return found
+    return entry_type
 
 
 def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
     """Type STRUCT(…).
 
     Raises:
-        TypeMismatchError: it has no fields, one name twice, or an untyped NULL.
+        TypeMismatchError: there are no fields, a name occurs twice, or a field is an untyped NULL.
     """
     names = [name for name, _ in node.fields]
     if not names:
@@ -88,7 +88,8 @@ def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
     for name, value in zip(names, values, strict=True):
         if value.type is None:
             raise TypeMismatchError(
-                f"Can't infer a type of null for field '{name}'. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).",
+                f"Can't infer a type of null for field '{name}'. "
+                "Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).",
                 span=value.node.span or node.span,
             )
         fields.append(Field(name, value.type))
@@ -96,10 +97,10 @@ def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
 
 
 def subscript(node: Subscript, base: Bound, index: Bound) -> Bound:
-    """Type `base[index]`; the index of an array is made an INTEGER.
+    """Type `base[index]`; convert the index of an array to INTEGER.
 
     Raises:
-        TypeMismatchError: `base` is neither array nor map, or the index of an array is no number.
+        TypeMismatchError: `base` is neither an array nor a map, or an array's index is not a number.
     """
     match base.type:
         case Array(item):
@@ -107,7 +108,7 @@ def subscript(node: Subscript, base: Bound, index: Bound) -> Bound:
                 raise TypeMismatchError(
                     f"Array index must be INTEGER, but {format_expression(index.node)} is {index.type}", span=node.span
                 )
-            return Bound(node, item, (base, converted(index, INTEGER)))
+            return Bound(node, item, (base, implicitly_cast(index, INTEGER)))
         case Map(_, value):
             return Bound(node, value, (base, index))
         case other:
@@ -123,7 +124,7 @@ def dereference(node: Dereference, base: Bound) -> Bound:
     """Type `base->field`.
 
     Raises:
-        TypeMismatchError: `base` is no struct.
+        TypeMismatchError: `base` is not a struct.
         UnknownColumnError: the struct has no such field.
     """
     if not isinstance(base.type, Struct):

@@ -1,4 +1,4 @@
-"""Bound expressions: a tree with a type on every node, overloads chosen and implicit casts made explicit."""
+"""Bound expressions: trees with a type on every node, chosen overloads and explicit conversions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kestrel_sql.types.sql_types import SqlType
 class Bound:
     """A typed expression.
 
-    `children` are bound in the order in which the node's class lists them (a CASE: condition, result, …, default; a
-    MAP: key, value, …); a lambda's only child is its body. An implicit conversion is a child whose node is a
-    `Cast`, marked `implicit`. `type` is None for an untyped NULL and for lambdas. `function` is set on calls, as is `required`: which
-    arguments may not be NULL.
+    `children` are in the order of the fields of the node's class (CASE: condition, result, …, default; MAP: key, value,
+    …); the only child of a lambda is its body. An implicit conversion is a child with a `Cast` node, marked `implicit`.
+    `type` is None for an untyped NULL and for a lambda. Calls have a `function`, and `required` with True for each
+    argument that must not be NULL.
     """
 
     node: Expression

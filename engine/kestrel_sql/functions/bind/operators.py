@@ -1,4 +1,4 @@
-"""Types of operators whose operands are bound (rules L4.3, L4.4, L4.5)."""
+"""Types operators whose operands are bound (rules L4.3, L4.4, L4.5)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _EQUALITY = (
 )
 
 
-def converted(bound: Bound, target: SqlType | None) -> Bound:
-    """Wrap `bound` in a CAST to `target` unless it has that type, or none at all."""
+def implicitly_cast(bound: Bound, target: SqlType | None) -> Bound:
+    """Wrap `bound` in a CAST to `target`, unless it has that type already or none."""
     if target is None or bound.type is None or bound.type == target:
         return bound
     return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
@@ -55,7 +55,7 @@ def explicit_cast(node: Cast, operand: Bound) -> Bound:
     """Type a CAST.
 
     Raises:
-        TypeMismatchError: the pair of types has no cast.
+        TypeMismatchError: there is no cast between the types.
     """
     if operand.type is not None and not can_cast(operand.type, node.type):
         raise TypeMismatchError(f"Cast of {operand.type} to {node.type} is not supported", span=node.span)
@@ -63,16 +63,16 @@ def explicit_cast(node: Cast, operand: Bound) -> Bound:
 
 
 def comparison(node: Comparison, left: Bound, right: Bound) -> Bound:
-    """Type a comparison; the STRING beside a date or time is parsed, a DATE beside a TIMESTAMP is its midnight.
+    """Type a comparison; a STRING beside a date or time is parsed, a DATE beside a TIMESTAMP becomes its midnight.
 
     Raises:
-        TypeMismatchError: the types do not compare with this operator, or one is NULL.
+        TypeMismatchError: the operator does not compare the types, or an operand is NULL.
     """
     return Bound(node, BOOLEAN, _comparable(node, node.op, left, right))
 
 
 def between(node: Between, operand: Bound, lower: Bound, upper: Bound) -> Bound:
-    """Type `x BETWEEN a AND b` as the two comparisons that it stands for.
+    """Type `x BETWEEN a AND b` as its two comparisons.
 
     Raises:
         TypeMismatchError: a bound does not compare with the operand.
@@ -94,11 +94,11 @@ def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -
         )
     target = _compared_as(left.type, right.type)
     if target is not None:
-        return converted(left, target), converted(right, target)
+        return implicitly_cast(left, target), implicitly_cast(right, target)
     if not _compares(op, left.type, right.type):
         raise TypeMismatchError(
-            f"Cannot compare {format_expression(left.node)} ({left.type}) to {format_expression(right.node)} ({right.type})"
-            f" with {op.name}.\nStatement: {format_expression(node)}",
+            f"Cannot compare {format_expression(left.node)} ({left.type}) to {format_expression(right.node)} "
+            f"({right.type}) with {op.name}.\nStatement: {format_expression(node)}",
             span=node.span,
             hint=_cast_hint(right, left.type) or _cast_hint(left, right.type),
         )
@@ -106,7 +106,7 @@ def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -
 
 
 def _cast_hint(operand: Bound, target: SqlType | None) -> str | None:
-    """How to make an operand one of type `target`, if that is possible."""
+    """Return a hint to cast an operand to `target`, or None if that is impossible."""
     if operand.type is None or target is None or operand.type == target or not can_cast(operand.type, target):
         return None
     return f"write CAST({format_expression(operand.node)} AS {target})"
@@ -133,7 +133,7 @@ def _compares(op: ComparisonOp, left: SqlType, right: SqlType) -> bool:
 
 
 def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
-    """Type an arithmetic operation (or `+` of two strings).
+    """Type an arithmetic operation, or `+` of two strings.
 
     Raises:
         TypeMismatchError: the operator is not defined for the types.
@@ -165,7 +165,7 @@ def _arithmetic_type(op: ArithmeticOp, left: SqlType, right: SqlType) -> SqlType
 
 
 def decimal_result(op: ArithmeticOp, left: Decimal, right: Decimal) -> Decimal:
-    """The DECIMAL type of an operation; not limited to 38 digits."""
+    """Return the DECIMAL type of an operation; it may exceed 38 digits."""
     whole_left, whole_right = left.precision - left.scale, right.precision - right.scale
     match op:
         case ArithmeticOp.ADD | ArithmeticOp.SUBTRACT:
@@ -185,11 +185,12 @@ def signed(node: Expression, operand: Bound) -> Bound:
     """Type a unary plus or minus.
 
     Raises:
-        TypeMismatchError: the operand is no number.
+        TypeMismatchError: the operand is not a number.
     """
     if not is_numeric(operand.type):
         raise TypeMismatchError(
-            f"Error processing expression: {format_expression(node)}. Unsupported arithmetic types. {base_name(operand.type)}",
+            f"Error processing expression: {format_expression(node)}. "
+            f"Unsupported arithmetic types. {base_name(operand.type)}",
             span=node.span,
         )
     return Bound(node, operand.type, (operand,))
@@ -214,12 +215,12 @@ def like(node: Like, operand: Bound, pattern: Bound) -> Bound:
     """Type a LIKE.
 
     Raises:
-        TypeMismatchError: a side is not STRING, or ESCAPE is not one character.
+        TypeMismatchError: an operand is not a STRING, or ESCAPE is not one character.
     """
     for side in (operand, pattern):
         if side.type not in (None, STRING):
             raise TypeMismatchError(
-                f"LIKE needs STRING on both sides, but {format_expression(side.node)} is {side.type}",
+                f"LIKE needs STRING operands, but {format_expression(side.node)} is {side.type}",
                 span=side.node.span or node.span,
                 hint=_cast_hint(side, STRING),
             )
@@ -229,29 +230,30 @@ def like(node: Like, operand: Bound, pattern: Bound) -> Bound:
 
 
 def case(node: Case, children: tuple[Bound, ...]) -> Bound:
-    """Type a CASE; results are never converted, so their types must be the same.
+    """Type a CASE; results are not converted, so their types must be equal.
 
     Raises:
-        TypeMismatchError: a condition is not BOOLEAN, or the results differ or are all NULL.
+        TypeMismatchError: a condition is not BOOLEAN, or the results have different types or are all NULL.
     """
     branches = 2 * len(node.branches)
     for condition in children[:branches:2]:
         if condition.type not in (None, BOOLEAN):
             raise TypeMismatchError(
-                f"WHEN operand type should be boolean.\nType for '{format_expression(condition.node)}' is {condition.type}",
+                "WHEN operand type should be boolean.\n"
+                f"Type for '{format_expression(condition.node)}' is {condition.type}",
                 span=condition.node.span or node.span,
             )
-    found: SqlType | None = None
+    common: SqlType | None = None
     for result in children[1:branches:2]:
-        if found is not None and result.type not in (None, found):
-            raise _different(node, "Type for all 'THEN' clauses should be the same.", "THEN", result, found)
-        found = found or result.type
+        if common is not None and result.type not in (None, common):
+            raise _different(node, "Type for all 'THEN' clauses should be the same.", "THEN", result, common)
+        common = common or result.type
     default = children[branches] if len(children) > branches else None
-    if default is not None and found is not None and default.type not in (None, found):
+    if default is not None and common is not None and default.type not in (None, common):
         raise _different(
-            node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, found
+            node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, common
         )
-    result_type = found or (default.type if default is not None else None)
+    result_type = common or (default.type if default is not None else None)
     if result_type is None:
         raise TypeMismatchError("Invalid Case expression. All case branches have NULL type", span=node.span)
     return Bound(node, result_type, children)
@@ -259,8 +261,8 @@ def case(node: Case, children: tuple[Bound, ...]) -> Bound:
 
 def _different(node: Case, rule: str, clause: str, offender: Bound, expected: SqlType) -> TypeMismatchError:
     return TypeMismatchError(
-        f"Invalid Case expression. {rule}\n{clause} expression '{format_expression(offender.node)}' has type {offender.type},"
-        f" the ones before have {expected}.",
+        f"Invalid Case expression. {rule}\n{clause} expression '{format_expression(offender.node)}' has type "
+        f"{offender.type}, the previous ones have {expected}.",
         span=offender.node.span or node.span,
         hint=_cast_hint(offender, expected),
     )

@@ -1,1 +1,1 @@
-"""Typed expressions evaluated in Python."""
+"""Evaluates typed expressions in Python."""

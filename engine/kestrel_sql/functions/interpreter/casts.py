@@ -1,6 +1,6 @@
-"""CAST between SQL types over Python values (rules L4.6): `kestrel_sql.spark.compile.casts` says the same in Spark.
+"""Converts Python values between SQL types (rules L4.6), as `kestrel_sql.spark.compile.casts` does in Spark.
 
-NULL is never given; whatever cannot be converted raises a ValueError or ArithmeticError.
+Converters never get NULL, and raise ValueError or ArithmeticError for a value they cannot convert.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.java.jackson import date_text, time_text
-from kestrel_sql.java.numbers import java_double
+from kestrel_sql.java.numbers import java_double, wrap_integer
 from kestrel_sql.java.time.fields import to_days
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import decimal_of
@@ -37,8 +37,8 @@ def cast_value(value: Any, source: SqlType | None, target: SqlType) -> Any:
     """Convert a value of type `source` to `target`; NULL stays NULL.
 
     Raises:
-        ValueError: a text that is none of the target type.
-        ArithmeticError: a number that does not fit.
+        ValueError: a string is not a value of the target type.
+        ArithmeticError: a number does not fit.
     """
     if value is None or source is None or source == target:
         return value
@@ -52,7 +52,7 @@ def cast_value(value: Any, source: SqlType | None, target: SqlType) -> Any:
         case Decimal(), Primitive(Base.DOUBLE):
             return float(value)
         case Decimal(), Primitive():
-            return wrap(int(value), 32 if target == t.INTEGER else 64)
+            return wrap_integer(int(value), 32 if target == t.INTEGER else 64)
         case _:
             return _cast_composite(value, source, target)
 
@@ -66,14 +66,14 @@ def _cast_composite(value: Any, source: SqlType, target: SqlType) -> Any:
         case Map(key, item), Map(other_key, other):
             return {cast_value(k, key, other_key): cast_value(v, item, other) for k, v in value.items()}
         case Struct(), Struct(fields):
-            given = {field.name: field.type for field in source.fields}
-            return {f.name: cast_value(value.get(f.name), given.get(f.name), f.type) for f in fields}
+            source_types = {field.name: field.type for field in source.fields}
+            return {f.name: cast_value(value.get(f.name), source_types.get(f.name), f.type) for f in fields}
         case _:
             raise ValueError(f"Cast of {source} to {target} is not supported")
 
 
 def java_text(value: Any, sql_type: SqlType) -> str:
-    """Write a value as Java's `toString` does; NULL is `null`."""
+    """Write a value as Java's `toString` does; NULL becomes `null`."""
     if value is None:
         return "null"
     match sql_type:
@@ -84,7 +84,7 @@ def java_text(value: Any, sql_type: SqlType) -> str:
         case Map(key, item):
             return "{" + ", ".join(f"{java_text(k, key)}={java_text(v, item)}" for k, v in value.items()) + "}"
         case Struct(fields):
-            # A field that is NULL is left out, as its text in Spark is NULL.
+            # Leave out NULL fields, as Spark does.
             shown = (f"{f.name}={java_text(value[f.name], f.type)}" for f in fields if value.get(f.name) is not None)
             return "Struct{" + ",".join(shown) + "}"
         case Primitive(Base.BYTES):
@@ -95,17 +95,11 @@ def java_text(value: Any, sql_type: SqlType) -> str:
             return str(value)
 
 
-def wrap(value: int, bits: int) -> int:
-    """Give the integer that Java keeps of `value` in a type of so many bits."""
-    half = 1 << (bits - 1)
-    return (value + half) % (1 << bits) - half
-
-
 def fit_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
-    """Round to the scale of a DECIMAL.
+    """Round to the scale of a DECIMAL type.
 
     Raises:
-        ArithmeticError: the number has too many digits, or is none.
+        ArithmeticError: the number has too many digits, or is not finite.
     """
     size = decimal_of(target)
     if not value.is_finite() or value.adjusted() > size.precision:
@@ -116,8 +110,8 @@ def fit_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
     return result or result.copy_abs()
 
 
-def saturated(value: float, bits: int) -> int:
-    """Cut off the fraction of a DOUBLE as Java does: the nearest integer of the type if out of range, 0 for NaN."""
+def saturating_int(value: float, bits: int) -> int:
+    """Drop the fraction of a DOUBLE as Java does: out-of-range values become the nearest integer, NaN becomes 0."""
     if math.isnan(value):
         return 0
     limit = 1 << (bits - 1)
@@ -143,9 +137,9 @@ def _to_integer(bits: int) -> Callable[[str], int]:
     def convert(value: str) -> int:
         text = value.strip(_BLANKS)
         if _INTEGER.fullmatch(text) is None:
-            raise ValueError(f"not a whole number: {value}")
+            raise ValueError(f"not an integer: {value}")
         number = int(text)
-        if wrap(number, bits) != number:
+        if wrap_integer(number, bits) != number:
             raise ValueError(f"out of range: {value}")
         return number
 
@@ -171,9 +165,9 @@ def _padded(text: str, template: str) -> str:
 
 def _to_timestamp(value: str) -> int:
     date, has_time, rest = value.strip(_BLANKS).partition("T")
-    found = _ZONE.search(rest)
-    zone = found.group() if found else "Z"
-    time = rest[: found.start()] if found else rest
+    match = _ZONE.search(rest)
+    zone = match.group() if match else "Z"
+    time = rest[: match.start()] if match else rest
     if not has_time and _DATE.fullmatch(date) is None:
         raise ValueError(f"not a timestamp: {value}")
     parts = _INSTANT.fullmatch(f"{date if has_time else _padded(date, '0000-01-01')} {_padded(time, '00:00:00.000')}")
@@ -195,16 +189,16 @@ def _to_date(value: str) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Count the days since 1970-01-01 to a day that exists; the calendar repeats itself every 400 years."""
+    """Return days since 1970-01-01; raise ValueError if there is no such day (the calendar repeats every 400 years)."""
     dt.date(2000 + year % 400, month, day)
     return to_days(year, month, day)
 
 
 def _to_time(value: str) -> int:
-    found = _TIME.fullmatch(value.strip(_BLANKS))
-    if found is None:
+    match = _TIME.fullmatch(value.strip(_BLANKS))
+    if match is None:
         raise ValueError(f"not a time: {value}")
-    hour, minute, second, fraction = (part or "0" for part in found.groups())
+    hour, minute, second, fraction = (part or "0" for part in match.groups())
     return ((int(hour) * 60 + int(minute)) * 60 + int(second)) * 1000 + int(fraction.ljust(3, "0")[:3])
 
 
@@ -227,11 +221,11 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.INTEGER, Base.BIGINT): _unchanged,
     (Base.INTEGER, Base.DOUBLE): float,
     (Base.INTEGER, Base.STRING): str,
-    (Base.BIGINT, Base.INTEGER): lambda value: wrap(value, 32),
+    (Base.BIGINT, Base.INTEGER): lambda value: wrap_integer(value, 32),
     (Base.BIGINT, Base.DOUBLE): float,
     (Base.BIGINT, Base.STRING): str,
-    (Base.DOUBLE, Base.INTEGER): lambda value: saturated(value, 32),
-    (Base.DOUBLE, Base.BIGINT): lambda value: saturated(value, 64),
+    (Base.DOUBLE, Base.INTEGER): lambda value: saturating_int(value, 32),
+    (Base.DOUBLE, Base.BIGINT): lambda value: saturating_int(value, 64),
     (Base.DOUBLE, Base.STRING): java_double,
     (Base.STRING, Base.BOOLEAN): lambda value: value.strip(_BLANKS).lower() in _TRUE,
     (Base.STRING, Base.INTEGER): _to_integer(32),

@@ -1,6 +1,6 @@
-"""The native functions of arrays, maps and lambdas over Python values (`kestrel_sql.functions.interpreter.evaluate`).
+"""Implements the native functions of arrays, maps and lambdas in Python (see `interpreter.evaluate`).
 
-A lambda argument is a Python function of its parameters; what it raises is the failure of the call.
+A lambda argument is a Python function of its parameters; an exception in it fails the call.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.interpreter.casts import java_text
-from kestrel_sql.functions.interpreter.equality import distinct, identity, java_ordered, rank
-from kestrel_sql.functions.interpreter.scalars import Twin
-from kestrel_sql.functions.library.spark_sql.size_limits import MOST_ITEMS, check_size
+from kestrel_sql.functions.interpreter.equality import distinct, equality_key, in_hash_map_order, sort_key
+from kestrel_sql.functions.interpreter.scalars import Implementation
+from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS, check_size
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Decimal, Primitive, SqlType
 
@@ -22,7 +22,7 @@ _NO_TEXT = (t.BYTES, t.DATE, t.TIME, t.TIMESTAMP)
 
 
 def _item(types: CallTypes) -> SqlType | None:
-    return next((given.item for given in types.arguments if isinstance(given, Array)), None)
+    return next((argument.item for argument in types.arguments if isinstance(argument, Array)), None)
 
 
 def _ordered(types: CallTypes) -> bool:
@@ -36,23 +36,23 @@ def _array_concat(types: CallTypes, first: Items, second: Items) -> Items:
 
 
 def _array_contains(types: CallTypes, items: Items, wanted: Any) -> bool:
-    return identity(wanted) in map(identity, items or ())
+    return equality_key(wanted) in map(equality_key, items or ())
 
 
-def _array_remove(types: CallTypes, items: Items, victim: Any) -> Items:
-    return None if items is None else [item for item in items if identity(item) != identity(victim)]
+def _array_remove(types: CallTypes, items: Items, unwanted: Any) -> Items:
+    return None if items is None else [item for item in items if equality_key(item) != equality_key(unwanted)]
 
 
-def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Twin:
-    def twin(types: CallTypes, left: Items, right: Items) -> Items:
+def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Implementation:
+    def implementation(types: CallTypes, left: Items, right: Items) -> Items:
         return None if left is None or right is None else distinct(keep(left, right))
 
-    return twin
+    return implementation
 
 
 def _within(items: Sequence[Any], others: Sequence[Any], *, wanted: bool) -> list[Any]:
-    known = set(map(identity, others))
-    return [item for item in items if (identity(item) in known) is wanted]
+    known = set(map(equality_key, others))
+    return [item for item in items if (equality_key(item) in known) is wanted]
 
 
 def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> str | None:
@@ -60,31 +60,31 @@ def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> 
     if items is None:
         return None
     if not _ordered(types) or item in _NO_TEXT:
-        raise ValueError("ARRAY_JOIN has no text for these items")
+        raise ValueError("ARRAY_JOIN cannot convert these items to strings")
     texts = (str(x) if isinstance(item, Decimal) and x is not None else java_text(x, item) for x in items)  # type: ignore[arg-type]
     return (delimiter or "").join(texts)
 
 
-def _extreme(choose: Callable[..., Any]) -> Twin:
-    def twin(types: CallTypes, items: Items) -> Any:
-        given = [item for item in items or () if item is not None]
-        if given and not _ordered(types):
-            raise ValueError("the items have no order")
-        return choose(given, key=rank) if given else None
+def _extreme(choose: Callable[..., Any]) -> Implementation:
+    def implementation(types: CallTypes, items: Items) -> Any:
+        present = [item for item in items or () if item is not None]
+        if present and not _ordered(types):
+            raise ValueError("the items cannot be ordered")
+        return choose(present, key=sort_key) if present else None
 
-    return twin
+    return implementation
 
 
 def _array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") -> Items:
     if not _ordered(types):
         if items is not None and len(items) > 1:
-            raise ValueError("the items have no order")
+            raise ValueError("the items cannot be ordered")
         return items
     word = (direction or "").upper()
     if items is None or word not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
         return None
-    given = sorted((item for item in items if item is not None), key=rank, reverse=word.startswith("DESC"))
-    return given + [None] * (len(items) - len(given))
+    present = sorted((item for item in items if item is not None), key=sort_key, reverse=word.startswith("DESC"))
+    return present + [None] * (len(items) - len(present))
 
 
 def _slice(types: CallTypes, items: Items, start: int | None, end: int | None) -> Items:
@@ -95,15 +95,15 @@ def _slice(types: CallTypes, items: Items, start: int | None, end: int | None) -
     if first < 1 or last > len(items):
         return None
     if first - 1 > last:
-        raise ValueError("SLICE ends before it starts")
+        raise ValueError("the end of SLICE is before its start")
     return items[first - 1 : last]
 
 
 def _series(types: CallTypes, start: int, end: int, step: int | None = None) -> list[int]:
     by = step if step is not None else 1 if end > start else -1
     if by == 0 or (end > start and by < 0) or (end < start and by > 0):
-        raise ValueError("the step of GENERATE_SERIES leads away from the end")
-    check_size(abs(end - start) // abs(by), MOST_ITEMS - 1)
+        raise ValueError("the step of GENERATE_SERIES has the wrong sign or is zero")
+    check_size(abs(end - start) // abs(by), MAX_ITEMS - 1)
     return list(range(start, end + (1 if by > 0 else -1), by))
 
 
@@ -117,40 +117,40 @@ def _map_union(types: CallTypes, first: Entries, second: Entries) -> Entries:
     return None if first is None and second is None else {**(first or {}), **(second or {})}
 
 
-def _entries(types: CallTypes, given: Entries, ordered: bool) -> Items:
-    if given is None:
+def _entries(types: CallTypes, mapping: Entries, ordered: bool) -> Items:
+    if mapping is None:
         return None
-    listed = sorted(given.items(), key=lambda entry: rank(entry[0])) if ordered else java_ordered(given)
+    listed = sorted(mapping.items(), key=lambda entry: sort_key(entry[0])) if ordered else in_hash_map_order(mapping)
     return [{"K": key, "V": value} for key, value in listed]
 
 
-def _transform_map(types: CallTypes, given: Entries, key: Callable[..., Any], value: Callable[..., Any]) -> Entries:
-    if given is None:
+def _transform_map(types: CallTypes, mapping: Entries, key: Callable[..., Any], value: Callable[..., Any]) -> Entries:
+    if mapping is None:
         return None
-    made: dict[Any, Any] = {}
-    for entry in given.items():
+    result: dict[Any, Any] = {}
+    for entry in mapping.items():
         name, item = key(*entry), value(*entry)
         if name is None and isinstance(types.returns, t.Map) and types.returns.key == t.STRING:
             name = "null"
-        if name is None or name in made or item is None:
-            raise ValueError("TRANSFORM made a key twice, or a NULL")
-        made[name] = item
-    return made
+        if name is None or name in result or item is None:
+            raise ValueError("TRANSFORM produced a duplicate key or a NULL")
+        result[name] = item
+    return result
 
 
-def _kept(keep: Callable[..., Any], *item: Any) -> bool:
+def _keeps(keep: Callable[..., Any], *item: Any) -> bool:
     kept = keep(*item)
     if kept is None:
-        raise ValueError("the lambda of FILTER gives NULL")
+        raise ValueError("the lambda of FILTER returned NULL")
     return bool(kept)
 
 
-def _filter_map(types: CallTypes, given: Entries, keep: Callable[..., Any]) -> Entries:
-    if given is None:
+def _filter_map(types: CallTypes, mapping: Entries, keep: Callable[..., Any]) -> Entries:
+    if mapping is None:
         return None
-    kept = {key: value for key, value in given.items() if _kept(keep, key, value)}
+    kept = {key: value for key, value in mapping.items() if _keeps(keep, key, value)}
     if None in kept.values():
-        raise ValueError("FILTER keeps a NULL")
+        raise ValueError("FILTER cannot keep a NULL value")
     return kept
 
 
@@ -160,7 +160,7 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Callabl
         return state
     for item in items:
         if isinstance(state, list):
-            check_size(len(state), MOST_ITEMS)
+            check_size(len(state), MAX_ITEMS)
         elif isinstance(state, str | bytes):
             check_size(len(state))
         state = step(state, *item)
@@ -185,7 +185,7 @@ def _convert_from(types: CallTypes, data: bytes, encoding: str) -> str:
     return data.decode("utf-8")
 
 
-TWINS: Mapping[str, Twin] = {
+IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "array_concat": _array_concat,
     "array_contains": _array_contains,
     "array_distinct": lambda types, items: None if items is None else distinct(items),
@@ -201,23 +201,25 @@ TWINS: Mapping[str, Twin] = {
     "as_map": _as_map,
     "convert_from": _convert_from,
     "entries": _entries,
-    "filter_array": lambda types, items, keep: None if items is None else [x for x in items if _kept(keep, x)],
+    "filter_array": lambda types, items, keep: None if items is None else [x for x in items if _keeps(keep, x)],
     "filter_map": _filter_map,
     "generate_series": _series,
     "header_value": _header_value,
     "header_values": _header_values,
     "map_build": _map_build,
-    "map_keys": lambda types, given: None if given is None else [key for key, _ in java_ordered(given)],
+    "map_keys": lambda types, mapping: None if mapping is None else [key for key, _ in in_hash_map_order(mapping)],
     "map_union": _map_union,
-    "map_values": lambda types, given: None if given is None else [value for _, value in java_ordered(given)],
+    "map_values": lambda types, mapping: (
+        None if mapping is None else [value for _, value in in_hash_map_order(mapping)]
+    ),
     "reduce_array": lambda types, items, initial, step: _reduce(
         None if items is None else [(x,) for x in items], initial, step
     ),
-    "reduce_map": lambda types, given, initial, step: _reduce(
-        None if given is None else java_ordered(given), initial, step
+    "reduce_map": lambda types, mapping, initial, step: _reduce(
+        None if mapping is None else in_hash_map_order(mapping), initial, step
     ),
     "slice_": _slice,
-    "transform_array": lambda types, items, mapping: None if items is None else [mapping(x) for x in items],
+    "transform_array": lambda types, items, transform: None if items is None else [transform(x) for x in items],
     "transform_map": _transform_map,
 }
-"""By the Python name of the declared body."""
+"""By the name of the declared body."""

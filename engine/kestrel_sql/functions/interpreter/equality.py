@@ -1,4 +1,4 @@
-"""Equality and order of Python values as Spark sees them, and the order of a Java HashMap."""
+"""Compares and orders Python values as Spark does, and orders map entries as a Java HashMap does."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from typing import Any
 from kestrel_sql.java.hash_order import java_hash_order
 
 
-def identity(value: Any) -> Hashable:
-    """Give what two values have in common exactly if they are equal: NULL equals NULL, NaN equals NaN, maps have no order."""
+def equality_key(value: Any) -> Hashable:
+    """Return a key that is equal for equal values: NULL equals NULL, NaN equals NaN, the order of a map is ignored."""
     match value:
         case float():
             return "NaN" if math.isnan(value) else value
         case list():
-            return ("array", *map(identity, value))
+            return ("array", *map(equality_key, value))
         case dict():
-            return ("map", frozenset((key, identity(item)) for key, item in value.items()))
+            return ("map", frozenset((key, equality_key(item)) for key, item in value.items()))
         case _:
             return (value,)
 
 
-def rank(value: Any) -> Any:
-    """Give what orders values of one type: NaN is the greatest number, bytes have a sign, and arrays go item by item."""
+def sort_key(value: Any) -> Any:
+    """Return a sort key for values of one type; NaN is the greatest number, bytes are signed, arrays sort by item."""
     match value:
         case float():
             return (math.isnan(value), 0.0 if math.isnan(value) else value)
         case bytes():
             return bytes(byte ^ 0x80 for byte in value)
         case list():
-            return [(item is not None, None if item is None else rank(item)) for item in value]
+            return [(item is not None, None if item is None else sort_key(item)) for item in value]
         case _:
             return value
 
 
-def alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """Make two numbers comparable: a DOUBLE beside an exact one makes both DOUBLE."""
+def as_comparable_numbers(left: Any, right: Any) -> tuple[Any, Any]:
+    """Make two numbers comparable: if one is a DOUBLE, convert the other to DOUBLE."""
     if isinstance(left, float) or isinstance(right, float):
         return tuple(float(x) if isinstance(x, int | Decimal) and not isinstance(x, bool) else x for x in (left, right))  # type: ignore[return-value]
     return left, right
 
 
-def java_ordered(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """List the entries of a map in the order of a Java HashMap of just that size (`kestrel_sql.functions.library.spark_sql.map_order`)."""
+def in_hash_map_order(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """List the entries of a map in the order of a HashMap with its size as initial capacity.
+
+    `kestrel_sql.functions.library.spark_sql.map_order` does the same in Spark.
+    """
     keys = list(mapping)
     if not all(isinstance(key, str | int) for key in keys):
         return list(mapping.items())
@@ -52,8 +55,8 @@ def java_ordered(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
 
 
 def distinct(items: Iterable[Any]) -> list[Any]:
-    """Keep the first of all equal items."""
-    found: dict[Hashable, Any] = {}
+    """Return the items without later duplicates."""
+    unique: dict[Hashable, Any] = {}
     for item in items:
-        found.setdefault(identity(item), item)
-    return list(found.values())
+        unique.setdefault(equality_key(item), item)
+    return list(unique.values())

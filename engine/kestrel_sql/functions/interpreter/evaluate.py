@@ -1,7 +1,7 @@
-"""Bound expressions over Python values, one function per node; `kestrel_sql.spark.compile.expressions` says the same in Spark.
+"""Evaluates bound expressions over Python values, as `kestrel_sql.spark.compile.expressions` does in Spark.
 
-Spark runs no Python inside of a lambda, so a call whose lambda needs a Python function is evaluated here as a whole. What ksqlDB's
-generated Java would throw is an exception; whoever closes an error scope decides what it means (rules L4.3).
+Spark runs no Python inside a lambda, so a call whose lambda needs a Python function is evaluated here as a whole. Where
+ksqlDB's generated Java would throw, a Python exception is raised; the enclosing error scope handles it (rules L4.3).
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from typing import Any
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal, wrap
-from kestrel_sql.functions.interpreter.collections import TWINS as COLLECTION_TWINS
-from kestrel_sql.functions.interpreter.operators import combine, compare
-from kestrel_sql.functions.interpreter.scalars import TWINS as VALUE_TWINS
-from kestrel_sql.functions.interpreter.scalars import Twin
+from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal
+from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as COLLECTION_IMPLEMENTATIONS
+from kestrel_sql.functions.interpreter.operators import compare, compute
+from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as SCALAR_IMPLEMENTATIONS
+from kestrel_sql.functions.interpreter.scalars import Implementation
 from kestrel_sql.functions.library.text.like import like_pattern
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Map, SqlType
 
-TWINS: Mapping[str, Twin] = {**VALUE_TWINS, **COLLECTION_TWINS}
-"""What stands for the body of a native function, by the body's Python name."""
+IMPLEMENTATIONS: Mapping[str, Implementation] = {**SCALAR_IMPLEMENTATIONS, **COLLECTION_IMPLEMENTATIONS}
+"""Python implementations of native functions, by the name of the declared body."""
 
 
 class NullOperandError(ValueError):
-    """NULL where an operator needs a value."""
+    """An operator that needs a value got NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What an expression is evaluated over: columns, lambda parameters, and the switches of the compiler's `Context`."""
+    """The input of an evaluation: columns, lambda parameters, and the switches of the compiler's `Context`."""
 
     columns: Mapping[str, Any]
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -46,103 +47,106 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class TwinBody:
-    """A body that finds its twin where it is called: a native body has nothing to do in Spark's workers."""
+class InterpretedBody:
+    """A function body that looks up the implementation when it is called: the lookup table is not pickled with it."""
 
     name: str
 
     def __call__(self, types: CallTypes, *arguments: Any) -> Any:
-        """Call the twin."""
-        return TWINS[self.name](types, *arguments)
+        """Call the implementation."""
+        return IMPLEMENTATIONS[self.name](types, *arguments)
 
 
 @dataclass(frozen=True, slots=True)
-class CallInPython:
-    """A function of a call's arguments that are no lambdas, and of the columns that its lambdas use, in this order."""
+class InterpretedCall:
+    """A Python function of a call's arguments except its lambdas, followed by the columns that its lambdas use."""
 
     call: Bound
-    given: int
+    value_count: int
     columns: tuple[str, ...]
     values: Values
 
     @classmethod
     def of(
         cls, call: Bound, columns: tuple[str, ...], *, nested: bool, preserve_nulls: bool, settings: Mapping[str, str]
-    ) -> CallInPython:
+    ) -> InterpretedCall:
         """Prepare a call; `columns` are those that its lambdas use.
 
         Raises:
-            UnsupportedError: a function in it cannot run in Python.
+            UnsupportedError: a function in the call has no Python implementation.
         """
         children = tuple(
-            portable(child) if stays(child) else Bound(e.NullLiteral(), child.type) for child in call.children
+            interpretable(child) if is_lambda_or_unit(child) else Bound(e.NullLiteral(), child.type)
+            for child in call.children
         )
-        whole = portable(replace(call, children=children))
-        given = sum(not stays(child) for child in children)
-        return cls(whole, given, columns, Values({}, {}, nested, preserve_nulls, dict(settings)))
+        whole = interpretable(replace(call, children=children))
+        value_count = sum(not is_lambda_or_unit(child) for child in children)
+        return cls(whole, value_count, columns, Values({}, {}, nested, preserve_nulls, dict(settings)))
 
     def __call__(self, *arguments: Any) -> Any:
         """Evaluate the call."""
-        captured = dict(zip(self.columns, arguments[self.given :], strict=True))
+        captured = dict(zip(self.columns, arguments[self.value_count :], strict=True))
         values = replace(self.values, columns=captured)
-        given = iter(arguments[: self.given])
-        return _called(
+        remaining = iter(arguments[: self.value_count])
+        return _apply(
             self.call,
-            [evaluate(child, values) if stays(child) else next(given) for child in self.call.children],
+            [evaluate(child, values) if is_lambda_or_unit(child) else next(remaining) for child in self.call.children],
             values,
         )
 
 
-def stays(argument: Bound) -> bool:
-    """Whether an argument of a call is no value that could be computed before."""
+def is_lambda_or_unit(argument: Bound) -> bool:
+    """Whether an argument is a lambda or an interval unit, which cannot be evaluated before the call."""
     return isinstance(argument.node, e.Lambda | e.IntervalUnit)
 
 
-def needs_python(bound: Bound) -> bool:
-    """Whether the expression is a call whose lambda calls a Python function."""
+def needs_interpreter(bound: Bound) -> bool:
+    """Whether the expression is a call with a lambda that calls a Python function."""
     return isinstance(bound.node, e.FunctionCall) and any(
-        _has_python(c) for c in bound.children if isinstance(c.node, e.Lambda)
+        _calls_python(c) for c in bound.children if isinstance(c.node, e.Lambda)
     )
 
 
-def _has_python(bound: Bound) -> bool:
+def _calls_python(bound: Bound) -> bool:
     return (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON) or any(
-        map(_has_python, bound.children)
+        map(_calls_python, bound.children)
     )
 
 
 def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
-    """Give the columns that an expression refers to, with their types."""
+    """Yield the columns that an expression refers to, with their types."""
     if isinstance(bound.node, e.ColumnRef):
         yield bound.node.name, bound.type
     for child in bound.children:
         yield from columns_of(child)
 
 
-def portable(bound: Bound) -> Bound:
-    """Give the expression with a twin for the body of every native function.
+def interpretable(bound: Bound) -> Bound:
+    """Return the expression with the Python implementation in place of each native function.
 
     Raises:
-        UnsupportedError: a native function has none, because a user declared it.
+        UnsupportedError: a native function has no Python implementation; it is user-defined.
     """
-    children = tuple(map(portable, bound.children))
+    children = tuple(map(interpretable, bound.children))
     function = bound.function
     if not isinstance(function, Scalar) or function.runs is Runs.PYTHON:
         return replace(bound, children=children)
     name = function.body.__name__
-    if name not in TWINS:
+    if name not in IMPLEMENTATIONS:
         raise UnsupportedError(
-            f"{function.name} runs as a Spark expression and cannot stand beside Python functions in a lambda",
+            f"{function.name} runs as a Spark expression, so a lambda cannot combine it with Python functions",
             span=bound.node.span,
             hint="declare it with python_scalar",
         )
     return replace(
-        bound, children=children, function=replace(function, body=TwinBody(name), with_types=True, runs=Runs.PYTHON)
+        bound,
+        children=children,
+        function=replace(function, body=InterpretedBody(name), with_types=True, runs=Runs.PYTHON),
     )
 
 
 def evaluate(bound: Bound, values: Values) -> Any:
-    """Evaluate a `portable` expression; any exception is its failure."""
+    """Evaluate an expression that `interpretable` returned; any exception means that it fails."""
     return _evaluate(bound.node, bound, values)
 
 
@@ -151,19 +155,19 @@ def _operands(bound: Bound, values: Values) -> list[Any]:
 
 
 def _scoped(bound: Bound, values: Values) -> Any:
-    """Evaluate what catches its own failures where scopes are nested."""
+    """Evaluate an expression that is an error scope of its own if scopes are nested."""
     if not values.nested:
         return evaluate(bound, values)
     try:
         return evaluate(bound, values)
     except TimeLimitError:
-        # As many items as a lambda has would each take all the time there is.
+        # Without this, each item of the lambda could take the full time limit.
         raise
-    except Exception:  # noqa: BLE001 - whatever a function throws is the failure of this scope
+    except Exception:  # noqa: BLE001 - any exception of a function is a failure of this scope
         return None
 
 
-def _given(value: Any) -> Any:
+def _not_null(value: Any) -> Any:
     if value is None:
         raise NullOperandError("an operand is NULL")
     return value
@@ -221,15 +225,15 @@ def _(node: e.Lambda, bound: Bound, values: Values) -> Any:
 
 @_evaluate.register
 def _(node: e.Not, bound: Bound, values: Values) -> Any:
-    return not _given(evaluate(bound.children[0], values))
+    return not _not_null(evaluate(bound.children[0], values))
 
 
 @_evaluate.register
 def _(node: e.Logical, bound: Bound, values: Values) -> Any:
-    left = _given(evaluate(bound.children[0], values))
+    left = _not_null(evaluate(bound.children[0], values))
     if left is (node.op is e.LogicalOp.OR):
         return left
-    return _given(evaluate(bound.children[1], values))
+    return _not_null(evaluate(bound.children[1], values))
 
 
 @_evaluate.register
@@ -257,7 +261,7 @@ def _(node: e.InList, bound: Bound, values: Values) -> Any:
 
 @_evaluate.register
 def _(node: e.Like, bound: Bound, values: Values) -> Any:
-    value, pattern = map(_given, _operands(bound, values))
+    value, pattern = map(_not_null, _operands(bound, values))
     return like_pattern(pattern, node.escape).fullmatch(value) is not None
 
 
@@ -276,13 +280,13 @@ def _(node: e.Arithmetic, bound: Bound, values: Values) -> Any:
     left, right = _operands(bound, values)
     if bound.type == t.STRING:
         return f"{'null' if left is None else left}{'null' if right is None else right}"
-    return combine(node.op, _given(left), _given(right), bound.type)
+    return compute(node.op, _not_null(left), _not_null(right), bound.type)
 
 
 @_evaluate.register
 def _(node: e.Negate, bound: Bound, values: Values) -> Any:
-    value = -_given(evaluate(bound.children[0], values))
-    return wrap(value, 32 if bound.type == t.INTEGER else 64) if isinstance(value, int) else value
+    value = -_not_null(evaluate(bound.children[0], values))
+    return wrap_integer(value, 32 if bound.type == t.INTEGER else 64) if isinstance(value, int) else value
 
 
 @_evaluate.register
@@ -293,7 +297,7 @@ def _(node: e.UnaryPlus, bound: Bound, values: Values) -> Any:
 @_evaluate.register
 def _(node: e.Case, bound: Bound, values: Values) -> Any:
     for at in range(len(node.branches)):
-        if _given(evaluate(bound.children[2 * at], values)):
+        if _not_null(evaluate(bound.children[2 * at], values)):
             return evaluate(bound.children[2 * at + 1], values)
     return evaluate(bound.children[-1], values) if node.default is not None else None
 
@@ -340,7 +344,7 @@ def _(node: e.Subscript, bound: Bound, values: Values) -> Any:
         return None
     if isinstance(bound.children[0].type, Map):
         return base.get(index)
-    position = _given(index)
+    position = _not_null(index)
     if position == 0 or abs(position) > len(base):
         return None
     return base[position - 1 if position > 0 else position]
@@ -358,10 +362,10 @@ def _(node: e.FunctionCall, bound: Bound, values: Values) -> Any:
         _scoped(child, values) if isinstance(child.node, e.FunctionCall | e.Dereference) else evaluate(child, values)
         for child in bound.children
     ]
-    return _called(bound, arguments, values)
+    return _apply(bound, arguments, values)
 
 
-def _called(bound: Bound, arguments: list[Any], values: Values) -> Any:
+def _apply(bound: Bound, arguments: list[Any], values: Values) -> Any:
     function = bound.function
     if not isinstance(function, Scalar) or bound.type is None:
         raise UnsupportedError("only a scalar function can be called here")

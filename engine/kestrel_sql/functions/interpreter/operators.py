@@ -1,4 +1,4 @@
-"""Comparisons and arithmetic over Python values, as Java does them (rules L4.3, L4.4)."""
+"""Compares and computes with Python values as Java does (rules L4.3, L4.4)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.functions.interpreter.casts import EXACT, fit_decimal, wrap
-from kestrel_sql.functions.interpreter.equality import alike, identity, rank
+from kestrel_sql.functions.interpreter.casts import EXACT, fit_decimal
+from kestrel_sql.functions.interpreter.equality import as_comparable_numbers, equality_key, sort_key
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Decimal, SqlType
@@ -16,43 +17,43 @@ from kestrel_sql.types.time_units import DAY_MS
 
 
 def compare(op: ComparisonOp, left: Any, right: Any, left_type: SqlType | None, right_type: SqlType | None) -> bool:
-    """Compare two values; only IS DISTINCT FROM is true for NULL."""
+    """Compare two values; with a NULL only IS [NOT] DISTINCT FROM can be true."""
     if {left_type, right_type} == {t.TIMESTAMP, t.DATE}:
         left, right = (
             x * DAY_MS if of == t.DATE and x is not None else x for x, of in ((left, left_type), (right, right_type))
         )
-    left, right = alike(left, right)
+    left, right = as_comparable_numbers(left, right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
-        return identity(left) == identity(right)
+        return equality_key(left) == equality_key(right)
     if op is ComparisonOp.IS_DISTINCT_FROM:
-        return identity(left) != identity(right)
+        return equality_key(left) != equality_key(right)
     return left is not None and right is not None and _COMPARISONS[op](left, right)
 
 
 _COMPARISONS: Mapping[ComparisonOp, Callable[[Any, Any], bool]] = {
-    ComparisonOp.EQUAL: lambda left, right: identity(left) == identity(right),
-    ComparisonOp.NOT_EQUAL: lambda left, right: identity(left) != identity(right),
-    ComparisonOp.LESS_THAN: lambda left, right: bool(rank(left) < rank(right)),
-    ComparisonOp.LESS_THAN_OR_EQUAL: lambda left, right: bool(rank(left) <= rank(right)),
-    ComparisonOp.GREATER_THAN: lambda left, right: bool(rank(left) > rank(right)),
-    ComparisonOp.GREATER_THAN_OR_EQUAL: lambda left, right: bool(rank(left) >= rank(right)),
+    ComparisonOp.EQUAL: lambda left, right: equality_key(left) == equality_key(right),
+    ComparisonOp.NOT_EQUAL: lambda left, right: equality_key(left) != equality_key(right),
+    ComparisonOp.LESS_THAN: lambda left, right: bool(sort_key(left) < sort_key(right)),
+    ComparisonOp.LESS_THAN_OR_EQUAL: lambda left, right: bool(sort_key(left) <= sort_key(right)),
+    ComparisonOp.GREATER_THAN: lambda left, right: bool(sort_key(left) > sort_key(right)),
+    ComparisonOp.GREATER_THAN_OR_EQUAL: lambda left, right: bool(sort_key(left) >= sort_key(right)),
 }
 
 
-def combine(op: ArithmeticOp, left: Any, right: Any, result: SqlType | None) -> Any:
-    """Combine two numbers to one of the type `result`.
+def compute(op: ArithmeticOp, left: Any, right: Any, result: SqlType | None) -> Any:
+    """Apply an operator to two numbers; the result has the type `result`.
 
     Raises:
-        ArithmeticError: a division of exact numbers by zero, or a DECIMAL result that is not exact or too large.
+        ArithmeticError: exact division by zero, or a DECIMAL result that is inexact or too large.
     """
     if result == t.DOUBLE:
         return _double(op, float(left), float(right))
     if isinstance(result, Decimal):
         return fit_decimal(_decimal(op, decimal.Decimal(left), decimal.Decimal(right), result), result)
-    return wrap(_whole(op, left, right), 32 if result == t.INTEGER else 64)
+    return wrap_integer(_integer(op, left, right), 32 if result == t.INTEGER else 64)
 
 
-def _whole(op: ArithmeticOp, left: int, right: int) -> int:
+def _integer(op: ArithmeticOp, left: int, right: int) -> int:
     match op:
         case ArithmeticOp.ADD:
             return left + right

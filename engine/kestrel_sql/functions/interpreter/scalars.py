@@ -1,7 +1,7 @@
-"""The native scalar functions over Python values: numbers, texts, NULLs and times (`kestrel_sql.functions.interpreter.evaluate`).
+"""Implements the native scalar functions in Python (see `interpreter.evaluate`).
 
-A twin gets the types of the call and the arguments, and gives what the Spark expression of the same name gives. An argument is
-NULL only where the declaration lets the body decide. Whatever a twin raises is the failure of the call.
+An implementation takes the types of the call and the arguments, and returns what the Spark expression of the same name
+returns. An argument is None only if the declaration lets the body handle NULL. An exception fails the call.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
-from kestrel_sql.functions.interpreter.casts import EXACT, cast_value, fit_decimal, saturated, wrap
-from kestrel_sql.functions.interpreter.equality import identity, rank
+from kestrel_sql.functions.interpreter.casts import EXACT, cast_value, fit_decimal, saturating_int
+from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
 from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
 
-Twin = Callable[..., Any]
+Implementation = Callable[..., Any]
 
 _CONTROL = "".join(map(chr, range(33)))
 _MILES = ("mi", "mile", "miles")
@@ -31,11 +32,11 @@ _UNITS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres", *_MILE
 
 
 def _wrapped(value: Any, sql_type: SqlType | None) -> Any:
-    return wrap(value, 32 if sql_type == t.INTEGER else 64) if sql_type in (t.INTEGER, t.BIGINT) else value
+    return wrap_integer(value, 32 if sql_type == t.INTEGER else 64) if sql_type in (t.INTEGER, t.BIGINT) else value
 
 
-def _real(function: Callable[..., float]) -> Twin:
-    def twin(types: CallTypes, *values: Any) -> float:
+def _real(function: Callable[..., float]) -> Implementation:
+    def implementation(types: CallTypes, *values: Any) -> float:
         try:
             return function(*map(float, values))
         except OverflowError:
@@ -43,7 +44,7 @@ def _real(function: Callable[..., float]) -> Twin:
         except (ValueError, ZeroDivisionError):
             return math.nan
 
-    return twin
+    return implementation
 
 
 def _cot(value: float) -> float:
@@ -64,45 +65,45 @@ def _has_fraction(value: float) -> bool:
 
 def _round_double(types: CallTypes, value: float) -> int:
     if not _has_fraction(value):
-        return saturated(value, 64)
+        return saturating_int(value, 64)
     down = math.floor(value)
     return down + (value - down >= 0.5)
 
 
-def _towards(rounding: str) -> Twin:
-    def twin(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal | None:
+def _round_towards(rounding: str) -> Implementation:
+    def implementation(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal | None:
         try:
             return fit_decimal(value.to_integral_value(rounding=rounding, context=EXACT), types.returns)
         except ArithmeticError:
             return None
 
-    return twin
+    return implementation
 
 
 def _round_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
-    return _towards(decimal.ROUND_FLOOR)(types, EXACT.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
+    return _round_towards(decimal.ROUND_FLOOR)(types, EXACT.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
 
 
 def _sign(types: CallTypes, value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-def _extreme(choose: Callable[..., Any]) -> Twin:
-    def twin(types: CallTypes, *values: Any) -> Any:
-        given = [value for value in values if value is not None]
-        if not given:
+def _extreme(choose: Callable[..., Any]) -> Implementation:
+    def implementation(types: CallTypes, *values: Any) -> Any:
+        present = [value for value in values if value is not None]
+        if not present:
             return None
-        key = (lambda text: text.encode("utf-16-be", "surrogatepass")) if types.returns == t.STRING else rank
-        chosen = choose(given, key=key)
+        key = (lambda text: text.encode("utf-16-be", "surrogatepass")) if types.returns == t.STRING else sort_key
+        chosen = choose(present, key=key)
         return fit_decimal(chosen, types.returns) if isinstance(types.returns, t.Decimal) else chosen
 
-    return twin
+    return implementation
 
 
 def _geo_distance(types: CallTypes, lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
     word = (unit or "").strip(" ").lower()
     if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 180 or word not in _UNITS:
-        raise ValueError("there is no such place or unit")
+        raise ValueError("no such coordinates or unit")
 
     def half_square(difference: float) -> float:
         return math.pow(math.sin(_radians(difference) / 2.0), 2.0)
@@ -137,15 +138,15 @@ def _instr(types: CallTypes, value: str | None, part: str | None) -> int:
     return 0 if not value or part is None else value.find(part) + 1
 
 
-def _pad(left: bool) -> Twin:
-    def twin(types: CallTypes, value: Any, length: int, padding: Any) -> Any:
+def _pad(left: bool) -> Implementation:
+    def implementation(types: CallTypes, value: Any, length: int, padding: Any) -> Any:
         if length < 0 or not padding:
             return None
         check_size(length)
         fill = (padding * max(0, -(-(length - len(value)) // len(padding))))[: max(0, length - len(value))]
         return (fill + value if left and fill else value + fill)[:length]
 
-    return twin
+    return implementation
 
 
 def _replace(types: CallTypes, value: str, old: str, new: str) -> str:
@@ -162,26 +163,26 @@ def _substring(types: CallTypes, value: Any, position: int, length: int | None =
     return value[start:] if length is None else value[start : start + max(length, 0)]
 
 
-def _shift_instant(sign: int) -> Twin:
-    def twin(types: CallTypes, unit: str, count: int, instant: int) -> int:
-        return wrap(instant + sign * count * UNIT_MS[unit], 64)
+def _shift_instant(sign: int) -> Implementation:
+    def implementation(types: CallTypes, unit: str, count: int, instant: int) -> int:
+        return wrap_integer(instant + sign * count * UNIT_MS[unit], 64)
 
-    return twin
-
-
-def _shift_date(sign: int) -> Twin:
-    def twin(types: CallTypes, unit: str, count: int, date: int) -> int:
-        millis = wrap(date * DAY_MS + sign * count * UNIT_MS[unit], 64)
-        return wrap(abs(millis) // DAY_MS * (1 if millis >= 0 else -1), 32)
-
-    return twin
+    return implementation
 
 
-def _shift_time(sign: int) -> Twin:
-    def twin(types: CallTypes, unit: str, count: int, clock: int) -> int:
+def _shift_date(sign: int) -> Implementation:
+    def implementation(types: CallTypes, unit: str, count: int, date: int) -> int:
+        millis = wrap_integer(date * DAY_MS + sign * count * UNIT_MS[unit], 64)
+        return wrap_integer(abs(millis) // DAY_MS * (1 if millis >= 0 else -1), 32)
+
+    return implementation
+
+
+def _shift_time(sign: int) -> Implementation:
+    def implementation(types: CallTypes, unit: str, count: int, clock: int) -> int:
         return (clock + sign * count * UNIT_MS[unit]) % DAY_MS
 
-    return twin
+    return implementation
 
 
 def _first(types: CallTypes, *values: Any) -> Any:
@@ -196,7 +197,7 @@ def _ceil_double(types: CallTypes, value: float) -> float:
     return math.copysign(float(math.ceil(value)), value) if _has_fraction(value) else value
 
 
-TWINS: Mapping[str, Twin] = {
+IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "abs_": lambda types, value: _wrapped(abs(value), types.returns),
     "acos": _real(math.acos),
     "as_value": _same,
@@ -204,7 +205,7 @@ TWINS: Mapping[str, Twin] = {
     "atan": _real(math.atan),
     "atan2": _real(_atan2),
     "cbrt": _real(math.cbrt),
-    "ceil_decimal": _towards(decimal.ROUND_CEILING),
+    "ceil_decimal": _round_towards(decimal.ROUND_CEILING),
     "ceil_double": _ceil_double,
     "ceil_whole": _same,
     "coalesce": _first,
@@ -219,7 +220,7 @@ TWINS: Mapping[str, Twin] = {
     "degrees": _real(math.degrees),
     "elt": _elt,
     "field": _field,
-    "floor_decimal": _towards(decimal.ROUND_FLOOR),
+    "floor_decimal": _round_towards(decimal.ROUND_FLOOR),
     "floor_double": lambda types, value: float(math.floor(value)) if _has_fraction(value) else value,
     "floor_whole": _same,
     "from_days": _same,
@@ -237,7 +238,7 @@ TWINS: Mapping[str, Twin] = {
     "lpad": _pad(left=True),
     "md5": lambda types, value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest(),
     "nullif": lambda types, value, unwanted: (
-        None if value is not None and identity(value) == identity(unwanted) else value
+        None if value is not None and equality_key(value) == equality_key(unwanted) else value
     ),
     "pi": lambda types: math.pi,
     "radians": _real(math.radians),
@@ -260,7 +261,7 @@ TWINS: Mapping[str, Twin] = {
     "timestampsub": _shift_instant(-1),
     "timesub": _shift_time(-1),
     "trim": lambda types, value: value.strip(_CONTROL),
-    "trunc_decimal": _towards(decimal.ROUND_DOWN),
+    "trunc_decimal": _round_towards(decimal.ROUND_DOWN),
     "trunc_whole": lambda types, value: cast_value(value, types.arguments[0], t.BIGINT),
     "ucase": lambda types, value: value.upper(),
     "unix_date": _same,
@@ -270,4 +271,4 @@ TWINS: Mapping[str, Twin] = {
     "uuid_of": lambda types, value: str(uuid.UUID(bytes=value)) if len(value) == 16 else None,
     "uuid_random": lambda types: str(uuid.uuid4()),
 }
-"""By the Python name of the declared body."""
+"""By the name of the declared body."""

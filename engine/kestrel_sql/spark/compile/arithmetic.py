@@ -32,7 +32,7 @@ def combine(
     null_operand = s.any_of(s.is_null(x) for x in (left, right) if not s.is_constant(x))
     if result == t.DOUBLE:
         value = _double(op, s.cast(left, t.DOUBLE), s.cast(right, t.DOUBLE))
-        return s.null_fails(value) if null_operand is not None else Checked(value, exact=True)
+        return s.null_fails(value) if null_operand is not None else Checked(value, null_only_on_failure=True)
     if isinstance(result, Decimal):
         return _decimal(op, left, right, types, result, null_operand)
     left, right = (_widened(x, sql_type, result) for x, sql_type in zip((left, right), types, strict=True))
@@ -52,7 +52,7 @@ def _whole(op: ArithmeticOp, left: Tree, right: Tree, result: SqlType | None, nu
     value = s.cast(s.binary(kind, left, right), result)
     divides = op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) and not _is_not_zero(right)
     # Spark divides by zero without an error, to NULL.
-    return s.null_fails(value) if divides or null_operand is not None else Checked(value, exact=True)
+    return s.null_fails(value) if divides or null_operand is not None else Checked(value, null_only_on_failure=True)
 
 
 def _is_not_zero(divisor: Tree) -> bool:

@@ -33,10 +33,10 @@ def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], conte
         result = _native(function, types, arguments)
     failed = s.any_of(failures)
     # A NULL argument makes the result NULL only where the declaration says so.
-    quiet = failed is None or (
-        function.nulls is Nulls.PROPAGATE and all(a.falls_silent for a in arguments if isinstance(a, Checked))
+    null_on_failure = failed is None or (
+        function.nulls is Nulls.PROPAGATE and all(a.is_null_on_failure for a in arguments if isinstance(a, Checked))
     )
-    return Checked(result.value, s.any_of([failed, result.fails]), quiet and result.falls_silent)
+    return Checked(result.value, s.any_of([failed, result.fails]), null_on_failure and result.is_null_on_failure)
 
 
 def constants(bound: Bound, types: CallTypes) -> tuple[tuple[int, Any], ...]:
@@ -89,7 +89,7 @@ def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | Sp
 
     values = [a for i, a in enumerate(given) if i in shared and isinstance(a, exp.Expression)]
     fails = None if result.fails is None else let(values, lambda *names: with_names(*names).fails or s.FALSE)
-    return Checked(let(values, lambda *names: with_names(*names).value), fails, result.quiet)
+    return Checked(let(values, lambda *names: with_names(*names).value), fails, result.null_on_failure)
 
 
 def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLambda]) -> Checked:
@@ -106,7 +106,7 @@ def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLam
     ):
         return result
     fails = None if result.fails is None else s.all_of(s.not_(null_argument), result.fails)
-    return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails, result.quiet)
+    return Checked(s.if_(null_argument, s.null_of(types.returns), result.value), fails, result.null_on_failure)
 
 
 def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
@@ -188,7 +188,7 @@ def python_result(
         return Checked(outcome)
     value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
     error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
-    return Checked(value, s.is_not_null(error), quiet=True)
+    return Checked(value, s.is_not_null(error), null_on_failure=True)
 
 
 def evaluated_call(
@@ -205,4 +205,4 @@ def evaluated_call(
     stand_in = replace(function, body=body, runs=Runs.PYTHON, nulls=Nulls.BODY, with_types=False)
     result = python_result(stand_in, CallTypes(types, bound.type), arguments, context)
     failed = s.any_of(argument.fails for argument in arguments)
-    return Checked(result.value, s.any_of([failed, result.fails]), quiet=failed is None)
+    return Checked(result.value, s.any_of([failed, result.fails]), null_on_failure=failed is None)

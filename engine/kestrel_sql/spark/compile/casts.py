@@ -84,7 +84,7 @@ def _once(value: Tree, source: SqlType, target: SqlType) -> Checked:
     probe = cast_checked(exp.to_identifier("operand"), source, target)
     if probe.fails is None:
         return Checked(converted)
-    if probe.quiet:
+    if probe.null_on_failure:
         return _null_means_failure(value, converted)
     return Checked(converted, let([value], lambda operand: cast_checked(operand, source, target).fails or s.FALSE))
 
@@ -183,7 +183,7 @@ def _trim(value: Tree) -> Tree:
 
 
 def _null_means_failure(operand: Tree, result: Tree) -> Checked:
-    return Checked(result, s.all_of(s.is_not_null(operand), s.is_null(result)), quiet=True)
+    return Checked(result, s.all_of(s.is_not_null(operand), s.is_null(result)), null_on_failure=True)
 
 
 def _plain(target: SqlType) -> Callable[[Tree], Checked]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import Checked, SparkLambda
-from kestrel_sql.functions.interpreter.evaluate import CallInPython, columns_of, needs_python, stays
+from kestrel_sql.functions.interpreter.evaluate import InterpretedCall, columns_of, is_lambda_or_unit, needs_interpreter
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, let, negative
 from kestrel_sql.spark.compile import arithmetic, casts, comparisons
 from kestrel_sql.spark.compile import sql as s
@@ -52,13 +52,13 @@ def close(result: Checked, context: Context, message: str) -> Tree:
     if result.fails is None:
         return result.value
     context.faults.append(Fault(result.fails, message))
-    return result.value if result.quiet else s.if_(result.fails, s.NULL, result.value)
+    return result.value if result.null_on_failure else s.if_(result.fails, s.NULL, result.value)
 
 
 def _compile(bound: Bound, context: Context) -> Operand:
     if isinstance(bound.node, e.Lambda):
         return _lambda(bound, context)
-    if needs_python(bound):
+    if needs_interpreter(bound):
         return _in_python(bound, context)
     children = [_compile(child, context) for child in bound.children]
     if isinstance(bound.node, e.FunctionCall):
@@ -83,12 +83,16 @@ def _in_python(bound: Bound, context: Context) -> Checked:
     Its other arguments are compiled as ever, and given as columns together with the columns that the lambdas use.
     """
     given = [
-        (child, _argument(_compile(child, context), child, context)) for child in bound.children if not stays(child)
+        (child, _argument(_compile(child, context), child, context))
+        for child in bound.children
+        if not is_lambda_or_unit(child)
     ]
     compiled = [(child, argument) for child, argument in given if isinstance(argument, Checked)]
-    captured = {name: sql_type for child in bound.children if stays(child) for name, sql_type in columns_of(child)}
+    captured = {
+        name: sql_type for child in bound.children if is_lambda_or_unit(child) for name, sql_type in columns_of(child)
+    }
     types = (*(child.type for child, _ in compiled), *captured.values())
-    body = CallInPython.of(
+    body = InterpretedCall.of(
         bound, tuple(captured), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings
     )
     arguments = [*(argument for _, argument in compiled), *(Checked(context.columns[name]) for name in captured)]
@@ -121,13 +125,13 @@ def _(node: e.NullLiteral, bound: Bound, children: list[Checked], context: Conte
 
 @translate.register
 def _(node: e.BooleanLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.TRUE if node.value else s.FALSE, exact=True)
+    return Checked(s.TRUE if node.value else s.FALSE, null_only_on_failure=True)
 
 
 @translate.register(e.IntegerLiteral)
 @translate.register(e.LongLiteral)
 def _(node: e.IntegerLiteral | e.LongLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.bigint(node.value) if bound.type == t.BIGINT else s.integer(node.value), exact=True)
+    return Checked(s.bigint(node.value) if bound.type == t.BIGINT else s.integer(node.value), null_only_on_failure=True)
 
 
 @translate.register
@@ -137,12 +141,12 @@ def _(node: e.DecimalLiteral, bound: Bound, children: list[Checked], context: Co
 
 @translate.register
 def _(node: e.DoubleLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.double(node.value), exact=True)
+    return Checked(s.double(node.value), null_only_on_failure=True)
 
 
 @translate.register
 def _(node: e.StringLiteral, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return Checked(s.text(node.value), exact=True)
+    return Checked(s.text(node.value), null_only_on_failure=True)
 
 
 @translate.register
@@ -257,7 +261,7 @@ def _(node: e.Arithmetic, bound: Bound, children: list[Checked], context: Contex
     left, right = children
     types = (bound.children[0].type, bound.children[1].type)
     result = arithmetic.combine(node.op, left.value, right.value, types, bound.type)
-    if result.exact and left.falls_silent and right.falls_silent:
+    if result.null_only_on_failure and left.is_null_on_failure and right.is_null_on_failure:
         return result
     return Checked(result.value, s.any_of([left.fails, right.fails, result.fails]))
 
@@ -266,7 +270,7 @@ def _(node: e.Arithmetic, bound: Bound, children: list[Checked], context: Contex
 def _(node: e.Negate, bound: Bound, children: list[Checked], context: Context) -> Checked:
     (operand,) = children
     negated = negative(operand.value, bound.children[0].type)
-    if operand.falls_silent:
+    if operand.is_null_on_failure:
         return s.null_fails(negated)
     return Checked(negated, s.any_of([operand.fails, s.is_null(operand.value)]))
 
@@ -282,13 +286,13 @@ def _(node: e.Case, bound: Bound, children: list[Checked], context: Context) -> 
     default = children[-1] if node.default is not None else Checked(s.null_of(bound.type))
     branches: list[tuple[Tree, Tree]] = []
     failures: list[tuple[Tree, Tree]] = []
-    silent = True
+    null_on_failure = True
     for condition, result in pairs:
         broken = s.any_of([condition.fails, _nullable(condition.value)])
         if broken is not None:
             failures.append((broken, s.TRUE))
-            silent = silent and not is_large(broken)
-        if broken is not None and silent:
+            null_on_failure = null_on_failure and not is_large(broken)
+        if broken is not None and null_on_failure:
             branches.append((broken, s.NULL))
         branches.append((s.coalesce_false(condition.value), result.value))
         failures.append((s.coalesce_false(condition.value), result.fails or s.FALSE))
@@ -296,12 +300,14 @@ def _(node: e.Case, bound: Bound, children: list[Checked], context: Context) -> 
     results = [result for _, result in pairs] + [default]
     while default.fails is None and failures and failures[-1][1] is s.FALSE:
         failures.pop()
-    if silent and all(result.exact for result in results):
-        return s.null_fails(value) if failures else Checked(value, exact=True)
+    if null_on_failure and all(result.null_only_on_failure for result in results):
+        return s.null_fails(value) if failures else Checked(value, null_only_on_failure=True)
     if len(failures) == 1 and failures[0][1] is s.TRUE and default.fails is None:
-        return Checked(value, failures[0][0], quiet=silent)
+        return Checked(value, failures[0][0], null_on_failure=null_on_failure)
     fails = s.case(failures, default.fails or s.FALSE) if failures else None
-    return Checked(value, fails, quiet=silent and all(result.falls_silent for result in results))
+    return Checked(
+        value, fails, null_on_failure=null_on_failure and all(result.is_null_on_failure for result in results)
+    )
 
 
 @translate.register
@@ -311,16 +317,16 @@ def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> 
         return operand
     result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
     value = result.value
-    if operand.exact and is_numeric(bound.type) and result.falls_silent:
-        checked = s.null_fails(value) if operand.fails or result.fails else Checked(value, exact=True)
+    if operand.null_only_on_failure and is_numeric(bound.type) and result.is_null_on_failure:
+        checked = s.null_fails(value) if operand.fails or result.fails else Checked(value, null_only_on_failure=True)
         return checked if bound.implicit else _scoped(checked, bound, context)
     fails = s.any_of([operand.fails, result.fails])
-    quiet = result.falls_silent and operand.falls_silent
+    null_on_failure = result.is_null_on_failure and operand.is_null_on_failure
     if bound.implicit:
-        return Checked(value, fails, quiet)
+        return Checked(value, fails, null_on_failure)
     if bound.type == t.STRING and bound.children[0].type is not None and not context.preserve_nulls:
-        value, quiet = s.call("coalesce", value, s.text("null")), False
-    return _scoped(Checked(value, fails, quiet), bound, context)
+        value, null_on_failure = s.call("coalesce", value, s.text("null")), False
+    return _scoped(Checked(value, fails, null_on_failure), bound, context)
 
 
 @translate.register
@@ -366,17 +372,17 @@ def _constructed(
 def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context) -> Checked:
     base, index = children
     fails = s.any_of([base.fails, index.fails])
-    quiet = base.falls_silent and index.falls_silent
+    null_on_failure = base.is_null_on_failure and index.is_null_on_failure
     if isinstance(bound.children[0].type, Map):
-        return Checked(s.call("try_element_at", base.value, index.value), fails, quiet)
+        return Checked(s.call("try_element_at", base.value, index.value), fails, null_on_failure)
     position = s.cast(index.value, t.INTEGER)
     given = bound.children[1].node
     if isinstance(given, e.IntegerLiteral):
         at = s.null_of(t.INTEGER) if given.value == 0 else position
-        return Checked(s.call("try_element_at", base.value, at), fails, quiet)
+        return Checked(s.call("try_element_at", base.value, at), fails, null_on_failure)
     missing_index = s.all_of(s.is_not_null(base.value), s.is_null(position))
     item = s.call("try_element_at", base.value, s.call("nullif", position, s.integer(0)))
-    return Checked(item, s.any_of([fails, missing_index]), quiet)
+    return Checked(item, s.any_of([fails, missing_index]), null_on_failure)
 
 
 @translate.register
@@ -387,4 +393,6 @@ def _(node: e.Dereference, bound: Bound, children: list[Checked], context: Conte
         if isinstance(base.value, exp.Column | exp.Dot | exp.Anonymous | exp.Identifier)
         else exp.Paren(this=base.value)
     )
-    return Checked(exp.Dot(this=value, expression=exp.to_identifier(node.field, quoted=True)), base.fails, base.quiet)
+    return Checked(
+        exp.Dot(this=value, expression=exp.to_identifier(node.field, quoted=True)), base.fails, base.null_on_failure
+    )

@@ -118,7 +118,7 @@ def is_not_null(tree: Tree) -> Tree:
 
 def null_fails(tree: Tree) -> Checked:
     """A value that is NULL exactly where its evaluation fails."""
-    return Checked(tree, is_null(tree), quiet=True, exact=True)
+    return Checked(tree, is_null(tree), null_on_failure=True, null_only_on_failure=True)
 
 
 def any_of(conditions: Iterable[Tree | None]) -> Tree | None:

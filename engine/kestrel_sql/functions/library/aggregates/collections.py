@@ -26,7 +26,7 @@ def _position(values: list[Any], value: Any) -> int | None:
     return len(values) - 1 - values[::-1].index(value) if value in values else None
 
 
-@aggregate("(value T) -> ARRAY<T>", undoable=True, printed="collect_list")
+@aggregate("(value T) -> ARRAY<T>", undoable=True, display_name="collect_list")
 def collect_list(call: AggregateCall) -> Aggregator:
     """Collect all values in order, NULLs included, up to `ksql.functions.collect_list.limit`.
 
@@ -52,7 +52,7 @@ def collect_list(call: AggregateCall) -> Aggregator:
     return Aggregator(initialize=list, aggregate=include, undo=undo, merge=merge, result=list, mutates=True)
 
 
-@aggregate("(value T) -> ARRAY<T>", undoable=False, printed="collect_set")
+@aggregate("(value T) -> ARRAY<T>", undoable=False, display_name="collect_set")
 def collect_set(call: AggregateCall) -> Aggregator:
     """Collect the different values in order of first appearance, NULL included, up to `ksql.functions.collect_set.limit`.
 
@@ -73,7 +73,7 @@ def collect_set(call: AggregateCall) -> Aggregator:
     return Aggregator(initialize=list, aggregate=include, merge=merge, result=list, mutates=True)
 
 
-@aggregate("(value STRING) -> MAP<STRING, BIGINT>", undoable=True, printed="histogram")
+@aggregate("(value STRING) -> MAP<STRING, BIGINT>", undoable=True, display_name="histogram")
 def histogram(call: AggregateCall) -> Aggregator:
     """Count how often each value occurs, NULL included; beyond 1000 different values new ones are ignored.
 

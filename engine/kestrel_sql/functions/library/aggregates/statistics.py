@@ -93,7 +93,7 @@ def _correlation_sums(arguments: tuple[SqlType | None, ...]) -> SqlType:
     "(x INT, y INT) -> DOUBLE",
     "(x BIGINT, y BIGINT) -> DOUBLE",
     "(x DOUBLE, y DOUBLE) -> DOUBLE",
-    printed="correlation",
+    display_name="correlation",
     undoable=True,
     intermediate=_correlation_sums,
 )

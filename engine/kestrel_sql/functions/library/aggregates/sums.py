@@ -9,18 +9,13 @@ from typing import Any
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.types.sql_types import BIGINT, DOUBLE, INTEGER, Array, Decimal, Field, SqlType, Struct
 
 _WIDE = Context(prec=200)
 """Enough digits for any sum or difference of two DECIMALs to be exact."""
 
 Add = Callable[[Any, Any], Any]
-
-
-def wrap(value: int, bits: int) -> int:
-    """Give the integer that Java keeps of `value` in a type of so many bits."""
-    half = 1 << (bits - 1)
-    return (value + half) % (1 << bits) - half
 
 
 def zero(sql_type: SqlType | None) -> Any:
@@ -40,7 +35,7 @@ def adder(sql_type: SqlType | None) -> Add:
     if sql_type == DOUBLE:
         return lambda left, right: left + right
     bits = 32 if sql_type == INTEGER else 64
-    return lambda left, right: wrap(left + right, bits)
+    return lambda left, right: wrap_integer(left + right, bits)
 
 
 def subtractor(sql_type: SqlType | None) -> Add:
@@ -110,7 +105,7 @@ def sum_(call: AggregateCall) -> Aggregator:
     "(list ARRAY<INT>) -> INT",
     "(list ARRAY<BIGINT>) -> BIGINT",
     "(list ARRAY<DOUBLE>) -> DOUBLE",
-    printed="sum_list",
+    display_name="sum_list",
     undoable=True,
 )
 def sum_list(call: AggregateCall) -> Aggregator:
@@ -147,7 +142,7 @@ def _sum_and_count(arguments: tuple[SqlType | None, ...]) -> SqlType:
     "(value DOUBLE) -> DOUBLE",
     undoable=True,
     intermediate=_sum_and_count,
-    printed="avg",
+    display_name="avg",
 )
 def avg(call: AggregateCall) -> Aggregator:
     """Average the values that are not NULL; 0.0 if there are none. The sum wraps as SUM does.

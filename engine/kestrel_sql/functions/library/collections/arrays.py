@@ -38,7 +38,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     signed_order,
     text,
 )
-from kestrel_sql.functions.library.spark_sql.size_limits import MOST_ITEMS
+from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS
 from kestrel_sql.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 
@@ -46,7 +46,7 @@ def _item(types: CallTypes) -> SqlType | None:
     return next((given.item for given in types.arguments if isinstance(given, Array)), None)
 
 
-@scalar("(first ARRAY<T>, second ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, printed="array_concat")
+@scalar("(first ARRAY<T>, second ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_concat")
 def array_concat(first: Tree, second: Tree) -> Tree:
     """Put two arrays behind each other; one that is NULL counts as empty.
 
@@ -68,7 +68,7 @@ def array_contains(types: CallTypes, items: Tree, wanted: Tree) -> Tree:
     return let([items, wanted], lambda a, w: contains(a, w, _item(types)))
 
 
-@scalar("(array ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_distinct")
+@scalar("(array ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_distinct")
 def array_distinct(types: CallTypes, items: Tree) -> Tree:
     """Return the first of all items that are equal.
 
@@ -79,7 +79,7 @@ def array_distinct(types: CallTypes, items: Tree) -> Tree:
     return let([items], lambda a: keep(a, _item(types), lambda _: exp.true()))
 
 
-@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_except")
+@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_except")
 def array_except(types: CallTypes, left: Tree, right: Tree) -> Tree:
     """Return the distinct items of `left` that `right` does not have.
 
@@ -89,7 +89,9 @@ def array_except(types: CallTypes, left: Tree, right: Tree) -> Tree:
     return _sets("array_except", left, right, item, lambda a, b: keep(a, item, lambda x: not_(contains(b, x, item))))
 
 
-@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_intersect")
+@scalar(
+    "(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_intersect"
+)
 def array_intersect(types: CallTypes, left: Tree, right: Tree) -> Tree:
     """Return the distinct items of `left` that `right` has, too.
 
@@ -99,7 +101,7 @@ def array_intersect(types: CallTypes, left: Tree, right: Tree) -> Tree:
     return _sets("array_intersect", left, right, item, lambda a, b: keep(a, item, lambda x: contains(b, x, item)))
 
 
-@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_union")
+@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_union")
 def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
     """Return the distinct items of both arrays.
 
@@ -121,7 +123,7 @@ def _sets(native: str, left: Tree, right: Tree, item: SqlType | None, body: Call
     return let(given, lambda a, b: if_(is_null(b), null(), body(a, b))) if has_map(item) else call(native, *given)
 
 
-@scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, printed="array_remove")
+@scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_remove")
 def array_remove(types: CallTypes, items: Tree, victim: Tree) -> Tree:
     """Return an array without the items that equal `victim`, which may be NULL.
 
@@ -160,7 +162,7 @@ def array_length(items: Tree) -> Tree:
     return call("array_size", items)
 
 
-@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, printed="array_max")
+@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_max")
 def array_max(types: CallTypes, items: Tree) -> Checked:
     """Return the greatest item; NULLs do not count, and items that have no order are an error.
 
@@ -169,7 +171,7 @@ def array_max(types: CallTypes, items: Tree) -> Checked:
     return _extreme(types, "array_max", items)
 
 
-@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, printed="array_min")
+@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_min")
 def array_min(types: CallTypes, items: Tree) -> Checked:
     """Return the least item; NULLs do not count, and items that have no order are an error.
 
@@ -197,7 +199,7 @@ def _keyed(items: Tree) -> Tree:
     "(array ARRAY<T>, direction STRING) -> ARRAY<T>",
     nulls=Nulls.BODY,
     with_types=True,
-    printed="array_sort",
+    display_name="array_sort",
 )
 def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> Checked:
     """Sort an array, `ASC` or `ASCENDING` by default, or `DESC` or `DESCENDING`; NULLs are last. Another direction gives NULL.
@@ -221,7 +223,7 @@ def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> 
     return Checked(let([items, call("upper", direction)], sort))
 
 
-@scalar("(array ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, printed="slice")
+@scalar("(array ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice")
 def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
     """Return the items from one position to another, counting from 1; NULL if a position is not in the array.
 
@@ -272,7 +274,7 @@ def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked
         steps = op(exp.IntDiv, span, call("nullif", cast(by, "BIGINT"), zero))
         rising = all_of(op(exp.LT, first, last), op(exp.LT, by, zero))
         falling = all_of(op(exp.GT, first, last), op(exp.GT, by, zero))
-        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(MOST_ITEMS)), exp.true()))
+        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(MAX_ITEMS)), exp.true()))
 
     def listed(first: Tree, last: Tree, by: Tree) -> Tree:
         return if_(call("coalesce", broken(first, last, by), exp.true()), null(), call("sequence", first, last, by))

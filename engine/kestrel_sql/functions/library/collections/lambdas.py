@@ -15,12 +15,15 @@ from kestrel_sql.functions.library.collections.maps import key_type
 from kestrel_sql.functions.library.spark_sql.arrays import ENTRY, ITEM, STATE, any_item, bind, lambda_, name, part
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, any_of, call, if_, is_null, let, null, op, text
 from kestrel_sql.functions.library.spark_sql.map_order import java_entries
-from kestrel_sql.functions.library.spark_sql.size_limits import MOST_ITEMS, too_large
+from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS, too_large
 from kestrel_sql.types.sql_types import BYTES, STRING, Array, SqlType
 
 
 @scalar(
-    "(array ARRAY<T>, mapping LAMBDA (T) => R) -> ARRAY<R>", name="TRANSFORM", nulls=Nulls.BODY, printed="transform"
+    "(array ARRAY<T>, mapping LAMBDA (T) => R) -> ARRAY<R>",
+    name="TRANSFORM",
+    nulls=Nulls.BODY,
+    display_name="transform",
 )
 def transform_array(items: Tree, mapping: SparkLambda) -> Checked:
     """Return what the lambda makes of each item.
@@ -36,7 +39,7 @@ def transform_array(items: Tree, mapping: SparkLambda) -> Checked:
     name="TRANSFORM",
     nulls=Nulls.BODY,
     with_types=True,
-    printed="transform",
+    display_name="transform",
 )
 def transform_map(types: CallTypes, given: Tree, key: SparkLambda, value: SparkLambda) -> Checked:
     """Return a map of what the lambdas make of each entry's key and value; two equal keys or a NULL value are an error.
@@ -67,7 +70,9 @@ def transform_map(types: CallTypes, given: Tree, key: SparkLambda, value: SparkL
     return Checked(let([given], build), let([given], broken))
 
 
-@scalar("(array ARRAY<T>, keep LAMBDA (T) => BOOLEAN) -> ARRAY<T>", name="FILTER", nulls=Nulls.BODY, printed="filter")
+@scalar(
+    "(array ARRAY<T>, keep LAMBDA (T) => BOOLEAN) -> ARRAY<T>", name="FILTER", nulls=Nulls.BODY, display_name="filter"
+)
 def filter_array(items: Tree, keep: SparkLambda) -> Checked:
     """Return the items for which the lambda is true; that it is NULL is an error.
 
@@ -79,7 +84,10 @@ def filter_array(items: Tree, keep: SparkLambda) -> Checked:
 
 
 @scalar(
-    "(map MAP<K, V>, keep LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>", name="FILTER", nulls=Nulls.BODY, printed="filter"
+    "(map MAP<K, V>, keep LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>",
+    name="FILTER",
+    nulls=Nulls.BODY,
+    display_name="filter",
 )
 def filter_map(given: Tree, keep: SparkLambda) -> Checked:
     """Return the entries for which the lambda is true; that it is NULL, or that it is true for a value that is NULL, is an error.
@@ -97,7 +105,7 @@ def filter_map(given: Tree, keep: SparkLambda) -> Checked:
     name="REDUCE",
     nulls=Nulls.BODY,
     with_types=True,
-    printed="reduce",
+    display_name="reduce",
 )
 def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda) -> Checked:
     """Go through the items with a state: the lambda makes the next one of a state and an item; return the last.
@@ -114,7 +122,7 @@ def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda
     name="REDUCE",
     nulls=Nulls.BODY,
     with_types=True,
-    printed="reduce",
+    display_name="reduce",
 )
 def reduce_map(types: CallTypes, given: Tree, initial: Tree, step: SparkLambda) -> Checked:
     """Go through the entries, in the order of a Java HashMap, with a state that the lambda changes; return the last state.
@@ -138,7 +146,7 @@ def _bounded(step: SparkLambda, state_type: SqlType) -> SparkLambda:
     if uses < 2 or not (isinstance(state_type, Array) or state_type in (STRING, BYTES)):
         return step
     if isinstance(state_type, Array):
-        large = too_large(call("array_size", name(state)), MOST_ITEMS)
+        large = too_large(call("array_size", name(state)), MAX_ITEMS)
     else:
         large = too_large(call("octet_length", name(state)))
     fails = large if step.fails is None else any_of(large, step.fails)

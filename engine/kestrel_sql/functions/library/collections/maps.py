@@ -31,7 +31,7 @@ def as_map(keys: Tree, values: Tree) -> Tree:
     return let([alike(keys, call("array", text(""))), values], build)
 
 
-@scalar("(first MAP<STRING, T>, second MAP<STRING, T>) -> MAP<STRING, T>", nulls=Nulls.BODY, printed="map_union")
+@scalar("(first MAP<STRING, T>, second MAP<STRING, T>) -> MAP<STRING, T>", nulls=Nulls.BODY, display_name="map_union")
 def map_union(first: Tree, second: Tree) -> Tree:
     """Join two maps; the value of the second wins, and a map that is NULL counts as empty.
 
@@ -42,7 +42,7 @@ def map_union(first: Tree, second: Tree) -> Tree:
     )
 
 
-@scalar("(map MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, printed="map_keys")
+@scalar("(map MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, display_name="map_keys")
 def map_keys(given: Tree) -> Tree:
     """Return the keys of a map, in the order of a Java HashMap.
 
@@ -51,7 +51,7 @@ def map_keys(given: Tree) -> Tree:
     return let([given], lambda m: part(java_entries(m, STRING), "key"))
 
 
-@scalar("(map MAP<STRING, T>) -> ARRAY<T>", nulls=Nulls.BODY, printed="map_values")
+@scalar("(map MAP<STRING, T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="map_values")
 def map_values(given: Tree) -> Tree:
     """Return the values of a map, in the order of `MAP_KEYS`.
 

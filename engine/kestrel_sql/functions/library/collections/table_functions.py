@@ -12,7 +12,7 @@ from kestrel_sql.functions.declaration import Runs, tabular
 _CUBE_COLUMNS = 20
 
 
-@tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", printed="explode")
+@tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", display_name="explode")
 def explode(items: exp.Expression) -> exp.Expression:
     """Give one row for each element, NULL elements included; a NULL array gives no rows.
 
@@ -21,7 +21,7 @@ def explode(items: exp.Expression) -> exp.Expression:
     return items
 
 
-@tabular("(columns ARRAY<T>) -> ARRAY<T>", runs=Runs.PYTHON, printed="cube_explode")
+@tabular("(columns ARRAY<T>) -> ARRAY<T>", runs=Runs.PYTHON, display_name="cube_explode")
 def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
     """Give all combinations of the columns with NULLs, from all NULL to all present, each combination once; at most 20 columns.
 

@@ -65,7 +65,7 @@ def _pairs(first: str, second: str) -> tuple[str, ...]:
     return tuple(f"({first} {name}, {second} {name}) -> DOUBLE" for name in ("INT", "BIGINT", "DOUBLE"))
 
 
-@scalar(*_REAL, printed="acos")
+@scalar(*_REAL, display_name="acos")
 def acos(value: Tree) -> Tree:
     """Return the angle in radians whose cosine is `value`.
 
@@ -74,7 +74,7 @@ def acos(value: Tree) -> Tree:
     return call("acos", value)
 
 
-@scalar(*_REAL, printed="asin")
+@scalar(*_REAL, display_name="asin")
 def asin(value: Tree) -> Tree:
     """Return the angle in radians whose sine is `value`.
 
@@ -83,7 +83,7 @@ def asin(value: Tree) -> Tree:
     return call("asin", value)
 
 
-@scalar(*_REAL, printed="atan")
+@scalar(*_REAL, display_name="atan")
 def atan(value: Tree) -> Tree:
     """Return the angle in radians whose tangent is `value`.
 
@@ -92,7 +92,7 @@ def atan(value: Tree) -> Tree:
     return call("atan", value)
 
 
-@scalar(*_REAL, printed="cbrt")
+@scalar(*_REAL, display_name="cbrt")
 def cbrt(value: Tree) -> Tree:
     """Return the cube root.
 
@@ -101,7 +101,7 @@ def cbrt(value: Tree) -> Tree:
     return call("cbrt", value)
 
 
-@scalar(*_REAL, printed="cos")
+@scalar(*_REAL, display_name="cos")
 def cos(value: Tree) -> Tree:
     """Return the cosine of an angle in radians.
 
@@ -110,7 +110,7 @@ def cos(value: Tree) -> Tree:
     return call("cos", value)
 
 
-@scalar(*_REAL, printed="cosh")
+@scalar(*_REAL, display_name="cosh")
 def cosh(value: Tree) -> Tree:
     """Return the hyperbolic cosine.
 
@@ -119,7 +119,7 @@ def cosh(value: Tree) -> Tree:
     return call("cosh", value)
 
 
-@scalar(*_REAL, printed="cot")
+@scalar(*_REAL, display_name="cot")
 def cot(value: Tree) -> Tree:
     """Return the cotangent of an angle in radians; Infinity for 0.
 
@@ -128,7 +128,7 @@ def cot(value: Tree) -> Tree:
     return call("cot", value)
 
 
-@scalar(*_REAL, printed="degrees")
+@scalar(*_REAL, display_name="degrees")
 def degrees(value: Tree) -> Tree:
     """Return an angle given in radians in degrees.
 
@@ -137,7 +137,7 @@ def degrees(value: Tree) -> Tree:
     return call("degrees", value)
 
 
-@python_scalar(*_REAL, printed="exp", vector=_exps)
+@python_scalar(*_REAL, display_name="exp", vector=_exps)
 def exp_(value: float) -> float:
     """Return e to the power of `value`.
 
@@ -149,7 +149,7 @@ def exp_(value: float) -> float:
         return math.inf
 
 
-@scalar(*_REAL, printed="radians")
+@scalar(*_REAL, display_name="radians")
 def radians(value: Tree) -> Tree:
     """Return an angle given in degrees in radians.
 
@@ -158,7 +158,7 @@ def radians(value: Tree) -> Tree:
     return call("radians", value)
 
 
-@scalar(*_REAL, printed="sin")
+@scalar(*_REAL, display_name="sin")
 def sin(value: Tree) -> Tree:
     """Return the sine of an angle in radians.
 
@@ -167,7 +167,7 @@ def sin(value: Tree) -> Tree:
     return call("sin", value)
 
 
-@scalar(*_REAL, printed="sinh")
+@scalar(*_REAL, display_name="sinh")
 def sinh(value: Tree) -> Tree:
     """Return the hyperbolic sine.
 
@@ -176,7 +176,7 @@ def sinh(value: Tree) -> Tree:
     return call("sinh", value)
 
 
-@scalar(*_REAL, printed="sqrt")
+@scalar(*_REAL, display_name="sqrt")
 def sqrt(value: Tree) -> Tree:
     """Return the square root; NaN for negative values.
 
@@ -185,7 +185,7 @@ def sqrt(value: Tree) -> Tree:
     return call("sqrt", value)
 
 
-@scalar(*_REAL, printed="tan")
+@scalar(*_REAL, display_name="tan")
 def tan(value: Tree) -> Tree:
     """Return the tangent of an angle in radians.
 
@@ -194,7 +194,7 @@ def tan(value: Tree) -> Tree:
     return call("tan", value)
 
 
-@scalar(*_REAL, printed="tanh")
+@scalar(*_REAL, display_name="tanh")
 def tanh(value: Tree) -> Tree:
     """Return the hyperbolic tangent.
 
@@ -209,7 +209,7 @@ def _natural_log(value: float) -> float:
     return -math.inf if value == 0 else math.nan
 
 
-@python_scalar(*_REAL, printed="ln", vector=_logs)
+@python_scalar(*_REAL, display_name="ln", vector=_logs)
 def ln(value: float) -> float:
     """Return the natural logarithm; -Infinity for 0, NaN for negative values.
 
@@ -218,7 +218,7 @@ def ln(value: float) -> float:
     return _natural_log(value)
 
 
-@python_scalar(*_REAL, printed="log", vector=_logs)
+@python_scalar(*_REAL, display_name="log", vector=_logs)
 def log(value: float) -> float:
     """Return the natural logarithm (although ksqlDB's manual says base 10).
 
@@ -227,7 +227,7 @@ def log(value: float) -> float:
     return _natural_log(value)
 
 
-@python_scalar(*_pairs("base", "value"), name="LOG", printed="log", vector=_logs_to_base)
+@python_scalar(*_pairs("base", "value"), name="LOG", display_name="log", vector=_logs_to_base)
 def log_to_base(base: float, value: float) -> float:
     """Return the logarithm of `value` to `base`; NaN where the base is 1 or not positive.
 
@@ -236,7 +236,7 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-@python_scalar(*_pairs("base", "exponent"), printed="power", vector=_powers)
+@python_scalar(*_pairs("base", "exponent"), display_name="power", vector=_powers)
 def power(base: float, exponent: float) -> float:
     """Return `base` to the power of `exponent`.
 
@@ -254,7 +254,7 @@ def power(base: float, exponent: float) -> float:
         return -math.inf if odd and math.copysign(1, x) < 0 else math.inf
 
 
-@scalar(*_pairs("y", "x"), printed="atan2")
+@scalar(*_pairs("y", "x"), display_name="atan2")
 def atan2(y: Tree, x: Tree) -> Tree:
     """Return the angle in radians of the point (x, y).
 
@@ -263,7 +263,7 @@ def atan2(y: Tree, x: Tree) -> Tree:
     return call("atan2", y, x)
 
 
-@scalar("() -> DOUBLE", printed="pi")
+@scalar("() -> DOUBLE", display_name="pi")
 def pi() -> Tree:
     """Return the constant pi.
 
@@ -272,7 +272,7 @@ def pi() -> Tree:
     return call("pi")
 
 
-@scalar("() -> DOUBLE", printed="random", deterministic=False)
+@scalar("() -> DOUBLE", display_name="random", deterministic=False)
 def random() -> Tree:
     """Return a random number from 0 (inclusive) to 1 (exclusive), another for each row.
 
@@ -286,7 +286,7 @@ _KILOMETERS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres")
 _MILES = ("mi", "mile", "miles")
 
 
-@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, printed="geo_distance")
+@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance")
 def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | None = None) -> Checked:
     """Return the great-circle distance of two places given in degrees, in kilometres, or in miles where `unit` says so.
 

@@ -55,7 +55,9 @@ def _is_whole(x: Tree) -> Tree:
 _WHOLE = ("(value INT) -> INT", "(value BIGINT) -> BIGINT")
 
 
-@scalar(*_WHOLE, "(value DOUBLE) -> DOUBLE", "(value DECIMAL(p,s)) -> DECIMAL(p,s)", printed="Abs", with_types=True)
+@scalar(
+    *_WHOLE, "(value DOUBLE) -> DOUBLE", "(value DECIMAL(p,s)) -> DECIMAL(p,s)", display_name="Abs", with_types=True
+)
 def abs_(types: CallTypes, value: Tree) -> Tree:
     """Return the absolute value; the smallest INT and BIGINT stay negative, as in Java.
 
@@ -64,7 +66,7 @@ def abs_(types: CallTypes, value: Tree) -> Tree:
     return absolute(value, types.returns)
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="CEIL", printed="Ceil")
+@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="CEIL", display_name="Ceil")
 def ceil_whole(value: Tree) -> Tree:
     """Return a whole number as it is.
 
@@ -73,7 +75,7 @@ def ceil_whole(value: Tree) -> Tree:
     return value
 
 
-@scalar("(value DOUBLE) -> DOUBLE", name="CEIL", printed="Ceil")
+@scalar("(value DOUBLE) -> DOUBLE", name="CEIL", display_name="Ceil")
 def ceil_double(value: Tree) -> Tree:
     """Round up to a whole number; NaN and the infinities stay.
 
@@ -90,7 +92,7 @@ def ceil_double(value: Tree) -> Tree:
     return let([value], body)
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="CEIL", printed="Ceil", with_types=True)
+@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="CEIL", display_name="Ceil", with_types=True)
 def ceil_decimal(types: CallTypes, value: Tree) -> Tree:
     """Round up to a whole number and keep the type.
 
@@ -99,7 +101,7 @@ def ceil_decimal(types: CallTypes, value: Tree) -> Tree:
     return cast_decimal(call("ceil", value), decimal_of(types.returns))
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="FLOOR", printed="Floor")
+@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="FLOOR", display_name="Floor")
 def floor_whole(value: Tree) -> Tree:
     """Return a whole number as it is.
 
@@ -108,7 +110,7 @@ def floor_whole(value: Tree) -> Tree:
     return value
 
 
-@scalar("(value DOUBLE) -> DOUBLE", name="FLOOR", printed="Floor")
+@scalar("(value DOUBLE) -> DOUBLE", name="FLOOR", display_name="Floor")
 def floor_double(value: Tree) -> Tree:
     """Round down to a whole number; NaN and the infinities stay.
 
@@ -117,7 +119,7 @@ def floor_double(value: Tree) -> Tree:
     return let([value], lambda x: if_(_is_whole(x), x, cast(call("floor", x), "DOUBLE")))
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="FLOOR", printed="Floor", with_types=True)
+@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="FLOOR", display_name="Floor", with_types=True)
 def floor_decimal(types: CallTypes, value: Tree) -> Tree:
     """Round down to a whole number and keep the type.
 
@@ -126,7 +128,7 @@ def floor_decimal(types: CallTypes, value: Tree) -> Tree:
     return cast_decimal(call("floor", value), decimal_of(types.returns))
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", printed="sign")
+@scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", display_name="sign")
 def sign(value: Tree) -> Tree:
     """Return -1, 0 or 1; 0 for NaN.
 
@@ -135,7 +137,7 @@ def sign(value: Tree) -> Tree:
     return cast(call("signum", value), "INT")
 
 
-@scalar("(value INT NOT NULL) -> BIGINT", "(value BIGINT NOT NULL) -> BIGINT", name="ROUND", printed="Round")
+@scalar("(value INT NOT NULL) -> BIGINT", "(value BIGINT NOT NULL) -> BIGINT", name="ROUND", display_name="Round")
 def round_whole(value: Tree) -> Tree:
     """Return a whole number as a BIGINT; a NULL is an error.
 
@@ -144,7 +146,7 @@ def round_whole(value: Tree) -> Tree:
     return cast(value, "BIGINT")
 
 
-@scalar("(value DOUBLE) -> BIGINT", name="ROUND", printed="Round")
+@scalar("(value DOUBLE) -> BIGINT", name="ROUND", display_name="Round")
 def round_double(value: Tree) -> Tree:
     """Round to the nearest BIGINT, ties up; values out of range give the nearest BIGINT, NaN gives 0.
 
@@ -160,7 +162,7 @@ def round_double(value: Tree) -> Tree:
     return let([value], body)
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", printed="Round", returns=_whole, with_types=True)
+@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", display_name="Round", returns=_whole, with_types=True)
 def round_decimal(types: CallTypes, value: Tree) -> Tree:
     """Round to a whole number, ties up.
 
@@ -188,7 +190,7 @@ def _sized(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
     return result
 
 
-@python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", printed="Round")
+@python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", display_name="Round")
 def round_places(value: float, places: int) -> float:
     """Round to `places` digits after the point, or before it where `places` is negative; ties of negative values go up.
 
@@ -200,7 +202,7 @@ def round_places(value: float, places: int) -> float:
     return float(_scaled(exact, places, _half(exact)))
 
 
-@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="ROUND", printed="Round", with_types=True)
+@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="ROUND", display_name="Round", with_types=True)
 def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
     """Round to `places` digits after the point and keep the type; ties of negative values go up.
 
@@ -209,7 +211,9 @@ def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
     return _sized(_scaled(value, places, _half(value)), types.returns)
 
 
-@scalar("(value INT) -> BIGINT", "(value BIGINT) -> BIGINT", "(value DOUBLE) -> BIGINT", name="TRUNC", printed="trunc")
+@scalar(
+    "(value INT) -> BIGINT", "(value BIGINT) -> BIGINT", "(value DOUBLE) -> BIGINT", name="TRUNC", display_name="trunc"
+)
 def trunc_whole(value: Tree) -> Tree:
     """Cut off the fraction; values out of range give the nearest BIGINT, NaN gives 0.
 
@@ -218,7 +222,7 @@ def trunc_whole(value: Tree) -> Tree:
     return cast(value, "BIGINT")
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", printed="trunc", returns=_whole, with_types=True)
+@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", display_name="trunc", returns=_whole, with_types=True)
 def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
     """Cut off the fraction.
 
@@ -228,7 +232,7 @@ def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
     return cast_decimal(whole, decimal_of(types.returns))
 
 
-@python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="TRUNC", printed="trunc")
+@python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="TRUNC", display_name="trunc")
 def trunc_places(value: float, places: int) -> float:
     """Cut off after `places` digits after the point, or before it where `places` is negative.
 
@@ -240,7 +244,7 @@ def trunc_places(value: float, places: int) -> float:
     return float(_scaled(exact, places, decimal.ROUND_DOWN))
 
 
-@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="TRUNC", printed="trunc", with_types=True)
+@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="TRUNC", display_name="trunc", with_types=True)
 def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
     """Cut off after `places` digits after the point and keep the type.
 
@@ -278,7 +282,7 @@ _COMPARABLE = tuple(f"(first {name}, other {name}...) -> {name}" for name in _CO
 _DECIMALS = "(first DECIMAL(p,s), other DECIMAL(p,s)...) -> DECIMAL"
 
 
-@scalar(*_COMPARABLE, nulls=Nulls.BODY, with_types=True, printed="greatest")
+@scalar(*_COMPARABLE, nulls=Nulls.BODY, with_types=True, display_name="greatest")
 def greatest(types: CallTypes, *values: Tree) -> Tree:
     """Return the largest argument that is not NULL.
 
@@ -287,7 +291,7 @@ def greatest(types: CallTypes, *values: Tree) -> Tree:
     return _extreme(types, "greatest", values)
 
 
-@scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, with_types=True, returns=_widest, printed="greatest")
+@scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, with_types=True, returns=_widest, display_name="greatest")
 def greatest_decimal(types: CallTypes, *values: Tree) -> Tree:
     """Return the largest argument that is not NULL, in the DECIMAL type that holds all of them.
 
@@ -296,7 +300,7 @@ def greatest_decimal(types: CallTypes, *values: Tree) -> Tree:
     return _extreme(types, "greatest", values)
 
 
-@python_scalar("(first BYTES, other BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, printed="greatest")
+@python_scalar("(first BYTES, other BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, display_name="greatest")
 def greatest_bytes(*values: bytes | None) -> bytes | None:
     """Return the largest argument that is not NULL, comparing signed bytes.
 
@@ -305,7 +309,7 @@ def greatest_bytes(*values: bytes | None) -> bytes | None:
     return _extreme_bytes(max, values)
 
 
-@scalar(*_COMPARABLE, nulls=Nulls.BODY, with_types=True, printed="least")
+@scalar(*_COMPARABLE, nulls=Nulls.BODY, with_types=True, display_name="least")
 def least(types: CallTypes, *values: Tree) -> Tree:
     """Return the smallest argument that is not NULL.
 
@@ -314,7 +318,7 @@ def least(types: CallTypes, *values: Tree) -> Tree:
     return _extreme(types, "least", values)
 
 
-@scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, with_types=True, returns=_widest, printed="least")
+@scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, with_types=True, returns=_widest, display_name="least")
 def least_decimal(types: CallTypes, *values: Tree) -> Tree:
     """Return the smallest argument that is not NULL, in the DECIMAL type that holds all of them.
 
@@ -323,7 +327,7 @@ def least_decimal(types: CallTypes, *values: Tree) -> Tree:
     return _extreme(types, "least", values)
 
 
-@python_scalar("(first BYTES, other BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, printed="least")
+@python_scalar("(first BYTES, other BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, display_name="least")
 def least_bytes(*values: bytes | None) -> bytes | None:
     """Return the smallest argument that is not NULL, comparing signed bytes.
 

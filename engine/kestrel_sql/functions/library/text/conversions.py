@@ -57,7 +57,7 @@ def _coding(name: str) -> str:
     return name.lower()
 
 
-@python_scalar("(input STRING, from STRING, to STRING) -> STRING", printed="encode")
+@python_scalar("(input STRING, from STRING, to STRING) -> STRING", display_name="encode")
 def encode(value: str, source: str, target: str) -> str:
     """Write a text that is in the coding `from` in the coding `to`: hex, utf8, ascii or base64, two different ones.
 
@@ -70,7 +70,7 @@ def encode(value: str, source: str, target: str) -> str:
     return data.hex() if after == "hex" else _DECODERS[after](data)
 
 
-@python_scalar("(bytes BYTES, encoding STRING) -> STRING", printed="from_bytes")
+@python_scalar("(bytes BYTES, encoding STRING) -> STRING", display_name="from_bytes")
 def from_bytes(value: bytes, coding: str) -> str:
     """Write bytes as text: hex (upper case), utf8, ascii or base64.
 
@@ -79,7 +79,7 @@ def from_bytes(value: bytes, coding: str) -> str:
     return _DECODERS[_coding(coding)](value)
 
 
-@python_scalar("(text STRING, encoding STRING) -> BYTES", printed="to_bytes")
+@python_scalar("(text STRING, encoding STRING) -> BYTES", display_name="to_bytes")
 def to_bytes(value: str, coding: str) -> bytes:
     """Read bytes from a text: hex, utf8, ascii or base64.
 
@@ -98,7 +98,7 @@ def _whole_text(units: str) -> str:
     return joined.encode("utf-8", "replace").decode("utf-8")
 
 
-@python_scalar("(code INT) -> STRING", name="CHR", printed="Chr")
+@python_scalar("(code INT) -> STRING", name="CHR", display_name="Chr")
 def chr_code(code: int) -> str | None:
     """Return the character with a Unicode code point; NULL if there is none.
 
@@ -107,7 +107,7 @@ def chr_code(code: int) -> str | None:
     return _whole_text(chr(code)) if 0 <= code <= 0x10FFFF else None
 
 
-@python_scalar("(escaped STRING) -> STRING", name="CHR", printed="Chr")
+@python_scalar("(escaped STRING) -> STRING", name="CHR", display_name="Chr")
 def chr_escaped(escaped: str) -> str | None:
     r"""Return the text that Java's escapes such as `\u004b` stand for; NULL unless it starts with one.
 

@@ -22,7 +22,7 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING
 _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 
 
-@python_scalar("(json STRING, path STRING) -> STRING", printed="extractjsonfield")
+@python_scalar("(json STRING, path STRING) -> STRING", display_name="extractjsonfield")
 def extractjsonfield(json: str, path: str) -> str | None:
     """Return what is at a path such as `$.orders[0].id`: a text as it is, anything else as JSON; NULL if there is nothing.
 

@@ -30,7 +30,7 @@ def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tup
     return count, masks or _DEFAULTS
 
 
-@python_scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, printed="mask")
+@python_scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, display_name="mask")
 def mask(value: str | None, *masks: str | None) -> str | None:
     """Replace upper-case letters, lower-case letters, digits and all others by X, x, n and -, or by masks given.
 
@@ -42,7 +42,7 @@ def mask(value: str | None, *masks: str | None) -> str | None:
     return None if value is None else _masked(value, chosen)
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_left")
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left")
 def mask_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the first `count` characters as MASK does.
 
@@ -52,7 +52,7 @@ def mask_left(value: str | None, count: int | None, *masks: str | None) -> str |
     return None if value is None else _masked(value[:size], chosen) + value[size:]
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_right")
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right")
 def mask_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the last `count` characters as MASK does.
 
@@ -65,7 +65,7 @@ def mask_right(value: str | None, count: int | None, *masks: str | None) -> str 
     return value[:at] + _masked(value[at:], chosen)
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_keep_left")
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left")
 def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Keep the first `count` characters and mask the others as MASK does.
 
@@ -75,7 +75,7 @@ def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> 
     return None if value is None else value[:size] + _masked(value[size:], chosen)
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, printed="mask_keep_right")
+@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right")
 def mask_keep_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Keep the last `count` characters and mask the others as MASK does.
 

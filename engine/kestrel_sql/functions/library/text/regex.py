@@ -14,7 +14,7 @@ def _check_group(group: int) -> None:
         raise ValueError(f"group must not be negative: {group}")
 
 
-@python_scalar(f"({_TEXTS}) -> STRING", f"({_TEXTS}, group INT) -> STRING", printed="regexp_extract")
+@python_scalar(f"({_TEXTS}) -> STRING", f"({_TEXTS}, group INT) -> STRING", display_name="regexp_extract")
 @time_limited
 def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     """Return what a group of the first match is, the whole match for group 0; NULL if there is no match or group.
@@ -27,7 +27,9 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     return None if found is None or group > compiled.groups else found.group(group)
 
 
-@python_scalar(f"({_TEXTS}) -> ARRAY<STRING>", f"({_TEXTS}, group INT) -> ARRAY<STRING>", printed="regexp_extract_all")
+@python_scalar(
+    f"({_TEXTS}) -> ARRAY<STRING>", f"({_TEXTS}, group INT) -> ARRAY<STRING>", display_name="regexp_extract_all"
+)
 @time_limited
 def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | None] | None:
     """Return what a group of every match is; NULL if there is no such group, and for a group outside of a match.
@@ -39,7 +41,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
     return None if group > compiled.groups else [found.group(group) for found in matches(compiled, value)]
 
 
-@python_scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", printed="regexp_replace")
+@python_scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", display_name="regexp_replace")
 @time_limited
 def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     r"""Replace every match; `$1` in the replacement is a group, `\` takes the next character literally.
@@ -49,7 +51,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     return replace_all(compile_pattern(pattern), value, replacement)
 
 
-@python_scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", printed="regexp_split_to_array")
+@python_scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", display_name="regexp_split_to_array")
 @time_limited
 def regexp_split_to_array(value: str, pattern: str) -> list[str]:
     """Split at every match; empty parts stay, but not those at the end if the pattern matches the empty text.

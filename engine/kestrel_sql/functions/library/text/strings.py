@@ -26,7 +26,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     op,
     text,
 )
-from kestrel_sql.functions.library.spark_sql.size_limits import LARGEST, too_large
+from kestrel_sql.functions.library.spark_sql.size_limits import MAX_SIZE, too_large
 from kestrel_sql.functions.library.text.like import quote
 
 
@@ -34,7 +34,7 @@ def _empty_bytes() -> Tree:
     return cast(text(""), "BINARY")
 
 
-@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, printed="concat")
+@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat")
 def concat(*parts: Tree) -> Tree:
     """Join texts, leaving out NULLs; `||` means the same.
 
@@ -43,7 +43,7 @@ def concat(*parts: Tree) -> Tree:
     return call("concat_ws", text(""), *parts)
 
 
-@scalar("(parts BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, printed="concat")
+@scalar("(parts BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
 def concat_bytes(*parts: Tree) -> Tree:
     """Join bytes, leaving out NULLs.
 
@@ -52,7 +52,7 @@ def concat_bytes(*parts: Tree) -> Tree:
     return call("concat", _empty_bytes(), *(call("coalesce", part, _empty_bytes()) for part in parts))
 
 
-@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, printed="concat_ws")
+@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
 def concat_ws(*parts: Tree) -> Checked:
     """Join the texts after the first with the first between them, leaving out NULLs; NULL if the first is.
 
@@ -61,7 +61,7 @@ def concat_ws(*parts: Tree) -> Checked:
     return Checked(null(), exp.true()) if len(parts) < 2 else Checked(call("concat_ws", *parts))
 
 
-@python_scalar("(parts BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, printed="concat_ws")
+@python_scalar("(parts BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
 def concat_ws_bytes(*parts: bytes | None) -> bytes | None:
     """Join the bytes after the first with the first between them, leaving out NULLs; NULL if the first is.
 
@@ -73,7 +73,7 @@ def concat_ws_bytes(*parts: bytes | None) -> bytes | None:
     return None if separator is None else separator.join(item for item in items if item is not None)
 
 
-@scalar("(n INT NOT NULL, texts STRING...) -> STRING", nulls=Nulls.BODY, printed="elt")
+@scalar("(n INT NOT NULL, texts STRING...) -> STRING", nulls=Nulls.BODY, display_name="elt")
 def elt(n: Tree, *texts: Tree) -> Tree:
     """Return the `n`th of the texts, counting from 1; NULL if there is none.
 
@@ -84,7 +84,7 @@ def elt(n: Tree, *texts: Tree) -> Tree:
     )
 
 
-@scalar("(wanted STRING, texts STRING...) -> INT", nulls=Nulls.BODY, printed="field")
+@scalar("(wanted STRING, texts STRING...) -> INT", nulls=Nulls.BODY, display_name="field")
 def field(wanted: Tree, *texts: Tree) -> Tree:
     """Return the position of the first text that equals `wanted`, counting from 1; 0 if there is none.
 
@@ -101,7 +101,7 @@ _RARE_BLANK = re.compile(r"[\t\n\x0b\f\r]")
 _WORD = re.compile(r"(^|[ \t\n\x0b\f\r])([^ \t\n\x0b\f\r])")
 
 
-@python_scalar("(input STRING) -> STRING", printed="initcap")
+@python_scalar("(input STRING) -> STRING", display_name="initcap")
 def initcap(value: str) -> str:
     """Make the first letter of every word upper case and all others lower case; white space in front is dropped.
 
@@ -115,7 +115,7 @@ def initcap(value: str) -> str:
     return " ".join([word[:1].upper() + word[1:] for word in text.split(" ")])
 
 
-@scalar("(input STRING, part STRING) -> INT", nulls=Nulls.BODY, printed="instr")
+@scalar("(input STRING, part STRING) -> INT", nulls=Nulls.BODY, display_name="instr")
 def instr(value: Tree, part: Tree) -> Tree:
     """Return where `part` first occurs, counting from 1; 0 if it does not, or if an argument is NULL.
 
@@ -129,7 +129,7 @@ def instr(value: Tree, part: Tree) -> Tree:
     "(input STRING, part STRING, position INT NOT NULL, occurrence INT NOT NULL) -> INT",
     name="INSTR",
     nulls=Nulls.BODY,
-    printed="instr",
+    display_name="instr",
 )
 def instr_from(value: str | None, part: str | None, position: int | None, occurrence: int | None = 1) -> int:
     """Return where the `occurrence`th `part` from `position` on is, backwards from the end for a negative `position`.
@@ -165,7 +165,7 @@ def _last_ordinal(value: str, part: str, occurrence: int) -> int:
     return at
 
 
-@scalar("(input STRING) -> STRING", printed="lcase")
+@scalar("(input STRING) -> STRING", display_name="lcase")
 def lcase(value: Tree) -> Tree:
     """Make all letters lower case.
 
@@ -174,7 +174,7 @@ def lcase(value: Tree) -> Tree:
     return call("lower", value)
 
 
-@scalar("(input STRING) -> STRING", printed="ucase")
+@scalar("(input STRING) -> STRING", display_name="ucase")
 def ucase(value: Tree) -> Tree:
     """Make all letters upper case.
 
@@ -183,7 +183,7 @@ def ucase(value: Tree) -> Tree:
     return call("upper", value)
 
 
-@scalar("(input STRING) -> INT", name="LEN", printed="len")
+@scalar("(input STRING) -> INT", name="LEN", display_name="len")
 def len_text(value: Tree) -> Tree:
     """Return the length in UTF-16 units.
 
@@ -197,7 +197,7 @@ def len_text(value: Tree) -> Tree:
     return let([value], units)
 
 
-@scalar("(input BYTES) -> INT", name="LEN", printed="len")
+@scalar("(input BYTES) -> INT", name="LEN", display_name="len")
 def len_bytes(value: Tree) -> Tree:
     """Return the number of bytes.
 
@@ -208,12 +208,14 @@ def len_bytes(value: Tree) -> Tree:
 
 def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Checked:
     nothing = any_of(op(exp.LT, length, number(0)), op(exp.EQ, call("octet_length", padding), number(0)))
-    if isinstance(length, exp.Literal) and int(length.name) <= LARGEST:
+    if isinstance(length, exp.Literal) and int(length.name) <= MAX_SIZE:
         if isinstance(padding, exp.Literal) and padding.name:
             return Checked(call(function, value, length, padding))
         return Checked(if_(nothing, null(), call(function, value, length, padding)))
     large = too_large(length)
-    return Checked(if_(any_of(nothing, large), null(), call(function, value, length, padding)), large, quiet=True)
+    return Checked(
+        if_(any_of(nothing, large), null(), call(function, value, length, padding)), large, null_on_failure=True
+    )
 
 
 _PADS = (
@@ -222,7 +224,7 @@ _PADS = (
 )
 
 
-@scalar(*_PADS, printed="LPad")
+@scalar(*_PADS, display_name="LPad")
 def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
     """Pad on the left with `padding`, or cut on the right, to `length`; NULL for a negative length or empty padding.
 
@@ -233,7 +235,7 @@ def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
     return _padded("lpad", value, length, padding)
 
 
-@scalar(*_PADS, printed="RPad")
+@scalar(*_PADS, display_name="RPad")
 def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
     """Pad on the right with `padding`, or cut, to `length`; NULL for a negative length or empty padding.
 
@@ -244,7 +246,7 @@ def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
     return _padded("rpad", value, length, padding)
 
 
-@scalar("(input STRING, old STRING, new STRING) -> STRING", printed="replace")
+@scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
 def replace(value: Tree, old: Tree, new: Tree) -> Checked:
     """Replace every `old` by `new`; an empty `old` is found between all characters.
 
@@ -258,11 +260,13 @@ def replace(value: Tree, old: Tree, new: Tree) -> Checked:
         if growth <= 1:
             return Checked(_replaced(value, old, new))
         if growth <= _SMALL_GROWTH:
-            large = too_large(call("octet_length", value), LARGEST // growth)
-            return Checked(if_(large, null(), _replaced(value, old, new)), large, quiet=True)
+            large = too_large(call("octet_length", value), MAX_SIZE // growth)
+            return Checked(if_(large, null(), _replaced(value, old, new)), large, null_on_failure=True)
     fails = let(given, _grows_too_large)
     return Checked(
-        let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))), fails, quiet=True
+        let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))),
+        fails,
+        null_on_failure=True,
     )
 
 
@@ -290,7 +294,7 @@ def _grows_too_large(value: Tree, old: Tree, new: Tree) -> Tree:
     return if_(too_large(most), too_large(op(exp.Add, size, op(exp.Mul, places, call("length", new)))), exp.false())
 
 
-@scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", printed="split")
+@scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
 def split(value: Tree, delimiter: Tree) -> Tree:
     r"""Split at every `delimiter`, keeping empty parts; an empty delimiter splits into characters.
 
@@ -304,7 +308,7 @@ def split(value: Tree, delimiter: Tree) -> Tree:
     return if_(op(exp.EQ, delimiter, text("")), call("split", value, text("")), call("split", value, pattern))
 
 
-@python_scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", printed="split")
+@python_scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
 def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     """Split at every `delimiter`, keeping empty parts; an empty delimiter splits into single bytes.
 
@@ -318,7 +322,7 @@ def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
 @python_scalar(
     "(input STRING, entryDelimiter STRING, kvDelimiter STRING) -> MAP<STRING, STRING>",
     nulls=Nulls.BODY,
-    printed="split_to_map",
+    display_name="split_to_map",
 )
 def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: str | None) -> dict[str, str] | None:
     """Read `key<kv>value` entries; those without a `kvDelimiter` are skipped, the last of equal keys wins.
@@ -343,7 +347,7 @@ def _start(position: Tree, size: Tree) -> Tree:
     return if_(op(exp.LT, position, number(0)), from_end, position)
 
 
-@scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), printed="substring")
+@scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
 def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
     """Return the part from `position` on, at most `length` long; a negative `position` counts from the end, 0 is 1.
 
@@ -360,7 +364,7 @@ def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
 _CONTROL = "".join(map(chr, range(33)))
 
 
-@scalar("(input STRING) -> STRING", printed="trim")
+@scalar("(input STRING) -> STRING", display_name="trim")
 def trim(value: Tree) -> Tree:
     r"""Drop spaces and control characters at both ends.
 
@@ -375,7 +379,7 @@ def trim(value: Tree) -> Tree:
     return if_(visible, value, trimmed)
 
 
-@scalar("(input STRING) -> STRING", printed="md5")
+@scalar("(input STRING) -> STRING", display_name="md5")
 def md5(value: Tree) -> Tree:
     """Return the MD5 hash of the UTF-8 bytes in lower-case hexadecimal digits.
 

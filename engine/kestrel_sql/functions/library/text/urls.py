@@ -19,7 +19,7 @@ def _parsed(url: str) -> Uri:
     return parse_uri(url)
 
 
-@python_scalar("(text STRING) -> STRING", printed="url_decode_param")
+@python_scalar("(text STRING) -> STRING", display_name="url_decode_param")
 def url_decode_param(text: str) -> str:
     """Undo the escapes of a form parameter; an error where one is malformed.
 
@@ -34,7 +34,7 @@ def _decoded(escapes: str) -> str:
     return bytes.fromhex(escapes.replace("%", "")).decode("utf-8", "replace")
 
 
-@python_scalar("(text STRING) -> STRING", printed="url_encode_param")
+@python_scalar("(text STRING) -> STRING", display_name="url_encode_param")
 def url_encode_param(text: str) -> str:
     """Escape a text for use as a form parameter.
 
@@ -43,7 +43,7 @@ def url_encode_param(text: str) -> str:
     return quote_plus(text, safe="-_.*").replace("~", "%7E")
 
 
-@python_scalar("(url STRING) -> STRING", printed="url_extract_fragment")
+@python_scalar("(url STRING) -> STRING", display_name="url_extract_fragment")
 def url_extract_fragment(url: str) -> str | None:
     """Return the part behind `#`, decoded; NULL if there is none.
 
@@ -52,7 +52,7 @@ def url_extract_fragment(url: str) -> str | None:
     return _parsed(url).fragment
 
 
-@python_scalar("(url STRING) -> STRING", printed="url_extract_host")
+@python_scalar("(url STRING) -> STRING", display_name="url_extract_host")
 def url_extract_host(url: str) -> str | None:
     """Return the host; NULL if there is none.
 
@@ -61,7 +61,7 @@ def url_extract_host(url: str) -> str | None:
     return _parsed(url).host
 
 
-@python_scalar("(url STRING, name STRING) -> STRING", printed="url_extract_parameter")
+@python_scalar("(url STRING, name STRING) -> STRING", display_name="url_extract_parameter")
 def url_extract_parameter(url: str, name: str) -> str | None:
     """Return the first value of a parameter of the query; the empty text if it has none, NULL if it is not there.
 
@@ -77,7 +77,7 @@ def url_extract_parameter(url: str, name: str) -> str | None:
     return None
 
 
-@python_scalar("(url STRING) -> STRING", printed="url_extract_path")
+@python_scalar("(url STRING) -> STRING", display_name="url_extract_path")
 def url_extract_path(url: str) -> str | None:
     """Return the path, decoded; the empty text where a URL has none.
 
@@ -86,7 +86,7 @@ def url_extract_path(url: str) -> str | None:
     return _parsed(url).path
 
 
-@python_scalar("(url STRING) -> INT", printed="url_extract_port")
+@python_scalar("(url STRING) -> INT", display_name="url_extract_port")
 def url_extract_port(url: str) -> int | None:
     """Return the port; NULL if none is written.
 
@@ -95,7 +95,7 @@ def url_extract_port(url: str) -> int | None:
     return _parsed(url).port
 
 
-@python_scalar("(url STRING) -> STRING", printed="url_extract_protocol")
+@python_scalar("(url STRING) -> STRING", display_name="url_extract_protocol")
 def url_extract_protocol(url: str) -> str | None:
     """Return the scheme, such as `https`; NULL if there is none.
 
@@ -104,7 +104,7 @@ def url_extract_protocol(url: str) -> str | None:
     return _parsed(url).scheme
 
 
-@python_scalar("(url STRING) -> STRING", printed="url_extract_query")
+@python_scalar("(url STRING) -> STRING", display_name="url_extract_query")
 def url_extract_query(url: str) -> str | None:
     """Return the part between `?` and `#`, decoded; NULL if there is none.
 

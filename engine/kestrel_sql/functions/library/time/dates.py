@@ -25,7 +25,7 @@ def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, date: Tree) 
     return cast(op(exp.IntDiv, op(operation, start, span_millis(unit, interval)), number(DAY_MS)), "INT")
 
 
-@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", printed="dateadd")
+@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="dateadd")
 def dateadd(unit: Tree, interval: Tree, date: Tree) -> Tree:
     """Add `interval` units, such as DAYS or HOURS, to a date; a part of a day is dropped toward 1970-01-01.
 
@@ -34,7 +34,7 @@ def dateadd(unit: Tree, interval: Tree, date: Tree) -> Tree:
     return _shift(exp.Add, unit, interval, date)
 
 
-@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", printed="datesub")
+@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="datesub")
 def datesub(unit: Tree, interval: Tree, date: Tree) -> Tree:
     """Take `interval` units, such as DAYS or HOURS, from a date; a part of a day is dropped toward 1970-01-01.
 
@@ -43,7 +43,7 @@ def datesub(unit: Tree, interval: Tree, date: Tree) -> Tree:
     return _shift(exp.Sub, unit, interval, date)
 
 
-@scalar("(days INT NOT NULL) -> DATE", printed="from_days")
+@scalar("(days INT NOT NULL) -> DATE", display_name="from_days")
 def from_days(days: Tree) -> Tree:
     """Return the date that is `days` days after 1970-01-01.
 
@@ -52,7 +52,7 @@ def from_days(days: Tree) -> Tree:
     return days
 
 
-@scalar("() -> INT", name="UNIX_DATE", printed="unix_date", deterministic=False)
+@scalar("() -> INT", name="UNIX_DATE", display_name="unix_date", deterministic=False)
 def unix_date_today() -> Tree:
     """Return the days from 1970-01-01 to today, in UTC.
 
@@ -61,7 +61,7 @@ def unix_date_today() -> Tree:
     return call("unix_date", call("current_date"))
 
 
-@scalar("(date DATE) -> INT", printed="unix_date")
+@scalar("(date DATE) -> INT", display_name="unix_date")
 def unix_date(date: Tree) -> Tree:
     """Return the days from 1970-01-01 to `date`.
 
@@ -70,7 +70,7 @@ def unix_date(date: Tree) -> Tree:
     return date
 
 
-@python_scalar("(date DATE, pattern STRING) -> STRING", printed="format_date")
+@python_scalar("(date DATE, pattern STRING) -> STRING", display_name="format_date")
 def format_date(date: int, pattern: str) -> str:
     """Write a date in a pattern of Java's `DateTimeFormatter`; an error if the pattern asks for more than a date.
 
@@ -79,7 +79,7 @@ def format_date(date: int, pattern: str) -> str:
     return java_time.format_date(date, pattern)
 
 
-@python_scalar("(days INT NOT NULL, pattern STRING) -> STRING", printed="datetostring")
+@python_scalar("(days INT NOT NULL, pattern STRING) -> STRING", display_name="datetostring")
 def datetostring(days: int, pattern: str) -> str:
     """Write the date that is `days` days after 1970-01-01 in a pattern of Java's `DateTimeFormatter`; use FORMAT_DATE instead.
 
@@ -88,7 +88,7 @@ def datetostring(days: int, pattern: str) -> str:
     return java_time.format_date(days, pattern)
 
 
-@python_scalar("(text STRING, pattern STRING) -> DATE", printed="parse_date")
+@python_scalar("(text STRING, pattern STRING) -> DATE", display_name="parse_date")
 def parse_date(text: str, pattern: str) -> int:
     """Read a date in a pattern of Java's `SimpleDateFormat`; an error if there is a time of the day in it.
 
@@ -99,7 +99,7 @@ def parse_date(text: str, pattern: str) -> int:
     return fast[0] if fast is not None and fast[0] >= _GREGORIAN else to_int(parse_simple_date(text, pattern))
 
 
-@python_scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, printed="stringtodate")
+@python_scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, display_name="stringtodate")
 def stringtodate(text: str | None, pattern: str | None) -> int:
     """Read a date in a pattern of Java's `DateTimeFormatter`, as days since 1970-01-01; use PARSE_DATE instead. NULL is an error.
 

@@ -15,7 +15,7 @@ def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, time: Tree) 
     return cast(call("pmod", op(operation, cast(time, "BIGINT"), span_millis(unit, interval)), number(DAY_MS)), "INT")
 
 
-@scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", printed="timeadd")
+@scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timeadd")
 def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
     """Add `interval` units, such as HOURS or MILLISECONDS, to a time of the day, round the clock.
 
@@ -24,7 +24,7 @@ def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
     return _shift(exp.Add, unit, interval, time)
 
 
-@scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", printed="timesub")
+@scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timesub")
 def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
     """Take `interval` units, such as HOURS or MILLISECONDS, from a time of the day, round the clock.
 
@@ -33,7 +33,7 @@ def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
     return _shift(exp.Sub, unit, interval, time)
 
 
-@python_scalar("(time TIME, pattern STRING) -> STRING", printed="format_time")
+@python_scalar("(time TIME, pattern STRING) -> STRING", display_name="format_time")
 def format_time(time: int, pattern: str) -> str:
     """Write a time of the day in a pattern of Java's `DateTimeFormatter`; an error if the pattern asks for more than a time.
 
@@ -42,7 +42,7 @@ def format_time(time: int, pattern: str) -> str:
     return java_time.format_time(time, pattern)
 
 
-@python_scalar("(text STRING, pattern STRING) -> TIME", printed="parse_time")
+@python_scalar("(text STRING, pattern STRING) -> TIME", display_name="parse_time")
 def parse_time(text: str, pattern: str) -> int:
     """Read a time of the day in a pattern of Java's `DateTimeFormatter`; an error if the pattern has a field of a date.
 

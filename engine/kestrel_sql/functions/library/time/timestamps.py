@@ -16,7 +16,7 @@ from kestrel_sql.java.time.zones import zone_of
 _DEFAULT_ZONE = "GMT"
 
 
-@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", printed="timestampadd")
+@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampadd")
 def timestampadd(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
     """Add `interval` units, such as DAYS or SECONDS, to a timestamp.
 
@@ -25,7 +25,7 @@ def timestampadd(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
     return op(exp.Add, timestamp, span_millis(unit, interval))
 
 
-@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", printed="timestampsub")
+@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampsub")
 def timestampsub(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
     """Take `interval` units, such as DAYS or SECONDS, from a timestamp.
 
@@ -34,7 +34,7 @@ def timestampsub(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
     return op(exp.Sub, timestamp, span_millis(unit, interval))
 
 
-@scalar("(millis BIGINT) -> TIMESTAMP", printed="from_unixtime")
+@scalar("(millis BIGINT) -> TIMESTAMP", display_name="from_unixtime")
 def from_unixtime(millis: Tree) -> Tree:
     """Return the timestamp that is `millis` milliseconds after 1970-01-01T00:00 UTC.
 
@@ -43,7 +43,7 @@ def from_unixtime(millis: Tree) -> Tree:
     return millis
 
 
-@scalar("() -> BIGINT", name="UNIX_TIMESTAMP", printed="unix_timestamp", deterministic=False)
+@scalar("() -> BIGINT", name="UNIX_TIMESTAMP", display_name="unix_timestamp", deterministic=False)
 def unix_timestamp_now() -> Tree:
     """Return the milliseconds from 1970-01-01T00:00 UTC to now.
 
@@ -52,7 +52,7 @@ def unix_timestamp_now() -> Tree:
     return call("unix_millis", call("current_timestamp"))
 
 
-@scalar("(timestamp TIMESTAMP) -> BIGINT", printed="unix_timestamp")
+@scalar("(timestamp TIMESTAMP) -> BIGINT", display_name="unix_timestamp")
 def unix_timestamp(timestamp: Tree) -> Tree:
     """Return the milliseconds from 1970-01-01T00:00 UTC to `timestamp`.
 
@@ -61,7 +61,7 @@ def unix_timestamp(timestamp: Tree) -> Tree:
     return timestamp
 
 
-@python_scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", printed="convert_tz")
+@python_scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", display_name="convert_tz")
 def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     """Move the clock of a timestamp from one zone to another.
 
@@ -75,7 +75,7 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
 @python_scalar(
     "(timestamp TIMESTAMP, pattern STRING) -> STRING",
     "(timestamp TIMESTAMP, pattern STRING, zone STRING) -> STRING",
-    printed="format_timestamp",
+    display_name="format_timestamp",
 )
 def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) -> str:
     """Write a timestamp in a pattern of Java's `DateTimeFormatter`, in GMT or a zone that is given.
@@ -88,7 +88,7 @@ def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) ->
 @python_scalar(
     "(millis BIGINT NOT NULL, pattern STRING) -> STRING",
     "(millis BIGINT NOT NULL, pattern STRING, zone STRING) -> STRING",
-    printed="timestamptostring",
+    display_name="timestamptostring",
 )
 def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
     """Write milliseconds since 1970-01-01T00:00 UTC in a pattern and a zone; use FORMAT_TIMESTAMP instead.
@@ -101,7 +101,7 @@ def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
 @python_scalar(
     "(text STRING, pattern STRING) -> TIMESTAMP",
     "(text STRING, pattern STRING, zone STRING) -> TIMESTAMP",
-    printed="parse_timestamp",
+    display_name="parse_timestamp",
 )
 def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
     """Read a timestamp in a pattern of Java's `DateTimeFormatter`; what it lacks is that of 1970-01-01T00:00.
@@ -117,7 +117,7 @@ def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
     "(text STRING, pattern STRING) -> BIGINT",
     "(text STRING, pattern STRING, zone STRING) -> BIGINT",
     nulls=Nulls.BODY,
-    printed="stringtotimestamp",
+    display_name="stringtotimestamp",
 )
 def stringtotimestamp(text: str | None, pattern: str | None, zone: str | None = "UTC") -> int:
     """Read milliseconds since 1970-01-01T00:00 UTC in a pattern and a zone; use PARSE_TIMESTAMP instead. NULL is an error.
