@@ -1,4 +1,4 @@
-"""Null handling, and AS_VALUE."""
+"""Functions that handle NULL, and AS_VALUE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def coalesce(first: Tree, *others: Tree) -> Tree:
 
 @scalar("(value T, fallback T) -> T", nulls=Nulls.BODY)
 def ifnull(value: Tree, fallback: Tree) -> Tree:
-    """Return `value`, or `fallback` where it is NULL.
+    """Return `value`, or `fallback` if it is NULL.
 
     Example: IFNULL(CAST(NULL AS INT), 3) -> 3
     """
@@ -29,7 +29,7 @@ def ifnull(value: Tree, fallback: Tree) -> Tree:
 
 @scalar("(value T, unwanted T) -> T", nulls=Nulls.BODY, with_types=True)
 def nullif(types: CallTypes, value: Tree, unwanted: Tree) -> Tree:
-    """Return NULL where both arguments are equal, else `value`.
+    """Return NULL if the arguments are equal, else `value`.
 
     Example: NULLIF('n/a', 'n/a') -> NULL
     """
@@ -37,7 +37,7 @@ def nullif(types: CallTypes, value: Tree, unwanted: Tree) -> Tree:
 
 
 def _comparable(value: Tree, sql_type: SqlType) -> Tree:
-    # Spark refuses to compare anything with a map in it.
+    # Spark cannot compare values that contain a map.
     if isinstance(sql_type, Map) and not contains_map(sql_type.value):
         return call("array_sort", call("map_entries", value))
     return call("to_json", call("array", value)) if contains_map(sql_type) else value
@@ -45,7 +45,7 @@ def _comparable(value: Tree, sql_type: SqlType) -> Tree:
 
 @scalar("(column T) -> T", nulls=Nulls.BODY)
 def as_value(column: Tree) -> Tree:
-    """Return `column` itself: in a projection it copies a key column into the value.
+    """Return `column` unchanged; in a projection this copies a key column into the value.
 
     Example: AS_VALUE(7) -> 7
     """

@@ -1,6 +1,6 @@
 """Aggregates by order of processing: LATEST_BY_OFFSET and EARLIEST_BY_OFFSET.
 
-Each kept value carries the number of its row, which decides when sessions merge.
+Each value in the state carries the sequence number of its row, which decides when sessions merge.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ONE = ("(value T) -> T", "(value T, literal ignoreNulls BOOLEAN) -> T")
 _SEVERAL = ("(value T, literal n INT) -> ARRAY<T>", "(value T, literal n INT, literal ignoreNulls BOOLEAN) -> ARRAY<T>")
 
 Entry = list[Any]
-"""The row's number and the value."""
+"""A sequence number and a value."""
 
 
 def _entry(arguments: tuple[SqlType | None, ...]) -> SqlType:
@@ -33,7 +33,7 @@ def _ignores_nulls(call: AggregateCall) -> bool:
 
 
 def _one(call: AggregateCall, wins: Callable[[Entry, Entry], bool]) -> Aggregator:
-    """Make the aggregator of one value: a new entry replaces a known one if it `wins`."""
+    """Return the aggregator of one value; a new entry replaces the known one if it `wins`."""
     ignores_nulls = _ignores_nulls(call)
 
     def better(state: Entry | None, new: Entry | None) -> Entry | None:
@@ -54,7 +54,7 @@ def _one(call: AggregateCall, wins: Callable[[Entry, Entry], bool]) -> Aggregato
 
 
 def _several(call: AggregateCall, name: str, keep: Callable[[list[Entry], int], list[Entry]]) -> Aggregator:
-    """Make the aggregator of up to n values; `keep` chooses n of n + 1 entries in order of arrival."""
+    """Return the aggregator of up to n values; `keep` picks n of n + 1 entries in order of arrival."""
     size = next(literal for literal in call.literals if not isinstance(literal, bool))
     ignores_nulls = _ignores_nulls(call)
     if size < 1:
@@ -64,7 +64,7 @@ def _several(call: AggregateCall, name: str, keep: Callable[[list[Entry], int], 
         return state if value is None and ignores_nulls else keep([*state, [number, value]], size)
 
     def merge(state: list[Entry], other: list[Entry]) -> list[Entry]:
-        # ksqlDB keeps the lowest numbers here, for LATEST too (functions.md).
+        # ksqlDB keeps the lowest sequence numbers here, for LATEST too (functions.md).
         return sorted([*state, *other], key=lambda entry: entry[0])[:size]
 
     return Aggregator(
@@ -79,7 +79,7 @@ def _several(call: AggregateCall, name: str, keep: Callable[[list[Entry], int], 
 
 @aggregate(*_ONE, undoable=False, intermediate=_entry, name="LATEST_BY_OFFSET")
 def latest_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the value processed last; NULLs are skipped unless `ignoreNulls` is false.
+    """Return the value processed last; NULLs are skipped unless `ignoreNulls` is false.
 
     Example: LATEST_BY_OFFSET(X) over 1, 2, NULL -> 2
     """
@@ -88,7 +88,7 @@ def latest_by_offset(call: AggregateCall) -> Aggregator:
 
 @aggregate(*_SEVERAL, undoable=False, intermediate=_entries, name="LATEST_BY_OFFSET")
 def latest_n_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the last n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
+    """Return the last n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
 
     Example: LATEST_BY_OFFSET(X, 2) over 1, 2, 3 -> ARRAY[2, 3]
     """
@@ -97,7 +97,7 @@ def latest_n_by_offset(call: AggregateCall) -> Aggregator:
 
 @aggregate(*_ONE, undoable=False, intermediate=_entry, name="EARLIEST_BY_OFFSET")
 def earliest_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the value processed first, for good; NULLs are skipped unless `ignoreNulls` is false.
+    """Return the value processed first; NULLs are skipped unless `ignoreNulls` is false.
 
     Example: EARLIEST_BY_OFFSET(X) over NULL, 2, 3 -> 2
     """
@@ -106,7 +106,7 @@ def earliest_by_offset(call: AggregateCall) -> Aggregator:
 
 @aggregate(*_SEVERAL, undoable=False, intermediate=_entries, name="EARLIEST_BY_OFFSET")
 def earliest_n_by_offset(call: AggregateCall) -> Aggregator:
-    """Give the first n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
+    """Return the first n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
 
     Example: EARLIEST_BY_OFFSET(X, 2) over 1, 2, 3 -> ARRAY[1, 2]
     """

@@ -1,4 +1,4 @@
-"""Aggregates that collect: COLLECT_LIST, COLLECT_SET, HISTOGRAM and ATTR."""
+"""Aggregates that collect values: COLLECT_LIST, COLLECT_SET, HISTOGRAM and ATTR."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _UNLIMITED = 2**31 - 1
 
 
 def _limit(call: AggregateCall, function: str) -> int:
-    """Read how long a list may grow from `ksql.functions.<function>.limit`; negative or absent means unlimited."""
+    """Return the maximal length of a list from `ksql.functions.<function>.limit`; unlimited if negative or absent."""
     limit = int(call.settings.get(f"ksql.functions.{function}.limit", -1))
     return _UNLIMITED if limit < 0 else limit
 
 
 def _position(values: list[Any], value: Any) -> int | None:
-    """Find the last element that Java's equals takes for `value` (NaN equals NaN)."""
+    """Return the index of the last element that Java's `equals` treats as `value` (NaN equals NaN), or None."""
     if value != value:
         return next(
             (position for position in range(len(values) - 1, -1, -1) if values[position] != values[position]), None
@@ -28,7 +28,7 @@ def _position(values: list[Any], value: Any) -> int | None:
 
 @aggregate("(value T) -> ARRAY<T>", undoable=True, display_name="collect_list")
 def collect_list(call: AggregateCall) -> Aggregator:
-    """Collect all values in order, NULLs included, up to `ksql.functions.collect_list.limit`.
+    """Collect all values in order, including NULLs, up to `ksql.functions.collect_list.limit` values.
 
     Example: COLLECT_LIST(X) over 1, NULL, 1 -> ARRAY[1, NULL, 1]
     """
@@ -54,7 +54,9 @@ def collect_list(call: AggregateCall) -> Aggregator:
 
 @aggregate("(value T) -> ARRAY<T>", undoable=False, display_name="collect_set")
 def collect_set(call: AggregateCall) -> Aggregator:
-    """Collect the different values in order of first appearance, NULL included, up to `ksql.functions.collect_set.limit`.
+    """Collect distinct values in order of first appearance, including NULL.
+
+    At most `ksql.functions.collect_set.limit` values are collected.
 
     Example: COLLECT_SET(X) over 1, NULL, 1 -> ARRAY[1, NULL]
     """
@@ -75,7 +77,7 @@ def collect_set(call: AggregateCall) -> Aggregator:
 
 @aggregate("(value STRING) -> MAP<STRING, BIGINT>", undoable=True, display_name="histogram")
 def histogram(call: AggregateCall) -> Aggregator:
-    """Count how often each value occurs, NULL included; beyond 1000 different values new ones are ignored.
+    """Count how often each value occurs, including NULL; after 1000 distinct values, new ones are ignored.
 
     Example: HISTOGRAM(X) over 'a', 'b', 'a' -> MAP('a' := 2, 'b' := 1)
     """
@@ -107,7 +109,7 @@ def histogram(call: AggregateCall) -> Aggregator:
 
 
 def _with_text_keys(counts: dict[str | None, int]) -> dict[str, int]:
-    """The counts of a histogram under keys that a map can have: NULL is counted under the text that JSON makes of such a key."""
+    """Return the counts with valid map keys: NULL is counted as 'null', the string that JSON makes of such a key."""
     named = {value: times for value, times in counts.items() if value is not None}
     return {**named, "null": named.get("null", 0) + counts[None]} if None in counts else named
 
@@ -118,7 +120,7 @@ def _counted(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 @aggregate("(value T) -> T", undoable=True, intermediate=_counted)
 def attr(call: AggregateCall) -> Aggregator:
-    """Give the value that all rows of the group share; NULL if they differ. NULL counts as a value.
+    """Return the value that all rows of a group share, or NULL if they differ; NULL counts as a value.
 
     Example: ATTR(X) over 7, 7 -> 7
     """

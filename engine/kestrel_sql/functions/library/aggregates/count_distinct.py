@@ -1,4 +1,4 @@
-"""COUNT_DISTINCT: exact for small groups, then a HyperLogLog estimate in bounded memory."""
+"""COUNT_DISTINCT: exact for small groups, a HyperLogLog estimate in bounded memory for large ones."""
 
 from __future__ import annotations
 
@@ -15,37 +15,41 @@ _REGISTERS = 1 << _REGISTER_BITS
 _RANK_BITS = 64 - _REGISTER_BITS
 _UNIT = _RANK_BITS + 1
 _EXACT = 1024
-"""Up to so many values a group keeps their hashes, beyond one byte for each register."""
+"""The highest number of values for which the state holds their hashes; above it, it holds one byte per register."""
 
 
-def _text(value: Any) -> str:
-    """Give a text that equal values share, whatever the order in which their maps were filled."""
+def _canonical_text(value: Any) -> str:
+    """Return a string that equal values share, whatever the insertion order of their maps."""
     if isinstance(value, dict):
-        return "{" + ",".join(sorted(f"{_text(key)}:{_text(item)}" for key, item in value.items())) + "}"
+        return (
+            "{"
+            + ",".join(sorted(f"{_canonical_text(key)}:{_canonical_text(item)}" for key, item in value.items()))
+            + "}"
+        )
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_text, value)) + "]"
+        return "[" + ",".join(map(_canonical_text, value)) + "]"
     return repr(value)
 
 
 def _hash(value: Any) -> int:
-    return int.from_bytes(blake2b(_text(value).encode("utf-8", "surrogatepass"), digest_size=8).digest())
+    return int.from_bytes(blake2b(_canonical_text(value).encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
-def _place_and_rank(hashed: int) -> tuple[int, int]:
-    """Give the register of a hash, and the position of the first 1 in the rest of its bits."""
-    return hashed >> _RANK_BITS, _RANK_BITS - (hashed & ((1 << _RANK_BITS) - 1)).bit_length() + 1
+def _register_and_rank(hash_: int) -> tuple[int, int]:
+    """Return the register of a hash and the position of the first 1 bit in the rest of the hash."""
+    return hash_ >> _RANK_BITS, _RANK_BITS - (hash_ & ((1 << _RANK_BITS) - 1)).bit_length() + 1
 
 
 def _sketch(hashes: Iterable[int]) -> dict[str, Any]:
     registers = bytearray(_REGISTERS)
-    for hashed in hashes:
-        place, rank = _place_and_rank(hashed)
-        registers[place] = max(registers[place], rank)
-    return _summed(bytes(registers))
+    for hash_ in hashes:
+        register, rank = _register_and_rank(hash_)
+        registers[register] = max(registers[register], rank)
+    return _state_of(bytes(registers))
 
 
-def _summed(registers: bytes) -> dict[str, Any]:
-    """Give the state of these registers: with it the count of zeros and the sum of 2^-register, as a whole number of 2^-51."""
+def _state_of(registers: bytes) -> dict[str, Any]:
+    """Return the state of registers: also their count of zeros and their sum of 2^-register, as a multiple of 2^-51."""
     return {
         "registers": registers,
         "zeros": registers.count(0),
@@ -56,20 +60,20 @@ def _summed(registers: bytes) -> dict[str, Any]:
 def _include(state: dict[str, Any], value: Any) -> dict[str, Any]:
     if value is None:
         return state
-    hashed = _hash(value)
+    hash_ = _hash(value)
     hashes = state.get("hashes")
     if hashes is not None:
-        hashes[hashed] = None
+        hashes[hash_] = None
         return state if len(hashes) <= _EXACT else _sketch(hashes)
     registers: bytes = state["registers"]
-    place, rank = _place_and_rank(hashed)
-    known = registers[place]
-    if known >= rank:
+    register, rank = _register_and_rank(hash_)
+    current = registers[register]
+    if current >= rank:
         return state
     return {
-        "registers": registers[:place] + bytes([rank]) + registers[place + 1 :],
-        "zeros": state["zeros"] - (known == 0),
-        "weight": state["weight"] - (1 << (_UNIT - known)) + (1 << (_UNIT - rank)),
+        "registers": registers[:register] + bytes([rank]) + registers[register + 1 :],
+        "zeros": state["zeros"] - (current == 0),
+        "weight": state["weight"] - (1 << (_UNIT - current)) + (1 << (_UNIT - rank)),
     }
 
 
@@ -77,8 +81,8 @@ def _merge(state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     if "hashes" in state and "hashes" in other:
         merged = {**state["hashes"], **other["hashes"]}
         return {"hashes": merged} if len(merged) <= _EXACT else _sketch(merged)
-    mine, theirs = (known if "registers" in known else _sketch(known["hashes"]) for known in (state, other))
-    return _summed(bytes(map(max, mine["registers"], theirs["registers"])))
+    mine, theirs = (current if "registers" in current else _sketch(current["hashes"]) for current in (state, other))
+    return _state_of(bytes(map(max, mine["registers"], theirs["registers"])))
 
 
 def _estimate(state: dict[str, Any]) -> int:
@@ -93,7 +97,7 @@ def _estimate(state: dict[str, Any]) -> int:
 
 @aggregate("(value T) -> BIGINT", undoable=False, intermediate=lambda _: Array(INTEGER))
 def count_distinct(call: AggregateCall) -> Aggregator:
-    """Count the different values that are not NULL; an estimate (about 1 %) for more than a thousand.
+    """Count the distinct values that are not NULL; above 1024 the count is an estimate (about 1 % error).
 
     Example: COUNT_DISTINCT(X) over 5, NULL, 5 -> 1
     """

@@ -1,4 +1,4 @@
-"""Aggregates that compare: MIN, MAX, TOPK and TOPKDISTINCT."""
+"""Aggregates that compare values: MIN, MAX, TOPK and TOPKDISTINCT."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kestrel_sql.types.sql_types import (
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
 _NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
-"""Types whose order is that of numbers."""
+"""Types that are ordered like their numbers."""
 
 _SORT_TYPES = ("INT", "BIGINT", "DOUBLE", "STRING")
 
@@ -32,7 +32,10 @@ Order = Callable[[Any], Any]
 
 
 def java_order(sql_type: SqlType | None) -> Order:
-    """Give the sort key of Java's compareTo: UTF-16 units of strings, signed bytes, NaN last and -0.0 before 0.0."""
+    """Return the sort key of Java's `compareTo`.
+
+    Strings sort by UTF-16 units, bytes are signed, NaN is the greatest DOUBLE, and -0.0 is less than 0.0.
+    """
     if sql_type == STRING:
         return _utf16
     if sql_type == BYTES:
@@ -70,7 +73,7 @@ def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[[Any, Any], bo
 
 @aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MIN")
 def min_(call: AggregateCall) -> Aggregator:
-    """Give the smallest value that is not NULL; NULL before there is one.
+    """Return the smallest value that is not NULL, or NULL if there is none.
 
     Example: MIN(X) over 2, 1, NULL -> 1
     """
@@ -79,7 +82,7 @@ def min_(call: AggregateCall) -> Aggregator:
 
 @aggregate(*(f"(value {name}) -> {name}" for name in _ORDERED), undoable=False, name="MAX")
 def max_(call: AggregateCall) -> Aggregator:
-    """Give the largest value that is not NULL; NULL before there is one.
+    """Return the largest value that is not NULL, or NULL if there is none.
 
     Example: MAX(X) over 2, 3, NULL -> 3
     """
@@ -87,7 +90,7 @@ def max_(call: AggregateCall) -> Aggregator:
 
 
 def _ranking(call: AggregateCall, entry: Callable[..., Any], sort_column: Order, distinct: bool = False) -> Aggregator:
-    """Make the aggregator that keeps the largest entries in descending order; equal ones stay in order of arrival."""
+    """Return the aggregator of the largest entries in descending order; equal ones keep their order of arrival."""
     order = java_order(call.arguments[0])
     size = call.literals[-1]
 
@@ -120,7 +123,7 @@ def _ranked_structs(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 @aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _SORT_TYPES), undoable=False, name="TOPK")
 def topk(call: AggregateCall) -> Aggregator:
-    """Give the k largest values that are not NULL, descending, duplicates kept.
+    """Return the k largest values that are not NULL in descending order, with duplicates.
 
     Example: TOPK(X, 2) over 1, 3, 3 -> ARRAY[3, 3]
     """
@@ -134,7 +137,9 @@ def topk(call: AggregateCall) -> Aggregator:
     returns=_ranked_structs,
 )
 def topk_structs(call: AggregateCall) -> Aggregator:
-    """Give the rows with the k largest sort values as structs of sort_col, col0, col1, …, descending; of equal ones the earlier first.
+    """Return the rows with the k largest sort values, in descending order, as structs of sort_col, col0, col1, ….
+
+    Rows with equal sort values keep their order of arrival.
 
     Example: TOPK(X, Y, 1) over (1, 'a'), (2, 'b') -> ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]
     """
@@ -147,7 +152,7 @@ def topk_structs(call: AggregateCall) -> Aggregator:
 
 @aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _ORDERED), undoable=False)
 def topkdistinct(call: AggregateCall) -> Aggregator:
-    """Give the k largest different values that are not NULL, descending.
+    """Return the k largest distinct values that are not NULL in descending order.
 
     Example: TOPKDISTINCT(X, 2) over 1, 3, 3 -> ARRAY[3, 1]
     """

@@ -1,4 +1,4 @@
-"""Aggregates of statistics: variance, standard deviation and correlation, step by step as ksqlDB evaluates them."""
+"""Aggregates of statistics: variance, standard deviation and correlation, computed in ksqlDB's order of operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def _moments(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 @aggregate(*_ONE_NUMBER, undoable=True, intermediate=_moments)
 def stddev_samp(call: AggregateCall) -> Aggregator:
-    """Give the sample variance (ksqlDB never takes the root here); 0.0 for fewer than two values. NULLs are skipped.
+    """Return the sample variance (in ksqlDB this function takes no root).
+
+    NULLs are skipped; the result is 0.0 for fewer than two values.
 
     Example: STDDEV_SAMP(X) over 1, 3 -> 2.0
     """
@@ -29,7 +31,7 @@ def stddev_samp(call: AggregateCall) -> Aggregator:
 
 @aggregate(*_ONE_NUMBER, undoable=True, intermediate=_moments)
 def stddev_sample(call: AggregateCall) -> Aggregator:
-    """Give the sample standard deviation; 0.0 for fewer than two values. NULLs are skipped.
+    """Return the sample standard deviation; NULLs are skipped, fewer than two values give 0.0.
 
     Example: STDDEV_SAMPLE(X) over 1, 2, 3 -> 1.0
     """
@@ -46,12 +48,15 @@ def _java_integer_mean(total: Any, count: int) -> float:
 
 
 def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: Callable[[float], float]) -> Aggregator:
-    """Make the aggregator over `[sum, count, M2]`; `mean` is that of the merge, `finish` turns the variance into the result."""
+    """Return the aggregator over `[sum, count, M2]`.
+
+    `mean` is used to merge states; `finish` turns the variance into the result.
+    """
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def spread(value: Any, total: Any, count: int) -> float:
-        """Give what the last of `count` values, part of `total`, adds to M2."""
+    def squared_deviation(value: Any, total: Any, count: int) -> float:
+        """Return what the last of `count` values, included in `total`, adds to M2."""
         delta = float(value * count - total)
         return delta * delta / (count * (count - 1)) if count > 1 else 0.0
 
@@ -59,13 +64,13 @@ def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: C
         if value is None:
             return state
         total, count = add(state[0], value), state[1] + 1
-        return [total, count, state[2] + spread(value, total, count)]
+        return [total, count, state[2] + squared_deviation(value, total, count)]
 
     def undo(state: list[Any], value: Any) -> list[Any]:
         if value is None:
             return state
         total, count, squares = state
-        return [subtract(total, value), count - 1, squares - spread(value, total, count)]
+        return [subtract(total, value), count - 1, squares - squared_deviation(value, total, count)]
 
     return Aggregator(
         initialize=lambda: [zero(sql_type), 0, 0.0],
@@ -98,12 +103,14 @@ def _correlation_sums(arguments: tuple[SqlType | None, ...]) -> SqlType:
     intermediate=_correlation_sums,
 )
 def correlation(call: AggregateCall) -> Aggregator:
-    """Give Pearson's correlation of the pairs without NULL; NaN for fewer than two pairs or where a column does not vary.
+    """Return Pearson's correlation of the pairs without NULL.
+
+    The result is NaN for fewer than two pairs, or if a column is constant.
 
     Example: CORRELATION(X, Y) over (1, 2), (2, 4) -> 1.0
     """
 
-    def moved(state: list[float], x: Any, y: Any, sign: int) -> list[float]:
+    def change(state: list[float], x: Any, y: Any, sign: int) -> list[float]:
         if x is None or y is None:
             return state
         first, second = float(x), float(y)
@@ -112,8 +119,8 @@ def correlation(call: AggregateCall) -> Aggregator:
 
     return Aggregator(
         initialize=lambda: [0, 0.0, 0.0, 0.0, 0.0, 0.0],
-        aggregate=lambda state, x, y: moved(state, x, y, 1),
-        undo=lambda state, x, y: moved(state, x, y, -1),
+        aggregate=lambda state, x, y: change(state, x, y, 1),
+        undo=lambda state, x, y: change(state, x, y, -1),
         merge=lambda state, other: [mine + theirs for mine, theirs in zip(state, other, strict=True)],
         result=_pearson,
     )
@@ -128,7 +135,7 @@ def _pearson(state: list[float]) -> float:
 
 
 def _divided(numerator: float, denominator: float) -> float:
-    """Divide as IEEE does, where Python would raise."""
+    """Divide as IEEE 754 defines it, also where Python raises."""
     if denominator:
         return numerator / denominator
     if not numerator or isnan(numerator):

@@ -1,4 +1,4 @@
-"""Sums as Java computes them, and the aggregates made of them: COUNT, SUM, SUM_LIST and AVG."""
+"""Sums with Java's arithmetic, and the aggregates based on them: COUNT, SUM, SUM_LIST and AVG."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.types.sql_types import BIGINT, DOUBLE, INTEGER, Array, Decimal, Field, SqlType, Struct
 
 _WIDE = Context(prec=200)
-"""Enough digits for any sum or difference of two DECIMALs to be exact."""
+"""Enough digits to add or subtract two DECIMALs exactly."""
 
 Add = Callable[[Any, Any], Any]
 
 
 def zero(sql_type: SqlType | None) -> Any:
-    """Give the sum of nothing; a DECIMAL has scale 0 until a value is added."""
+    """Return the sum of no values; a DECIMAL has scale 0 until a value is added."""
     if isinstance(sql_type, Decimal):
         return Number(0)
     return 0.0 if sql_type == DOUBLE else 0
 
 
 def adder(sql_type: SqlType | None) -> Add:
-    """Give the addition of two values of the type: integers wrap, doubles are IEEE.
+    """Return the addition of two values of the type; integers wrap, doubles follow IEEE 754.
 
-    A DECIMAL addition raises QueryError where the sum has too many digits before the point, which fails the query.
+    A DECIMAL sum with too many digits before the point raises QueryError, which fails the query.
     """
     if isinstance(sql_type, Decimal):
-        return lambda left, right: _fitting(_WIDE.add(left, right), sql_type)
+        return lambda left, right: _checked(_WIDE.add(left, right), sql_type)
     if sql_type == DOUBLE:
         return lambda left, right: left + right
     bits = 32 if sql_type == INTEGER else 64
@@ -39,14 +39,14 @@ def adder(sql_type: SqlType | None) -> Add:
 
 
 def subtractor(sql_type: SqlType | None) -> Add:
-    """Give the subtraction that undoes `adder`."""
+    """Return the subtraction that undoes `adder`."""
     if isinstance(sql_type, Decimal):
         return lambda left, right: _WIDE.subtract(left, right)
     add = adder(sql_type)
     return lambda left, right: add(left, -right)
 
 
-def _fitting(value: Number, sql_type: Decimal) -> Number:
+def _checked(value: Number, sql_type: Decimal) -> Number:
     digits = sql_type.precision - sql_type.scale
     if abs(value) >= Number(10) ** digits:
         raise QueryError(
@@ -58,7 +58,7 @@ def _fitting(value: Number, sql_type: Decimal) -> Number:
 
 @aggregate("() -> BIGINT", "(value T) -> BIGINT", undoable=True)
 def count(call: AggregateCall) -> Aggregator:
-    """Count the rows, or the rows where the argument is not NULL.
+    """Count the rows, or the rows in which the argument is not NULL.
 
     Example: COUNT(X) over 5, NULL, 5 -> 2
     """
@@ -85,7 +85,9 @@ def count(call: AggregateCall) -> Aggregator:
     name="SUM",
 )
 def sum_(call: AggregateCall) -> Aggregator:
-    """Add up the values that are not NULL, from 0; integers wrap, a DECIMAL sum that does not fit its type fails the query.
+    """Add up the values that are not NULL, from 0.
+
+    Integers wrap around; a DECIMAL sum that does not fit its type fails the query.
 
     Example: SUM(X) over 1, NULL, 2 -> 3
     """
@@ -109,7 +111,7 @@ def sum_(call: AggregateCall) -> Aggregator:
     undoable=True,
 )
 def sum_list(call: AggregateCall) -> Aggregator:
-    """Add up all elements of all arrays, from 0; NULL arrays and elements are skipped, integers wrap.
+    """Add up all elements of all arrays, from 0; NULL arrays and elements are skipped, integers wrap around.
 
     Example: SUM_LIST(X) over ARRAY[1, 2], ARRAY[3] -> 6
     """
@@ -145,20 +147,22 @@ def _sum_and_count(arguments: tuple[SqlType | None, ...]) -> SqlType:
     display_name="avg",
 )
 def avg(call: AggregateCall) -> Aggregator:
-    """Average the values that are not NULL; 0.0 if there are none. The sum wraps as SUM does.
+    """Return the average of the values that are not NULL, or 0.0 if there are none.
+
+    The sum wraps around as in SUM.
 
     Example: AVG(X) over 1, 2, NULL -> 1.5
     """
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def moved(state: list[Any], value: Any, step: Add, by: int) -> list[Any]:
+    def change(state: list[Any], value: Any, step: Add, by: int) -> list[Any]:
         return state if value is None else [step(state[0], value), state[1] + by]
 
     return Aggregator(
         initialize=lambda: [zero(sql_type), 0],
-        aggregate=lambda state, value: moved(state, value, add, 1),
-        undo=lambda state, value: moved(state, value, subtract, -1),
+        aggregate=lambda state, value: change(state, value, add, 1),
+        undo=lambda state, value: change(state, value, subtract, -1),
         merge=lambda state, other: [add(state[0], other[0]), state[1] + other[1]],
         result=lambda state: float(state[0]) / float(state[1]) if state[1] else 0.0,
         fold=Fold.AVG,

@@ -1,4 +1,4 @@
-"""Arrays: joined, searched, compared as sets, sorted and cut. Two items are equal where Java's `equals` says so."""
+"""Functions of arrays; two items are equal if Java's `equals` says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from sqlglot import exp
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, scalar
 from kestrel_sql.functions.library.spark_sql.arrays import (
     ITEM,
-    alike,
     any_item,
     comparable,
     contains,
@@ -17,8 +16,9 @@ from kestrel_sql.functions.library.spark_sql.arrays import (
     keep,
     lambda_,
     name,
+    null_safe_equal,
     part,
-    same,
+    typed_like,
 )
 from kestrel_sql.functions.library.spark_sql.expressions import (
     Tree,
@@ -43,21 +43,24 @@ from kestrel_sql.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Dec
 
 
 def _item(types: CallTypes) -> SqlType | None:
-    return next((given.item for given in types.arguments if isinstance(given, Array)), None)
+    return next((argument.item for argument in types.arguments if isinstance(argument, Array)), None)
 
 
 @scalar("(first ARRAY<T>, second ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_concat")
 def array_concat(first: Tree, second: Tree) -> Tree:
-    """Put two arrays behind each other; one that is NULL counts as empty.
+    """Concatenate two arrays; a NULL array counts as empty.
 
     Example: ARRAY_CONCAT(ARRAY[1, 2], ARRAY[2, 3]) -> ARRAY[1, 2, 2, 3]
     """
-    return let([alike(first, second), alike(second, first)], lambda a, b: call("coalesce", call("concat", a, b), a, b))
+    return let(
+        [typed_like(first, second), typed_like(second, first)],
+        lambda a, b: call("coalesce", call("concat", a, b), a, b),
+    )
 
 
 @scalar("(array ARRAY<T>, item T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
 def array_contains(types: CallTypes, items: Tree, wanted: Tree) -> Tree:
-    """Return whether an array has an item that equals `item`, which may be NULL; false for an array that is NULL.
+    """Return whether an array contains an item equal to `item`, which may be NULL; false for a NULL array.
 
     Example: ARRAY_CONTAINS(ARRAY['a', 'b'], 'b') -> TRUE
     """
@@ -70,7 +73,7 @@ def array_contains(types: CallTypes, items: Tree, wanted: Tree) -> Tree:
 
 @scalar("(array ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_distinct")
 def array_distinct(types: CallTypes, items: Tree) -> Tree:
-    """Return the first of all items that are equal.
+    """Return an array without duplicates, in order of first appearance.
 
     Example: ARRAY_DISTINCT(ARRAY[1, 2, 1]) -> ARRAY[1, 2]
     """
@@ -81,24 +84,28 @@ def array_distinct(types: CallTypes, items: Tree) -> Tree:
 
 @scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_except")
 def array_except(types: CallTypes, left: Tree, right: Tree) -> Tree:
-    """Return the distinct items of `left` that `right` does not have.
+    """Return the distinct items of `left` that are not in `right`.
 
     Example: ARRAY_EXCEPT(ARRAY[1, 2, 3, 2], ARRAY[3]) -> ARRAY[1, 2]
     """
     item = _item(types)
-    return _sets("array_except", left, right, item, lambda a, b: keep(a, item, lambda x: not_(contains(b, x, item))))
+    return _set_operation(
+        "array_except", left, right, item, lambda a, b: keep(a, item, lambda x: not_(contains(b, x, item)))
+    )
 
 
 @scalar(
     "(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_intersect"
 )
 def array_intersect(types: CallTypes, left: Tree, right: Tree) -> Tree:
-    """Return the distinct items of `left` that `right` has, too.
+    """Return the distinct items of `left` that are also in `right`.
 
     Example: ARRAY_INTERSECT(ARRAY[1, 2, 3, 2], ARRAY[2, 1]) -> ARRAY[1, 2]
     """
     item = _item(types)
-    return _sets("array_intersect", left, right, item, lambda a, b: keep(a, item, lambda x: contains(b, x, item)))
+    return _set_operation(
+        "array_intersect", left, right, item, lambda a, b: keep(a, item, lambda x: contains(b, x, item))
+    )
 
 
 @scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_union")
@@ -108,7 +115,7 @@ def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
     Example: ARRAY_UNION(ARRAY[1, 2, 1], ARRAY[2, 3]) -> ARRAY[1, 2, 3]
     """
     item = _item(types)
-    return _sets(
+    return _set_operation(
         "array_union",
         left,
         right,
@@ -117,10 +124,14 @@ def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
     )
 
 
-def _sets(native: str, left: Tree, right: Tree, item: SqlType | None, body: Callable[[Tree, Tree], Tree]) -> Tree:
-    """Apply Spark's function of two sets, or `body` where it cannot tell whether items are equal."""
-    given = [alike(left, right), alike(right, left)]
-    return let(given, lambda a, b: if_(is_null(b), null(), body(a, b))) if has_map(item) else call(native, *given)
+def _set_operation(
+    native: str, left: Tree, right: Tree, item: SqlType | None, body: Callable[[Tree, Tree], Tree]
+) -> Tree:
+    """Apply Spark's set function, or `body` if Spark cannot compare the items."""
+    arguments = [typed_like(left, right), typed_like(right, left)]
+    return (
+        let(arguments, lambda a, b: if_(is_null(b), null(), body(a, b))) if has_map(item) else call(native, *arguments)
+    )
 
 
 @scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_remove")
@@ -131,18 +142,18 @@ def array_remove(types: CallTypes, items: Tree, victim: Tree) -> Tree:
     """
 
     def without(a: Tree, unwanted: Tree) -> Tree:
-        found = same(comparable(name(ITEM), _item(types)), comparable(unwanted, _item(types)))
-        return call("filter", a, lambda_([ITEM], not_(found)))
+        is_victim = null_safe_equal(comparable(name(ITEM), _item(types)), comparable(unwanted, _item(types)))
+        return call("filter", a, lambda_([ITEM], not_(is_victim)))
 
-    # Not inside of a lambda: the victim may be the result of a Python function.
-    return let([alike(items, call("array", victim)), victim], without)
+    # Outside of the lambda, because the victim may be the result of a Python function.
+    return let([typed_like(items, call("array", victim)), victim], without)
 
 
 @scalar("(array ARRAY<T>) -> STRING", "(array ARRAY<T>, delimiter STRING) -> STRING", nulls=Nulls.BODY, with_types=True)
 def array_join(types: CallTypes, items: Tree, delimiter: Tree | None = None) -> Checked:
-    """Join the items as texts, with a delimiter (a comma by default) between them; NULL is written `null`.
+    """Join the items as strings, separated by a delimiter (a comma by default); NULL becomes `null`.
 
-    Items are BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL or STRING; of others it is an error.
+    Items must be BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL or STRING; other types are an error.
 
     Example: ARRAY_JOIN(ARRAY[1, NULL, 3], '-') -> '1-null-3'
     """
@@ -164,7 +175,7 @@ def array_length(items: Tree) -> Tree:
 
 @scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_max")
 def array_max(types: CallTypes, items: Tree) -> Checked:
-    """Return the greatest item; NULLs do not count, and items that have no order are an error.
+    """Return the greatest item; NULLs are ignored, and items that cannot be ordered are an error.
 
     Example: ARRAY_MAX(ARRAY[1, 3, 2]) -> 3
     """
@@ -173,7 +184,7 @@ def array_max(types: CallTypes, items: Tree) -> Checked:
 
 @scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_min")
 def array_min(types: CallTypes, items: Tree) -> Checked:
-    """Return the least item; NULLs do not count, and items that have no order are an error.
+    """Return the least item; NULLs are ignored, and items that cannot be ordered are an error.
 
     Example: ARRAY_MIN(ARRAY[3, 1, 2]) -> 1
     """
@@ -189,7 +200,7 @@ def _extreme(types: CallTypes, function: str, items: Tree) -> Checked:
 
 
 def _keyed(items: Tree) -> Tree:
-    """BYTES with what orders them."""
+    """Pair each item of an array of BYTES with its sort key."""
     pair = call("named_struct", text("k"), signed_order(name(ITEM)), text("v"), name(ITEM))
     return call("transform", items, lambda_([ITEM], if_(is_null(name(ITEM)), null(), pair)))
 
@@ -202,7 +213,9 @@ def _keyed(items: Tree) -> Tree:
     display_name="array_sort",
 )
 def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> Checked:
-    """Sort an array, `ASC` or `ASCENDING` by default, or `DESC` or `DESCENDING`; NULLs are last. Another direction gives NULL.
+    """Sort an array; the direction is `ASC` or `ASCENDING` (the default), or `DESC` or `DESCENDING`.
+
+    NULLs are last. Any other direction gives NULL.
 
     Example: ARRAY_SORT(ARRAY[3, 1, NULL, 2], 'DESC') -> ARRAY[3, 2, 1, NULL]
     """
@@ -225,9 +238,9 @@ def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> 
 
 @scalar("(array ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice")
 def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
-    """Return the items from one position to another, counting from 1; NULL if a position is not in the array.
+    """Return the items from one position to another, counted from 1; NULL if a position is outside of the array.
 
-    A `from` that is NULL means the first item, a `to` that is NULL the last. A `from` after `to` and its next is an error.
+    A NULL `from` means the first item, a NULL `to` the last one. It is an error if `from` exceeds `to` by more than 1.
 
     Example: SLICE(ARRAY['a', 'b', 'c', 'd'], 2, 3) -> ARRAY['b', 'c']
     """
@@ -244,12 +257,12 @@ def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
         length = op(exp.Add, op(exp.Sub, last, first), number(1))
         return if_(all_of(within(a, first, last), not_(crossed(first, last))), call("slice", a, first, length), null())
 
-    def broken(a: Tree, first: Tree, end: Tree) -> Tree:
+    def fails(a: Tree, first: Tree, end: Tree) -> Tree:
         last = call("coalesce", end, call("array_size", a))
         return call("coalesce", all_of(within(a, first, last), crossed(first, last)), exp.false())
 
-    given = [items, first, end]
-    return Checked(let(given, cut), let(given, broken))
+    arguments = [items, first, end]
+    return Checked(let(arguments, cut), let(arguments, fails))
 
 
 @scalar(
@@ -260,15 +273,16 @@ def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
     nulls=Nulls.BODY,
 )
 def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked:
-    """Return the numbers from `start` to `end`, both included, `step` apart; by default 1, or -1 if `end` is not greater.
+    """Return the numbers from `start` to `end`, both included, in steps of `step`.
 
-    A step of 0 or of the wrong sign is an error, as are more than 1048576 numbers.
+    The default step is 1, or -1 if `end` is not greater than `start`. It is an error if the step is 0 or has the wrong
+    sign, or if there are more than 1048576 numbers.
 
     Example: GENERATE_SERIES(1, 7, 3) -> ARRAY[1, 4, 7]
     """
-    given = [start, end, step if step is not None else if_(op(exp.GT, end, start), number(1), number(-1))]
+    arguments = [start, end, step if step is not None else if_(op(exp.GT, end, start), number(1), number(-1))]
 
-    def broken(first: Tree, last: Tree, by: Tree) -> Tree:
+    def fails(first: Tree, last: Tree, by: Tree) -> Tree:
         zero = number(0)
         span = call("try_subtract", cast(last, "BIGINT"), first)
         steps = op(exp.IntDiv, span, call("nullif", cast(by, "BIGINT"), zero))
@@ -276,7 +290,7 @@ def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked
         falling = all_of(op(exp.GT, first, last), op(exp.GT, by, zero))
         return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(MAX_ITEMS)), exp.true()))
 
-    def listed(first: Tree, last: Tree, by: Tree) -> Tree:
-        return if_(call("coalesce", broken(first, last, by), exp.true()), null(), call("sequence", first, last, by))
+    def series(first: Tree, last: Tree, by: Tree) -> Tree:
+        return if_(call("coalesce", fails(first, last, by), exp.true()), null(), call("sequence", first, last, by))
 
-    return Checked(let(given, listed), call("coalesce", let(given, broken), exp.true()))
+    return Checked(let(arguments, series), call("coalesce", let(arguments, fails), exp.true()))

@@ -1,4 +1,4 @@
-"""Lists of headers, or of any entries of KEY and VALUE: as a map, by key, and their bytes as text (rules K1.6)."""
+"""Functions of lists of headers, or of any KEY and VALUE entries (rules K1.6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UTF8 = ("utf8", "utf-8")
 
 @scalar(f"(entries {_ENTRIES}) -> MAP<STRING, T>")
 def map_build(entries: Tree) -> Tree:
-    """Make a map of a list of entries: the last of equal keys wins, an entry that is NULL or has no key is left out.
+    """Build a map from a list of entries; the last of equal keys wins, and NULL entries and keys are skipped.
 
     Example: MAP_BUILD(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)]) -> MAP('a' := 2)
     """
@@ -39,7 +39,7 @@ def map_build(entries: Tree) -> Tree:
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> T")
 def header_value(entries: Tree, key: Tree) -> Tree:
-    """Return the value of the last entry that has the key, NULL if there is none; keys differ by case.
+    """Return the value of the last entry with the key, or NULL if there is none; keys are case-sensitive.
 
     Example: HEADER_VALUE(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)], 'a') -> 2
     """
@@ -48,7 +48,7 @@ def header_value(entries: Tree, key: Tree) -> Tree:
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> ARRAY<T>")
 def header_values(entries: Tree, key: Tree) -> Tree:
-    """Return the values of all entries that have the key, in their order; an empty array if there is none.
+    """Return the values of all entries with the key, in their order; an empty array if there are none.
 
     Example: HEADER_VALUES(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)], 'a') -> ARRAY[1, 2]
     """
@@ -61,7 +61,7 @@ def _having(entries: Tree, key: Tree) -> Tree:
 
 @scalar("(bytes BYTES, encoding STRING) -> STRING")
 def convert_from(data: Tree, encoding: Tree) -> Checked:
-    """Read bytes as text in the encoding `utf8`, the only one; bytes that are no such text are an error, never replaced.
+    """Decode bytes to a string; `utf8` is the only encoding, and invalid bytes are an error.
 
     Example: CONVERT_FROM(TO_BYTES('6769c3a1', 'hex'), 'utf8') -> 'giá'
     """

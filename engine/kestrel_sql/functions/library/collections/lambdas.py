@@ -1,7 +1,7 @@
 """Functions that take a lambda.
 
-A lambda is always bound under the names that its user gave, so that no name of a body is captured. A body that fails for
-one item fails the call.
+A lambda keeps the parameter names that its user chose, and bodies use reserved names, so no name is captured. If the
+lambda fails for one item, the call fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kestrel_sql.types.sql_types import BYTES, STRING, Array, SqlType
     display_name="transform",
 )
 def transform_array(items: Tree, mapping: SparkLambda) -> Checked:
-    """Return what the lambda makes of each item.
+    """Apply the lambda to each item and return the results.
 
     Example: TRANSFORM(ARRAY[1, 2], x => x * 10) -> ARRAY[10, 20]
     """
@@ -41,8 +41,10 @@ def transform_array(items: Tree, mapping: SparkLambda) -> Checked:
     with_types=True,
     display_name="transform",
 )
-def transform_map(types: CallTypes, given: Tree, key: SparkLambda, value: SparkLambda) -> Checked:
-    """Return a map of what the lambdas make of each entry's key and value; two equal keys or a NULL value are an error.
+def transform_map(types: CallTypes, map_: Tree, key: SparkLambda, value: SparkLambda) -> Checked:
+    """Return a map with the results of the lambdas for each entry as keys and values.
+
+    Equal keys and NULL values are an error.
 
     Example: TRANSFORM(MAP('a' := 1), (k, v) => UCASE(k), (k, v) => v + 1) -> MAP('A' := 2)
     """
@@ -51,7 +53,7 @@ def transform_map(types: CallTypes, given: Tree, key: SparkLambda, value: SparkL
     def build(m: Tree) -> Tree:
         keys, values = _each_entry(m, key), _each_entry(m, value)
         if texts:
-            # A NULL key of a Java map is written as this text; Spark has no such keys.
+            # A Java map prints a NULL key as "null"; Spark has no NULL keys.
             return call(
                 "map_from_arrays",
                 call("transform", keys, lambda_([ITEM], call("coalesce", name(ITEM), text("null")))),
@@ -59,22 +61,24 @@ def transform_map(types: CallTypes, given: Tree, key: SparkLambda, value: SparkL
             )
         return if_(_any_null(keys), null(), call("map_from_arrays", keys, values))
 
-    def broken(m: Tree) -> Tree:
+    def fails(m: Tree) -> Tree:
         keys, values = _each_entry(m, key), _each_entry(m, value)
         twice = op(exp.NEQ, call("array_size", call("array_distinct", keys)), call("array_size", keys))
-        conditions = [_any_entry(m, made.parameters, made.fails) for made in (key, value) if made.fails is not None]
+        conditions = [
+            _any_entry(m, mapping.parameters, mapping.fails) for mapping in (key, value) if mapping.fails is not None
+        ]
         if not texts:
             conditions.append(_any_null(keys))
         return any_of(*conditions, _any_null(values), call("coalesce", twice, exp.false()))
 
-    return Checked(let([given], build), let([given], broken))
+    return Checked(let([map_], build), let([map_], fails))
 
 
 @scalar(
     "(array ARRAY<T>, keep LAMBDA (T) => BOOLEAN) -> ARRAY<T>", name="FILTER", nulls=Nulls.BODY, display_name="filter"
 )
 def filter_array(items: Tree, keep: SparkLambda) -> Checked:
-    """Return the items for which the lambda is true; that it is NULL is an error.
+    """Return the items for which the lambda is true; it is an error if the lambda returns NULL.
 
     Example: FILTER(ARRAY[1, 2, 3], x => x > 1) -> ARRAY[2, 3]
     """
@@ -89,15 +93,17 @@ def filter_array(items: Tree, keep: SparkLambda) -> Checked:
     nulls=Nulls.BODY,
     display_name="filter",
 )
-def filter_map(given: Tree, keep: SparkLambda) -> Checked:
-    """Return the entries for which the lambda is true; that it is NULL, or that it is true for a value that is NULL, is an error.
+def filter_map(map_: Tree, keep: SparkLambda) -> Checked:
+    """Return the entries for which the lambda is true.
+
+    It is an error if the lambda returns NULL, or if it is true for a NULL value.
 
     Example: FILTER(MAP('a' := 1, 'b' := 2), (k, v) => v > 1) -> MAP('b' := 2)
     """
     null_kept = op(exp.And, call("coalesce", keep.body, exp.false()), is_null(name(keep.parameters[1])))
-    broken = any_of(*_predicate_failures(keep), null_kept)
-    value = call("map_filter", given, lambda_(keep.parameters, keep.body))
-    return Checked(value, _any_entry(given, keep.parameters, broken))
+    fails = any_of(*_predicate_failures(keep), null_kept)
+    value = call("map_filter", map_, lambda_(keep.parameters, keep.body))
+    return Checked(value, _any_entry(map_, keep.parameters, fails))
 
 
 @scalar(
@@ -108,13 +114,16 @@ def filter_map(given: Tree, keep: SparkLambda) -> Checked:
     display_name="reduce",
 )
 def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda) -> Checked:
-    """Go through the items with a state: the lambda makes the next one of a state and an item; return the last.
+    """Reduce an array to one value: the lambda computes the next state from a state and an item.
 
-    The result is `initial` for an array that is NULL, and NULL if `initial` is. More than 16777216 bytes or 1048576 items are an error.
+    The first state is `initial`, the last one is the result. A NULL array gives `initial`, and a NULL `initial` gives
+    NULL. A state of more than 16777216 bytes or 1048576 items is an error.
 
     Example: REDUCE(ARRAY[1, 2, 3], 10, (s, x) => s + x) -> 16
     """
-    return _reduce([items, initial], lambda a: a, _bounded(step, types.returns), step.parameters[1], lambda tree: tree)
+    return _reduce(
+        [items, initial], lambda a: a, _limit_state(step, types.returns), step.parameters[1], lambda tree: tree
+    )
 
 
 @scalar(
@@ -124,10 +133,10 @@ def reduce_array(types: CallTypes, items: Tree, initial: Tree, step: SparkLambda
     with_types=True,
     display_name="reduce",
 )
-def reduce_map(types: CallTypes, given: Tree, initial: Tree, step: SparkLambda) -> Checked:
-    """Go through the entries, in the order of a Java HashMap, with a state that the lambda changes; return the last state.
+def reduce_map(types: CallTypes, map_: Tree, initial: Tree, step: SparkLambda) -> Checked:
+    """Reduce a map to one value: the lambda computes the next state from a state, a key and a value.
 
-    The result is `initial` for a map that is NULL, and NULL if `initial` is.
+    The entries come in the order of a Java HashMap. A NULL map gives `initial`, and a NULL `initial` gives NULL.
 
     Example: REDUCE(MAP('b' := 2, 'a' := 1), '', (s, k, v) => s + k) -> 'ab'
     """
@@ -136,13 +145,15 @@ def reduce_map(types: CallTypes, given: Tree, initial: Tree, step: SparkLambda) 
     def with_entry(tree: Tree) -> Tree:
         return bind(step.parameters[1:], [part(name(ENTRY), "key"), part(name(ENTRY), "value")], tree)
 
-    return _reduce([given, initial], lambda m: java_entries(m, keys), _bounded(step, types.returns), ENTRY, with_entry)
+    return _reduce(
+        [map_, initial], lambda m: java_entries(m, keys), _limit_state(step, types.returns), ENTRY, with_entry
+    )
 
 
-def _bounded(step: SparkLambda, state_type: SqlType) -> SparkLambda:
-    """Let a step fail whose state is too large; only one that uses its state twice can double it."""
+def _limit_state(step: SparkLambda, state_type: SqlType) -> SparkLambda:
+    """Make a step fail if its state is too large; only a step that uses its state twice can double it."""
     state = step.parameters[0]
-    uses = sum(found.name == state for found in step.body.find_all(exp.Identifier))
+    uses = sum(identifier.name == state for identifier in step.body.find_all(exp.Identifier))
     if uses < 2 or not (isinstance(state_type, Array) or state_type in (STRING, BYTES)):
         return step
     if isinstance(state_type, Array):
@@ -154,17 +165,24 @@ def _bounded(step: SparkLambda, state_type: SqlType) -> SparkLambda:
 
 
 def _reduce(
-    given: list[Tree], listed: Callable[[Tree], Tree], step: SparkLambda, item: str, with_item: Callable[[Tree], Tree]
+    arguments: list[Tree],
+    listed: Callable[[Tree], Tree],
+    step: SparkLambda,
+    item: str,
+    with_item: Callable[[Tree], Tree],
 ) -> Checked:
-    """Fold the items that `listed` makes of the collection; `with_item` gives a tree the lambda's names for the parts of `item`."""
+    """Fold the items that `listed` returns for the collection.
+
+    `with_item` binds the lambda's parameter names to the parts of `item` in a tree.
+    """
     state = step.parameters[0]
 
     def last(collection: Tree, initial: Tree) -> Tree:
         folded = call("aggregate", listed(collection), initial, lambda_([state, item], with_item(step.body)))
         return if_(any_of(is_null(initial), is_null(collection)), initial, folded)
 
-    def broken(collection: Tree, initial: Tree, fails: Tree) -> Tree:
-        # Branches that cannot be taken make both fields nullable; Spark takes the type of the state from its first value.
+    def step_fails(collection: Tree, initial: Tree, fails: Tree) -> Tree:
+        # Unreachable branches make both fields nullable: Spark takes the type of the state from its first value.
         start = _progress(if_(is_null(initial), null(), initial), if_(is_null(initial), null(), exp.false()))
         following = bind([state], [part(name(STATE), "s")], with_item(_progress(step.body, fails)))
         going = if_(part(name(STATE), "f"), name(STATE), following)
@@ -173,7 +191,9 @@ def _reduce(
         return call("coalesce", if_(is_null(initial), exp.false(), folded), exp.false())
 
     fails = step.fails
-    return Checked(let(given, last), None if fails is None else let(given, lambda c, i: broken(c, i, fails)))
+    return Checked(
+        let(arguments, last), None if fails is None else let(arguments, lambda c, i: step_fails(c, i, fails))
+    )
 
 
 def _progress(state: Tree, failed: Tree) -> Tree:
@@ -197,12 +217,12 @@ def _never_null(tree: Tree) -> bool:
             return isinstance(tree, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ | exp.Boolean)
 
 
-def _each_entry(given: Tree, made: SparkLambda) -> Tree:
-    return call("map_values", call("transform_values", given, lambda_(made.parameters, made.body)))
+def _each_entry(map_: Tree, mapping: SparkLambda) -> Tree:
+    return call("map_values", call("transform_values", map_, lambda_(mapping.parameters, mapping.body)))
 
 
-def _any_entry(given: Tree, parameters: Sequence[str], condition: Tree) -> Tree:
-    outcomes = call("map_values", call("transform_values", given, lambda_(parameters, condition)))
+def _any_entry(map_: Tree, parameters: Sequence[str], condition: Tree) -> Tree:
+    outcomes = call("map_values", call("transform_values", map_, lambda_(parameters, condition)))
     return any_item(outcomes, [ITEM], name(ITEM))
 
 

@@ -1,4 +1,4 @@
-"""Table functions: one row in, a list of rows out."""
+"""Table functions: they return a list of rows for one row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CUBE_COLUMNS = 20
 
 @tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", display_name="explode")
 def explode(items: exp.Expression) -> exp.Expression:
-    """Give one row for each element, NULL elements included; a NULL array gives no rows.
+    """Return one row for each element, including NULL elements; a NULL array gives no rows.
 
     Example: EXPLODE(ARRAY[1, NULL]) -> 1, NULL
     """
@@ -23,14 +23,16 @@ def explode(items: exp.Expression) -> exp.Expression:
 
 @tabular("(columns ARRAY<T>) -> ARRAY<T>", runs=Runs.PYTHON, display_name="cube_explode")
 def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
-    """Give all combinations of the columns with NULLs, from all NULL to all present, each combination once; at most 20 columns.
+    """Return all combinations of the columns and NULL, from all NULL to all present, each combination once.
+
+    More than 20 columns are an error.
 
     Example: CUBE_EXPLODE(ARRAY[1, 2]) -> ARRAY[NULL, NULL], ARRAY[NULL, 2], ARRAY[1, NULL], ARRAY[1, 2]
     """
     if columns is None:
         return []
     if len(columns) > _CUBE_COLUMNS:
-        raise QueryError(f"CUBE_EXPLODE takes at most {_CUBE_COLUMNS} columns, not {len(columns)}")
+        raise QueryError(f"CUBE_EXPLODE accepts at most {_CUBE_COLUMNS} columns, not {len(columns)}")
     rows: list[list[Any]] = [[]]
     for column in columns:
         choices = (None,) if column is None else (None, column)

@@ -1,7 +1,7 @@
-"""Functions of real numbers: logarithms, powers, angles, and the distance between two places.
+"""Functions of real numbers: logarithms, powers, angles, and geographic distance.
 
-Logarithms and powers run in Python: Spark takes them from Java's StrictMath, ksqlDB from Math, which rounds better; one
-result in ten would differ in its last digit. All others are the same function of the same JVM.
+Logarithms and powers run in Python: Spark uses Java's StrictMath, and ksqlDB uses Math, which rounds better; one
+result in ten would differ in its last digit. All others use the same function of the JVM as ksqlDB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
 
 
 def _reals(values: Any) -> Any:
-    """A column of numbers, or a constant, as DOUBLE."""
+    """Return a column of numbers, or a constant, as DOUBLE."""
     return (
         pc.cast(values, pa.float64(), safe=False)
         if isinstance(values, pa.Array)
@@ -37,7 +37,7 @@ def _reals(values: Any) -> Any:
     )
 
 
-# Arrow takes these from the same library as Python does, so that both give the same digits.
+# Arrow and Python call the same C library, so they return the same digits.
 def _exps(values: Any) -> Any:
     return pc.exp(_reals(values))
 
@@ -130,7 +130,7 @@ def cot(value: Tree) -> Tree:
 
 @scalar(*_REAL, display_name="degrees")
 def degrees(value: Tree) -> Tree:
-    """Return an angle given in radians in degrees.
+    """Convert an angle from radians to degrees.
 
     Example: DEGREES(0) -> 0E0
     """
@@ -139,7 +139,7 @@ def degrees(value: Tree) -> Tree:
 
 @python_scalar(*_REAL, display_name="exp", vector=_exps)
 def exp_(value: float) -> float:
-    """Return e to the power of `value`.
+    """Return e raised to the power of `value`.
 
     Example: EXP(1) -> 2.718281828459045E0
     """
@@ -151,7 +151,7 @@ def exp_(value: float) -> float:
 
 @scalar(*_REAL, display_name="radians")
 def radians(value: Tree) -> Tree:
-    """Return an angle given in degrees in radians.
+    """Convert an angle from degrees to radians.
 
     Example: RADIANS(180) -> 3.141592653589793E0
     """
@@ -220,7 +220,7 @@ def ln(value: float) -> float:
 
 @python_scalar(*_REAL, display_name="log", vector=_logs)
 def log(value: float) -> float:
-    """Return the natural logarithm (although ksqlDB's manual says base 10).
+    """Return the natural logarithm (ksqlDB's manual says base 10, but ksqlDB computes this).
 
     Example: LOG(1) -> 0E0
     """
@@ -229,7 +229,7 @@ def log(value: float) -> float:
 
 @python_scalar(*_pairs("base", "value"), name="LOG", display_name="log", vector=_logs_to_base)
 def log_to_base(base: float, value: float) -> float:
-    """Return the logarithm of `value` to `base`; NaN where the base is 1 or not positive.
+    """Return the logarithm of `value` to `base`; NaN if the base is 1 or not positive.
 
     Example: LOG(2, 8) -> 3E0
     """
@@ -238,7 +238,7 @@ def log_to_base(base: float, value: float) -> float:
 
 @python_scalar(*_pairs("base", "exponent"), display_name="power", vector=_powers)
 def power(base: float, exponent: float) -> float:
-    """Return `base` to the power of `exponent`.
+    """Return `base` raised to the power of `exponent`.
 
     Example: POWER(2, 10) -> 1024E0
     """
@@ -256,7 +256,7 @@ def power(base: float, exponent: float) -> float:
 
 @scalar(*_pairs("y", "x"), display_name="atan2")
 def atan2(y: Tree, x: Tree) -> Tree:
-    """Return the angle in radians of the point (x, y).
+    """Return the angle in radians of the point (x, y), from -pi to pi.
 
     Example: ATAN2(0, 1) -> 0E0
     """
@@ -274,7 +274,7 @@ def pi() -> Tree:
 
 @scalar("() -> DOUBLE", display_name="random", deterministic=False)
 def random() -> Tree:
-    """Return a random number from 0 (inclusive) to 1 (exclusive), another for each row.
+    """Return a random number from 0 (inclusive) to 1 (exclusive), a new one for each row.
 
     Example: FLOOR(RANDOM()) -> 0E0
     """
@@ -288,9 +288,9 @@ _MILES = ("mi", "mile", "miles")
 
 @scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance")
 def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | None = None) -> Checked:
-    """Return the great-circle distance of two places given in degrees, in kilometres, or in miles where `unit` says so.
+    """Return the great-circle distance between two points given in degrees, in kilometres or in miles, as `unit` says.
 
-    Places that do not exist and unknown units are errors.
+    Coordinates out of range and unknown units are errors.
 
     Example: ROUND(GEO_DISTANCE(37.4E0, -122.1E0, 51.5E0, -0.1E0, 'miles')) -> 5368
     """
@@ -308,7 +308,7 @@ def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | No
 
 
 def _radians(degrees: Tree) -> Tree:
-    # ksqlDB's published results come from Java 8, which divides first; the last digit differs from Spark's RADIANS.
+    # ksqlDB's documented results come from Java 8, which divides first; the last digit differs from Spark's RADIANS.
     return op(exp.Mul, op(exp.Div, degrees, double(180.0)), double(math.pi))
 
 

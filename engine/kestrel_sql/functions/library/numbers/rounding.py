@@ -1,4 +1,4 @@
-"""Numbers: rounding, sizes, the smallest and the largest."""
+"""Functions that round numbers and pick the smallest or largest."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
 
 _EXACT = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
 _NO_FRACTION = float(2**52)
-"""From here on every DOUBLE is a whole number."""
+"""From this value on every DOUBLE is an integer."""
 
 
 def _whole(arguments: tuple[SqlType | None, ...]) -> SqlType:
-    given = arguments[0]
-    size = given if isinstance(given, Decimal) else Decimal(1, 0)
+    present = arguments[0]
+    size = present if isinstance(present, Decimal) else Decimal(1, 0)
     return Decimal(max(1, size.precision - size.scale), 0)
 
 
@@ -48,7 +48,7 @@ def _widest(arguments: tuple[SqlType | None, ...]) -> SqlType:
 
 
 def _is_whole(x: Tree) -> Tree:
-    # NaN and the infinities compare as large in Spark.
+    # In Spark, NaN and the infinities compare as greater than all numbers.
     return any_of(op(exp.EQ, x, number(0)), op(exp.GTE, call("abs", x), double(_NO_FRACTION)))
 
 
@@ -68,7 +68,7 @@ def abs_(types: CallTypes, value: Tree) -> Tree:
 
 @scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="CEIL", display_name="Ceil")
 def ceil_whole(value: Tree) -> Tree:
-    """Return a whole number as it is.
+    """Return an integer unchanged.
 
     Example: CEIL(5) -> 5
     """
@@ -77,7 +77,7 @@ def ceil_whole(value: Tree) -> Tree:
 
 @scalar("(value DOUBLE) -> DOUBLE", name="CEIL", display_name="Ceil")
 def ceil_double(value: Tree) -> Tree:
-    """Round up to a whole number; NaN and the infinities stay.
+    """Round up to an integer; NaN and the infinities stay.
 
     Example: CEIL(1.2E0) -> 2E0
     """
@@ -94,7 +94,7 @@ def ceil_double(value: Tree) -> Tree:
 
 @scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="CEIL", display_name="Ceil", with_types=True)
 def ceil_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Round up to a whole number and keep the type.
+    """Round up to an integer and keep the type.
 
     Example: CEIL(1.2) -> 2.0
     """
@@ -103,7 +103,7 @@ def ceil_decimal(types: CallTypes, value: Tree) -> Tree:
 
 @scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="FLOOR", display_name="Floor")
 def floor_whole(value: Tree) -> Tree:
-    """Return a whole number as it is.
+    """Return an integer unchanged.
 
     Example: FLOOR(5) -> 5
     """
@@ -112,7 +112,7 @@ def floor_whole(value: Tree) -> Tree:
 
 @scalar("(value DOUBLE) -> DOUBLE", name="FLOOR", display_name="Floor")
 def floor_double(value: Tree) -> Tree:
-    """Round down to a whole number; NaN and the infinities stay.
+    """Round down to an integer; NaN and the infinities stay.
 
     Example: FLOOR(-1.2E0) -> -2E0
     """
@@ -121,7 +121,7 @@ def floor_double(value: Tree) -> Tree:
 
 @scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="FLOOR", display_name="Floor", with_types=True)
 def floor_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Round down to a whole number and keep the type.
+    """Round down to an integer and keep the type.
 
     Example: FLOOR(1.2) -> 1.0
     """
@@ -130,7 +130,7 @@ def floor_decimal(types: CallTypes, value: Tree) -> Tree:
 
 @scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", display_name="sign")
 def sign(value: Tree) -> Tree:
-    """Return -1, 0 or 1; 0 for NaN.
+    """Return the sign of a number: -1, 0 or 1; 0 for NaN.
 
     Example: SIGN(-7) -> -1
     """
@@ -139,7 +139,7 @@ def sign(value: Tree) -> Tree:
 
 @scalar("(value INT NOT NULL) -> BIGINT", "(value BIGINT NOT NULL) -> BIGINT", name="ROUND", display_name="Round")
 def round_whole(value: Tree) -> Tree:
-    """Return a whole number as a BIGINT; a NULL is an error.
+    """Return an integer as a BIGINT; a NULL is an error.
 
     Example: ROUND(5) -> 5
     """
@@ -148,13 +148,13 @@ def round_whole(value: Tree) -> Tree:
 
 @scalar("(value DOUBLE) -> BIGINT", name="ROUND", display_name="Round")
 def round_double(value: Tree) -> Tree:
-    """Round to the nearest BIGINT, ties up; values out of range give the nearest BIGINT, NaN gives 0.
+    """Round to the nearest BIGINT, ties up; values out of range become the nearest BIGINT, NaN becomes 0.
 
     Example: ROUND(-2.5E0) -> -2
     """
 
     def body(x: Tree) -> Tree:
-        # `rint` is exact where adding 0.5 would round (Math.round(0.49999999999999994) is 0); it takes ties to the even number.
+        # `rint` is exact where adding 0.5 would round (Math.round(0.49999999999999994) is 0), but rounds ties to even.
         near = call("rint", x)
         tie_down = op(exp.EQ, op(exp.Sub, x, near), double(0.5))
         return cast(if_(tie_down, op(exp.Add, near, double(1.0)), near), "BIGINT")
@@ -164,7 +164,7 @@ def round_double(value: Tree) -> Tree:
 
 @scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", display_name="Round", returns=_whole, with_types=True)
 def round_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Round to a whole number, ties up.
+    """Round to an integer, ties up.
 
     Example: ROUND(-2.5) -> CAST(-2 AS DECIMAL(1, 0))
     """
@@ -192,7 +192,7 @@ def _sized(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
 
 @python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", display_name="Round")
 def round_places(value: float, places: int) -> float:
-    """Round to `places` digits after the point, or before it where `places` is negative; ties of negative values go up.
+    """Round to `places` digits after the point, or before it if `places` is negative; ties of negative values go up.
 
     Example: ROUND(1.2345E0, 2) -> 1.23E0
     """
@@ -215,7 +215,7 @@ def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
     "(value INT) -> BIGINT", "(value BIGINT) -> BIGINT", "(value DOUBLE) -> BIGINT", name="TRUNC", display_name="trunc"
 )
 def trunc_whole(value: Tree) -> Tree:
-    """Cut off the fraction; values out of range give the nearest BIGINT, NaN gives 0.
+    """Drop the fraction; values out of range become the nearest BIGINT, NaN becomes 0.
 
     Example: TRUNC(-2.7E0) -> -2
     """
@@ -224,7 +224,7 @@ def trunc_whole(value: Tree) -> Tree:
 
 @scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", display_name="trunc", returns=_whole, with_types=True)
 def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Cut off the fraction.
+    """Drop the fraction.
 
     Example: TRUNC(-2.7) -> CAST(-2 AS DECIMAL(1, 0))
     """
@@ -234,7 +234,7 @@ def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
 
 @python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="TRUNC", display_name="trunc")
 def trunc_places(value: float, places: int) -> float:
-    """Cut off after `places` digits after the point, or before it where `places` is negative.
+    """Truncate after `places` digits after the point, or before it if `places` is negative.
 
     Example: TRUNC(1.239E0, 2) -> 1.23E0
     """
@@ -246,7 +246,7 @@ def trunc_places(value: float, places: int) -> float:
 
 @python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="TRUNC", display_name="trunc", with_types=True)
 def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
-    """Cut off after `places` digits after the point and keep the type.
+    """Truncate after `places` digits after the point and keep the type.
 
     Example: TRUNC(12.345, 1) -> 12.300
     """
@@ -273,8 +273,8 @@ def _signed_bytes(value: bytes) -> bytes:
 
 
 def _extreme_bytes(choose: Callable[..., bytes], values: Sequence[bytes | None]) -> bytes | None:
-    given = [value for value in values if value is not None]
-    return choose(given, key=_signed_bytes) if given else None
+    present = [value for value in values if value is not None]
+    return choose(present, key=_signed_bytes) if present else None
 
 
 _COMPARED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP")
@@ -293,7 +293,7 @@ def greatest(types: CallTypes, *values: Tree) -> Tree:
 
 @scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, with_types=True, returns=_widest, display_name="greatest")
 def greatest_decimal(types: CallTypes, *values: Tree) -> Tree:
-    """Return the largest argument that is not NULL, in the DECIMAL type that holds all of them.
+    """Return the largest argument that is not NULL, in the DECIMAL type that holds all arguments.
 
     Example: GREATEST(1.5, 12.25) -> 12.25
     """
@@ -302,7 +302,7 @@ def greatest_decimal(types: CallTypes, *values: Tree) -> Tree:
 
 @python_scalar("(first BYTES, other BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, display_name="greatest")
 def greatest_bytes(*values: bytes | None) -> bytes | None:
-    """Return the largest argument that is not NULL, comparing signed bytes.
+    """Return the largest argument that is not NULL; bytes compare as signed.
 
     Example: FROM_BYTES(GREATEST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '01'
     """
@@ -320,7 +320,7 @@ def least(types: CallTypes, *values: Tree) -> Tree:
 
 @scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, with_types=True, returns=_widest, display_name="least")
 def least_decimal(types: CallTypes, *values: Tree) -> Tree:
-    """Return the smallest argument that is not NULL, in the DECIMAL type that holds all of them.
+    """Return the smallest argument that is not NULL, in the DECIMAL type that holds all arguments.
 
     Example: LEAST(1.5, 12.25) -> 1.50
     """
@@ -329,7 +329,7 @@ def least_decimal(types: CallTypes, *values: Tree) -> Tree:
 
 @python_scalar("(first BYTES, other BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, display_name="least")
 def least_bytes(*values: bytes | None) -> bytes | None:
-    """Return the smallest argument that is not NULL, comparing signed bytes.
+    """Return the smallest argument that is not NULL; bytes compare as signed.
 
     Example: FROM_BYTES(LEAST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '80'
     """

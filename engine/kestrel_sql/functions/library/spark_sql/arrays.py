@@ -1,4 +1,4 @@
-"""Short hands for Spark's higher-order functions, and equality that also knows maps."""
+"""Builds Spark's higher-order functions, and an equality that also compares maps."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_,
 from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
 
 ITEM, OTHER, AT, ENTRY, STATE = "item__", "other__", "at__", "entry__", "state__"
-"""Names of our own lambda parameters; a call's arguments only use names that its user gave."""
+"""Parameter names of our own lambdas; a call's arguments use only names that its user chose."""
 
 
 def lambda_(parameters: Sequence[str], body: Tree) -> Tree:
-    """A Spark lambda."""
+    """Build a lambda."""
     return exp.Lambda(this=body, expressions=[name(parameter) for parameter in parameters])
 
 
 def name(parameter: str) -> Tree:
-    """A use of a lambda parameter."""
+    """Refer to a lambda parameter."""
     return exp.to_identifier(parameter, quoted=True)
 
 
 def part(tree: Tree, field: str) -> Tree:
-    """A field of a struct."""
+    """Access a field of a struct."""
     return exp.Dot(this=tree, expression=exp.to_identifier(field, quoted=True))
 
 
-def alike(tree: Tree, other: Tree) -> Tree:
-    """The tree; if it is an untyped NULL, one of the type of `other`, as Spark's functions of two collections demand."""
+def typed_like(tree: Tree, other: Tree) -> Tree:
+    """Return `tree`, or a NULL of the type of `other` if it is an untyped NULL.
+
+    Spark's functions of two collections need equal types.
+    """
     return if_(exp.false(), other, null()) if isinstance(tree, exp.Null) else tree
 
 
 def bind(parameters: Sequence[str], values: Sequence[Tree], body: Tree) -> Tree:
-    """Evaluate `body` with one or two parameters standing for `values`."""
+    """Evaluate `body` with one or two parameters bound to `values`."""
     items = [call("array", value) for value in values]
     return call(
         "element_at", call("transform" if len(items) == 1 else "zip_with", *items, lambda_(parameters, body)), number(1)
@@ -42,17 +45,17 @@ def bind(parameters: Sequence[str], values: Sequence[Tree], body: Tree) -> Tree:
 
 
 def any_item(items: Tree, parameters: Sequence[str], condition: Tree) -> Tree:
-    """Whether the condition, which is never NULL, holds for an item; false for a NULL array. Never NULL."""
+    """Test if a condition, never NULL itself, holds for an item; false for a NULL array, never NULL."""
     return call("coalesce", call("exists", items, lambda_(parameters, condition)), exp.false())
 
 
-def same(left: Tree, right: Tree) -> Tree:
-    """Whether both are equal or both NULL; never NULL."""
+def null_safe_equal(left: Tree, right: Tree) -> Tree:
+    """Test if both are equal or both NULL; never NULL."""
     return op(exp.NullSafeEQ, left, right)
 
 
 def has_map(sql_type: SqlType | None) -> bool:
-    """Whether a type contains a MAP, for which Spark has no equality."""
+    """Whether a type contains a MAP, which Spark cannot compare."""
     match sql_type:
         case Map():
             return True
@@ -65,7 +68,7 @@ def has_map(sql_type: SqlType | None) -> bool:
 
 
 def comparable(value: Tree, sql_type: SqlType | None) -> Tree:
-    """A value that is equal to another one where Java's `equals` says so: maps become sorted arrays of entries."""
+    """Turn a value into one that is equal if Java's `equals` says so: maps become sorted arrays of entries."""
     if not has_map(sql_type) or isinstance(value, exp.Null):
         return value
     match sql_type:
@@ -83,12 +86,12 @@ def comparable(value: Tree, sql_type: SqlType | None) -> Tree:
 
 
 def contains(items: Tree, wanted: Tree, item_type: SqlType | None) -> Tree:
-    """Whether an item equals `wanted`; NULL equals NULL. Never NULL."""
-    return any_item(items, [OTHER], same(comparable(name(OTHER), item_type), comparable(wanted, item_type)))
+    """Test if an item equals `wanted`; NULL equals NULL. Never NULL."""
+    return any_item(items, [OTHER], null_safe_equal(comparable(name(OTHER), item_type), comparable(wanted, item_type)))
 
 
 def keep(items: Tree, item_type: SqlType | None, condition: Callable[[Tree], Tree]) -> Tree:
-    """The first of each group of equal items that meet the condition; `items` is used twice."""
+    """Return the first of each group of equal items, if it meets the condition; evaluates `items` twice."""
     earlier = call("slice", items, number(1), name(AT))
     first = not_(contains(earlier, name(ITEM), item_type))
     return call("filter", items, lambda_([ITEM, AT], op(exp.And, first, condition(name(ITEM)))))

@@ -1,7 +1,7 @@
-"""The order in which ksqlDB sees the entries of a map, as Spark expressions (rules U4).
+"""Orders map entries as ksqlDB sees them, in Spark expressions (rules U4).
 
-`kestrel_sql.java.hash_order` says the same in Python. The table is as large as that of `new HashMap(size)`, which is what JSON and
-the constructor MAP make; a map that came from elsewhere may have had another size.
+`kestrel_sql.java.hash_order` does the same in Python. The hash table has the size of `new HashMap(size)`, which JSON
+and the constructor MAP create; in ksqlDB, a map from elsewhere may have another size.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, INTEGER, STRING, 
 _LAST_UNIT = 0xFFFF
 
 
-def java_entries(given: Tree, key: SqlType | None) -> Tree:
-    """The entries of a map, in an array of structs of `key` and `value`, in the order of a Java HashMap; `given` is used thrice.
+def java_entries(map_: Tree, key: SqlType | None) -> Tree:
+    """Return the entries of a map as structs of `key` and `value`, in the order of a Java HashMap.
 
-    Keys of types whose hash Spark cannot compute keep the order that they have.
+    Entries keep their order if Spark cannot compute the hash of the key type. Evaluates `map_` three times.
     """
-    entries = call("map_entries", given)
+    entries = call("map_entries", map_)
     if key not in (STRING, INTEGER, DATE, BIGINT, BOOLEAN):
         return entries
-    hashes = call("transform", call("map_keys", given), lambda_([ITEM], _hash(name(ITEM), key)))
+    hashes = call("transform", call("map_keys", map_), lambda_([ITEM], _hash(name(ITEM), key)))
     spread = call("named_struct", text("b"), _bucket(name(ITEM), call("array_size", entries)), text("i"), name(AT))
     order = call("array_sort", call("transform", hashes, lambda_([ITEM, AT], spread)))
     return call("transform", order, lambda_([ITEM], call("get", entries, part(name(ITEM), "i"))))
 
 
 def _bucket(hashed: Tree, size: Tree) -> Tree:
-    """The place of a hash in a table that is filled to three quarters at most; its size is a power of two."""
+    """Return the bucket of a hash in a table of a power of two buckets that is at most three quarters full."""
     least = op(exp.IntDiv, op(exp.Add, op(exp.Mul, size, number(4)), number(2)), number(3))
     table = call("shiftleft", number(1), call("length", call("bin", op(exp.Sub, least, number(1)))))
     mixed = op(exp.BitwiseXor, hashed, call("shiftrightunsigned", hashed, number(16)))
@@ -38,7 +38,7 @@ def _bucket(hashed: Tree, size: Tree) -> Tree:
 
 
 def _hash(value: Tree, key: SqlType | None) -> Tree:
-    """Java's `hashCode`."""
+    """Return Java's `hashCode` of a key."""
     if key == STRING:
         units = call("transform", call("split", value, text("")), lambda_([ITEM], call("ascii", name(ITEM))))
         return call("aggregate", units, number(0), lambda_([STATE, ITEM], _add_character(name(STATE), name(ITEM))))

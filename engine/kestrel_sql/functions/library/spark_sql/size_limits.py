@@ -1,4 +1,4 @@
-"""How large a value that a function makes may be; sizes come from data, and one record must not end a query."""
+"""Limits the size of values that functions create: sizes come from data, and one record must not end a query."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from sqlglot import exp
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, number, op
 
 MAX_SIZE = 1 << 24
-"""The most characters or bytes of one value: sixteen times what a Kafka record holds unless it is told otherwise."""
+"""The limit of characters or bytes of a value: 16 times the default limit of a Kafka record."""
 MAX_ITEMS = 1 << 20
-"""The most items of one array."""
+"""The limit of items of an array."""
 
 
-def check_size(size: int, most: int = MAX_SIZE) -> None:
-    """Refuse a result of so many characters, bytes or items.
+def check_size(size: int, limit: int = MAX_SIZE) -> None:
+    """Reject a result of `size` characters, bytes or items.
 
     Raises:
-        ValueError: it would be larger than `most`.
+        ValueError: the size exceeds the limit.
     """
-    if size > most:
-        raise ValueError(f"the result would have {size} characters, bytes or items, at most {most} are allowed")
+    if size > limit:
+        raise ValueError(f"the result would have {size} characters, bytes or items; at most {limit} are allowed")
 
 
-def too_large(size: Tree, most: int = MAX_SIZE) -> Tree:
-    """Whether a result of so many characters, bytes or items is refused; never NULL."""
-    return call("coalesce", op(exp.GT, size, number(most)), exp.false())
+def too_large(size: Tree, limit: int = MAX_SIZE) -> Tree:
+    """Test if a result of `size` characters, bytes or items exceeds the limit; never NULL."""
+    return call("coalesce", op(exp.GT, size, number(limit)), exp.false())

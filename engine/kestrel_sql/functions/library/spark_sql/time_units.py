@@ -1,4 +1,4 @@
-"""Interval units, and limits of the Java integers that functions of time return."""
+"""Interval units, and range checks for the integers that time functions return."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from kestrel_sql.types.time_units import UNIT_MS
 
 
 def span_millis(unit: Tree, count: Tree) -> Tree:
-    """`count` units in milliseconds, a BIGINT; the unit is a literal such as `'DAYS'`, or NULL, which makes the whole call NULL."""
+    """Return `count` units in ms as a BIGINT.
+
+    The unit is a literal such as `'DAYS'`, or NULL, which makes the result NULL.
+    """
     millis = cast(exp.null(), "BIGINT") if isinstance(unit, exp.Null) else number(UNIT_MS[unit.name])
     return op(exp.Mul, cast(count, "BIGINT"), millis)
 
@@ -18,7 +21,7 @@ def to_int(value: int) -> int:
     """Return `value` if it is an INT.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the value is out of range.
     """
     if not -(2**31) <= value < 2**31:
         raise ValueError("integer overflow")
@@ -29,7 +32,7 @@ def to_bigint(value: int) -> int:
     """Return `value` if it is a BIGINT.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the value is out of range.
     """
     if not -(2**63) <= value < 2**63:
         raise ValueError("long overflow")

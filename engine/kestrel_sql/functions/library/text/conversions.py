@@ -1,4 +1,4 @@
-"""Text from and to bytes, characters and identifiers."""
+"""Functions that convert strings to and from bytes, characters and UUIDs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_,
 
 
 def _from_hex(value: str) -> bytes:
-    """Read `0x…` (an odd digit is the low half of the first byte), `X'…'` or plain digits."""
+    """Read `0x…` (an odd first digit is half a byte), `X'…'` or plain digits."""
     quoted = re.fullmatch(r"[Xx]'(.*)'", value, re.DOTALL)
     digits = quoted.group(1) if quoted else value[2:] if value[:2] == "0x" else value
     if value[:2] == "0x" and len(digits) % 2:
@@ -59,20 +59,20 @@ def _coding(name: str) -> str:
 
 @python_scalar("(input STRING, from STRING, to STRING) -> STRING", display_name="encode")
 def encode(value: str, source: str, target: str) -> str:
-    """Write a text that is in the coding `from` in the coding `to`: hex, utf8, ascii or base64, two different ones.
+    """Convert a string from encoding `from` to encoding `to`; both are hex, utf8, ascii or base64, and must differ.
 
     Example: ENCODE('0x61', 'hex', 'utf8') -> 'a'
     """
     before, after = _coding(source), _coding(target)
     if before == after:
-        raise ValueError(f"Supported input and output encodings are different ones, but both are '{source}'")
+        raise ValueError(f"The input and output encodings must differ, but both are '{source}'")
     data = _from_hex(value) if before == "hex" else _ENCODERS[before](value)
     return data.hex() if after == "hex" else _DECODERS[after](data)
 
 
 @python_scalar("(bytes BYTES, encoding STRING) -> STRING", display_name="from_bytes")
 def from_bytes(value: bytes, coding: str) -> str:
-    """Write bytes as text: hex (upper case), utf8, ascii or base64.
+    """Write bytes as a string in hex (upper case), utf8, ascii or base64.
 
     Example: FROM_BYTES(TO_BYTES('abc', 'utf8'), 'hex') -> '616263'
     """
@@ -81,7 +81,7 @@ def from_bytes(value: bytes, coding: str) -> str:
 
 @python_scalar("(text STRING, encoding STRING) -> BYTES", display_name="to_bytes")
 def to_bytes(value: str, coding: str) -> bytes:
-    """Read bytes from a text: hex, utf8, ascii or base64.
+    """Read bytes from a string in hex, utf8, ascii or base64.
 
     Example: FROM_BYTES(TO_BYTES('YWJj', 'base64'), 'utf8') -> 'abc'
     """
@@ -93,7 +93,7 @@ _ESCAPE = re.compile(r"\\(?:u+\+?([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.DOTALL)
 
 
 def _whole_text(units: str) -> str:
-    """Join surrogate pairs; half a pair becomes `?`, as Java writes it in UTF-8."""
+    """Join surrogate pairs; a lone surrogate becomes `?`, as Java writes it in UTF-8."""
     joined = units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
     return joined.encode("utf-8", "replace").decode("utf-8")
 
@@ -109,15 +109,15 @@ def chr_code(code: int) -> str | None:
 
 @python_scalar("(escaped STRING) -> STRING", name="CHR", display_name="Chr")
 def chr_escaped(escaped: str) -> str | None:
-    r"""Return the text that Java's escapes such as `\u004b` stand for; NULL unless it starts with one.
+    r"""Replace Java escapes such as `\u004b` by their characters; NULL unless the string starts with such an escape.
 
     Example: CHR('\u004b') -> 'K'
     """
     if len(escaped) < 6 or not escaped.startswith("\\u"):
         return None
 
-    def character(found: re.Match[str]) -> str:
-        unit, octal, other = found.groups()
+    def character(match: re.Match[str]) -> str:
+        unit, octal, other = match.groups()
         if unit is not None:
             return chr(int(unit, 16))
         return chr(int(octal, 8)) if octal is not None else _ESCAPES.get(other, other)
@@ -127,7 +127,7 @@ def chr_escaped(escaped: str) -> str | None:
 
 @scalar("() -> STRING", name="UUID", deterministic=False)
 def uuid_random() -> Tree:
-    """Return a random UUID, another for each row.
+    """Return a random UUID, a new one for each row.
 
     Example: LEN(UUID()) -> 36
     """
@@ -136,7 +136,7 @@ def uuid_random() -> Tree:
 
 @scalar("(bytes BYTES) -> STRING", name="UUID")
 def uuid_of(value: Tree) -> Tree:
-    """Return the UUID that 16 bytes are; NULL for another number of bytes.
+    """Return the UUID made of 16 bytes; NULL for any other number of bytes.
 
     Example: UUID(TO_BYTES('00112233445566778899aabbccddeeff', 'hex')) -> '00112233-4455-6677-8899-aabbccddeeff'
     """

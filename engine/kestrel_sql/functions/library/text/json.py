@@ -1,4 +1,4 @@
-"""Functions of JSON in a STRING; a text that is not JSON is an error unless the function says otherwise."""
+"""Functions of JSON in a STRING; a string that is not JSON is an error unless the function says otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 
 @python_scalar("(json STRING, path STRING) -> STRING", display_name="extractjsonfield")
 def extractjsonfield(json: str, path: str) -> str | None:
-    """Return what is at a path such as `$.orders[0].id`: a text as it is, anything else as JSON; NULL if there is nothing.
+    """Return the value at a path such as `$.orders[0].id`: strings without quotes, other values as JSON.
+
+    The result is NULL if the path leads to nothing.
 
     Example: EXTRACTJSONFIELD('{"a": {"b": [10, 2.50]}}', '$.a.b[1]') -> '2.50'
     """
@@ -33,7 +35,7 @@ def extractjsonfield(json: str, path: str) -> str | None:
         node = _step(node, token)
         if node is MISSING:
             return None
-    return None if node is MISSING else _shown(node)
+    return None if node is MISSING else _json_text(node)
 
 
 def _step(node: Any, token: str) -> Any:
@@ -45,13 +47,13 @@ def _step(node: Any, token: str) -> Any:
     return MISSING
 
 
-def _shown(node: Any) -> str:
+def _json_text(node: Any) -> str:
     return replace_lone_surrogates(node) if isinstance(node, str) else write_json(node)
 
 
 @python_scalar("(json STRING) -> BOOLEAN", nulls=Nulls.BODY)
 def is_json_string(json: str | None) -> bool:
-    """Whether the text is JSON, scalars included; false for NULL.
+    """Return whether a string is JSON, including JSON scalars; false for NULL.
 
     Example: IS_JSON_STRING('[1, 2]') -> TRUE
     """
@@ -65,9 +67,9 @@ def is_json_string(json: str | None) -> bool:
 
 @python_scalar("(json STRING, wanted T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
 def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool:
-    """Whether a JSON array contains a value of the same kind; false if it is not an array.
+    """Return whether a JSON array contains a value of the same kind; false if the string is not a JSON array.
 
-    Integers are found by INT and BIGINT, numbers with a point or an exponent by DOUBLE.
+    INT and BIGINT match integers, DOUBLE matches numbers with a point or an exponent.
 
     Example: JSON_ARRAY_CONTAINS('["a", 1]', 'a') -> TRUE
     """
@@ -98,7 +100,7 @@ def _equals(node: Any, wanted: Any, sql_type: SqlType | None) -> bool:
 
 @python_scalar("(json STRING) -> INT")
 def json_array_length(json: str) -> int | None:
-    """Return the number of elements of a JSON array; NULL if it is not an array.
+    """Return the number of elements of a JSON array; NULL if the string is not a JSON array.
 
     Example: JSON_ARRAY_LENGTH('[1, 2, 3]') -> 3
     """
@@ -108,7 +110,9 @@ def json_array_length(json: str) -> int | None:
 
 @python_scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY)
 def json_concat(*parts: str | None) -> str | None:
-    """Merge JSON objects, later members winning, or else join arrays, other values counting as arrays of one element.
+    """Merge JSON objects, or concatenate JSON arrays.
+
+    Of equal members the last one wins. Any other JSON value counts as an array of one element.
 
     Example: JSON_CONCAT('{"a": 1}', '{"b": 2, "a": 3}') -> '{"a":3,"b":2}'
     """
@@ -129,7 +133,7 @@ def json_concat(*parts: str | None) -> str | None:
 
 @python_scalar("(json STRING) -> ARRAY<STRING>")
 def json_items(json: str) -> list[str]:
-    """Return the elements of a JSON array as JSON texts; strings keep their quotes. An error if it is not an array.
+    """Return the elements of a JSON array as JSON strings, with quotes; an error if the string is not a JSON array.
 
     Example: JSON_ITEMS('[{"a": 1}, "b"]') -> ARRAY['{"a":1}', '"b"']
     """
@@ -141,7 +145,7 @@ def json_items(json: str) -> list[str]:
 
 @python_scalar("(json STRING) -> ARRAY<STRING>")
 def json_keys(json: str) -> list[str] | None:
-    """Return the names of the members of a JSON object in their order; NULL if it is not an object.
+    """Return the member names of a JSON object in their order; NULL if the string is not a JSON object.
 
     Example: JSON_KEYS('{"b": 1, "a": {"c": 2}}') -> ARRAY['b', 'a']
     """
@@ -151,19 +155,21 @@ def json_keys(json: str) -> list[str] | None:
 
 @python_scalar("(json STRING) -> MAP<STRING, STRING>")
 def json_records(json: str) -> dict[str, str] | None:
-    """Return the members of a JSON object: texts as they are, anything else as JSON; NULL if it is not an object.
+    """Return the members of a JSON object as a map: strings without quotes, other values as JSON.
+
+    The result is NULL if the string is not a JSON object.
 
     Example: JSON_RECORDS('{"a": "x", "b": [1]}') -> MAP('a':='x', 'b':='[1]')
     """
     node = parse_json(json)
     if not isinstance(node, dict):
         return None
-    return {replace_lone_surrogates(key): _shown(node[key]) for key in java_hash_order(node, len(node))}
+    return {replace_lone_surrogates(key): _json_text(node[key]) for key in java_hash_order(node, len(node))}
 
 
 @python_scalar("(value T) -> STRING", nulls=Nulls.BODY, with_types=True)
 def to_json_string(types: CallTypes, value: Any) -> str:
-    """Write any value as JSON: members in ascending order, dates and times as texts, bytes in base64, NULL as `null`.
+    """Write any value as JSON: members sorted, dates and times as strings, bytes in base64, NULL as `null`.
 
     Example: TO_JSON_STRING(STRUCT(b := 1, a := ARRAY['x'])) -> '{"A":["x"],"B":1}'
     """

@@ -1,4 +1,4 @@
-"""Paths of EXTRACTJSONFIELD: `$`, then `.name`, `[3]` or `["any name"]` as often as wanted."""
+"""Parses paths of EXTRACTJSONFIELD: `$`, then any number of `.name`, `[3]` or `["any name"]`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import lru_cache
 _STEP = re.compile(r'\.([\w:@]+)|\[(?:"((?:[^"\\]|\\["\\])*)"|(\w+))\]')
 _ESCAPE = re.compile(r"\\(.)")
 _CACHED = 1000
-_MOST_LENGTH = 10_000
+_MAX_LENGTH = 10_000
 
 
 @lru_cache(maxsize=_CACHED)
 def path_tokens(path: str) -> tuple[str, ...]:
-    """Cut a path into the names and indices of its steps.
+    """Split a path into the names and indexes of its steps.
 
     Raises:
-        ValueError: it is not a path.
+        ValueError: the path is malformed.
     """
-    if not path.startswith("$") or len(path) > _MOST_LENGTH:
+    if not path.startswith("$") or len(path) > _MAX_LENGTH:
         raise ValueError(f"Invalid JSON path: '{path[:100]}'")
     tokens = []
     at = 1

@@ -1,7 +1,7 @@
-r"""LIKE patterns as regular expressions that Java and Python read alike.
+r"""Translates LIKE patterns to regular expressions that Java and Python interpret alike.
 
-A text between two `%` is looked for once, at its first place, and an atomic group forgets the others: no pattern
-backtracks over more than its last part. That finds all matches, since a later place leaves less of the text for the rest.
+The string between two `%` is matched at its first occurrence, and an atomic group discards the others, so a pattern
+backtracks over its last part only. That loses no match: a later occurrence leaves less for the rest of the pattern.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 from functools import lru_cache
 
 ANY = r"[^\n\r\x85\u2028\u2029]"
-"""What `_` stands for, and `%` for any number of: Java's dot."""
+"""The expression for `_`, and repeated for `%`: Java's dot."""
 
 LINE_ENDS = ("\n", "\r", "\x85", "\u2028", "\u2029")
-"""The characters that `ANY` is not."""
+"""The characters that `ANY` does not match."""
 
 
 def plain_part(pattern: str, escape: str | None) -> tuple[bool, str, bool] | None:
-    """Take a pattern that looks for one text apart: whether a `%` stands before it, the text, and whether one stands behind it.
+    """Split a pattern that searches for one string: a leading `%`, the string, and a trailing `%`.
 
-    None for all other patterns, and for a text with a line end, which `%` is not.
+    Return None for any other pattern, and for a string with a line end, which `%` does not match.
     """
     part = pattern.removeprefix("%").removesuffix("%")
     if any(special in part for special in ("%", "_", *LINE_ENDS)) or not part or (escape and escape in pattern):
@@ -28,9 +28,10 @@ def plain_part(pattern: str, escape: str | None) -> tuple[bool, str, bool] | Non
 
 
 def like_regex(pattern: str, escape: str | None, any_: str = ANY) -> str | None:
-    """Give the regular expression of a LIKE pattern, without anchors; None if the pattern ends with its escape character.
+    """Return the regular expression of a LIKE pattern, without anchors; None if the escape character is the last one.
 
-    `any_` matches what `_` stands for: in Java its dot does, much faster than the class of characters that both languages know.
+    `any_` is the expression for `_`. In Java, its dot is much faster than the character class that works in both
+    languages.
     """
     parts = [""]
     characters = iter(pattern)
@@ -52,7 +53,7 @@ def like_regex(pattern: str, escape: str | None, any_: str = ANY) -> str | None:
 
 
 def quote(character: str) -> str:
-    """Take its special meaning from a character."""
+    """Escape a character that is special in regular expressions."""
     return "\\" + character if character in "\\.[]{}()*+?^$|" else character
 
 

@@ -1,4 +1,4 @@
-"""Masking of letters and digits."""
+"""Functions that mask letters and digits."""
 
 from __future__ import annotations
 
@@ -32,57 +32,57 @@ def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tup
 
 @python_scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, display_name="mask")
 def mask(value: str | None, *masks: str | None) -> str | None:
-    """Replace upper-case letters, lower-case letters, digits and all others by X, x, n and -, or by masks given.
+    """Mask upper-case letters, lower-case letters, digits and all other characters; by default with X, x, n and -.
 
-    A mask is one character, or NULL to leave the class as it is.
+    A mask is one character, or NULL to leave the characters unchanged.
 
     Example: MASK('My Test $123') -> 'Xx-Xxxx--nnn'
     """
-    _, chosen = _checked(0, masks)
-    return None if value is None else _masked(value, chosen)
+    _, used_masks = _checked(0, masks)
+    return None if value is None else _masked(value, used_masks)
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left")
 def mask_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
-    """Mask the first `count` characters as MASK does.
+    """Mask the first `count` characters, as MASK does.
 
     Example: MASK_LEFT('My Test $123', 4) -> 'Xx-Xest $123'
     """
-    size, chosen = _checked(count, masks)
-    return None if value is None else _masked(value[:size], chosen) + value[size:]
+    size, used_masks = _checked(count, masks)
+    return None if value is None else _masked(value[:size], used_masks) + value[size:]
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right")
 def mask_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
-    """Mask the last `count` characters as MASK does.
+    """Mask the last `count` characters, as MASK does.
 
     Example: MASK_RIGHT('My Test $123', 4) -> 'My Test -nnn'
     """
-    size, chosen = _checked(count, masks)
+    size, used_masks = _checked(count, masks)
     if value is None:
         return None
     at = max(0, len(value) - size)
-    return value[:at] + _masked(value[at:], chosen)
+    return value[:at] + _masked(value[at:], used_masks)
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left")
 def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
-    """Keep the first `count` characters and mask the others as MASK does.
+    """Mask all but the first `count` characters, as MASK does.
 
     Example: MASK_KEEP_LEFT('My Test $123', 4) -> 'My Txxx--nnn'
     """
-    size, chosen = _checked(count, masks)
-    return None if value is None else value[:size] + _masked(value[size:], chosen)
+    size, used_masks = _checked(count, masks)
+    return None if value is None else value[:size] + _masked(value[size:], used_masks)
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right")
 def mask_keep_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
-    """Keep the last `count` characters and mask the others as MASK does.
+    """Mask all but the last `count` characters, as MASK does.
 
     Example: MASK_KEEP_RIGHT('My Test $123', 4) -> 'Xx-Xxxx-$123'
     """
-    size, chosen = _checked(count, masks)
+    size, used_masks = _checked(count, masks)
     if value is None:
         return None
     at = max(0, len(value) - size)
-    return _masked(value[:at], chosen) + value[at:]
+    return _masked(value[:at], used_masks) + value[at:]

@@ -1,4 +1,4 @@
-"""Regular expressions, with Java's syntax; a match that takes too long is an error for its record."""
+"""Functions of regular expressions in Java's syntax; a match that takes too long is an error of its record."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def _check_group(group: int) -> None:
 @python_scalar(f"({_TEXTS}) -> STRING", f"({_TEXTS}, group INT) -> STRING", display_name="regexp_extract")
 @time_limited
 def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
-    """Return what a group of the first match is, the whole match for group 0; NULL if there is no match or group.
+    """Return a group of the first match, the whole match by default; NULL if there is no match or no such group.
 
     Example: REGEXP_EXTRACT('(.*) (.*)', 'hello there', 2) -> 'there'
     """
     _check_group(group)
     compiled = compile_pattern(pattern)
-    found = compiled.search(value)
-    return None if found is None or group > compiled.groups else found.group(group)
+    match = compiled.search(value)
+    return None if match is None or group > compiled.groups else match.group(group)
 
 
 @python_scalar(
@@ -32,19 +32,21 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
 )
 @time_limited
 def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | None] | None:
-    """Return what a group of every match is; NULL if there is no such group, and for a group outside of a match.
+    """Return a group of every match, the whole match by default; NULL if there is no such group.
+
+    A group that takes no part in a match is NULL.
 
     Example: REGEXP_EXTRACT_ALL('a(b)?', 'ab a', 1) -> ARRAY['b', NULL]
     """
     _check_group(group)
     compiled = compile_pattern(pattern)
-    return None if group > compiled.groups else [found.group(group) for found in matches(compiled, value)]
+    return None if group > compiled.groups else [match.group(group) for match in matches(compiled, value)]
 
 
 @python_scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", display_name="regexp_replace")
 @time_limited
 def regexp_replace(value: str, pattern: str, replacement: str) -> str:
-    r"""Replace every match; `$1` in the replacement is a group, `\` takes the next character literally.
+    r"""Replace every match; `$1` in the replacement is a group, `\` makes the next character literal.
 
     Example: REGEXP_REPLACE('a1b22', '(\d+)', '<$1>') -> 'a<1>b<22>'
     """
@@ -54,7 +56,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
 @python_scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", display_name="regexp_split_to_array")
 @time_limited
 def regexp_split_to_array(value: str, pattern: str) -> list[str]:
-    """Split at every match; empty parts stay, but not those at the end if the pattern matches the empty text.
+    """Split at every match and keep empty parts, but drop those at the end if the pattern matches the empty string.
 
     Example: REGEXP_SPLIT_TO_ARRAY('a1b22c', '[0-9]+') -> ARRAY['a', 'b', 'c']
     """

@@ -1,7 +1,7 @@
-"""Text: joining, cutting, padding, searching.
+"""Functions of strings.
 
-Native bodies count characters as Spark does (code points); they differ from Java's UTF-16 only for characters beyond
-the basic multilingual plane.
+Native bodies count characters as Spark does, in code points. They differ from Java's UTF-16 units only for characters
+beyond the Basic Multilingual Plane.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _empty_bytes() -> Tree:
 
 @scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat")
 def concat(*parts: Tree) -> Tree:
-    """Join texts, leaving out NULLs; `||` means the same.
+    """Concatenate strings and skip NULLs, as `||` does.
 
     Example: CONCAT('a', NULL, 'b') -> 'ab'
     """
@@ -45,7 +45,7 @@ def concat(*parts: Tree) -> Tree:
 
 @scalar("(parts BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
 def concat_bytes(*parts: Tree) -> Tree:
-    """Join bytes, leaving out NULLs.
+    """Concatenate bytes and skip NULLs.
 
     Example: FROM_BYTES(CONCAT(TO_BYTES('01', 'hex'), TO_BYTES('ff', 'hex')), 'hex') -> '01FF'
     """
@@ -54,7 +54,7 @@ def concat_bytes(*parts: Tree) -> Tree:
 
 @scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
 def concat_ws(*parts: Tree) -> Checked:
-    """Join the texts after the first with the first between them, leaving out NULLs; NULL if the first is.
+    """Join strings with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
     Example: CONCAT_WS('-', 'a', NULL, 'b') -> 'a-b'
     """
@@ -63,9 +63,9 @@ def concat_ws(*parts: Tree) -> Checked:
 
 @python_scalar("(parts BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
 def concat_ws_bytes(*parts: bytes | None) -> bytes | None:
-    """Join the bytes after the first with the first between them, leaving out NULLs; NULL if the first is.
+    """Join bytes with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
-    Example: FROM_BYTES(CONCAT_WS(TO_BYTES('00', 'hex'), TO_BYTES('01', 'hex'), TO_BYTES('02', 'hex')), 'hex') -> '010002'
+    Example: FROM_BYTES(CONCAT_WS(TO_BYTES('-', 'utf8'), TO_BYTES('a', 'utf8'), TO_BYTES('b', 'utf8')), 'utf8') -> 'a-b'
     """
     if len(parts) < 2:
         raise ValueError("CONCAT_WS expects at least two input arguments.")
@@ -75,23 +75,25 @@ def concat_ws_bytes(*parts: bytes | None) -> bytes | None:
 
 @scalar("(n INT NOT NULL, texts STRING...) -> STRING", nulls=Nulls.BODY, display_name="elt")
 def elt(n: Tree, *texts: Tree) -> Tree:
-    """Return the `n`th of the texts, counting from 1; NULL if there is none.
+    """Return the `n`th string, counted from 1; NULL if there is none.
 
     Example: ELT(2, 'a', 'b') -> 'b'
     """
     return (
-        case([(op(exp.EQ, n, number(i)), given) for i, given in enumerate(texts, start=1)], null()) if texts else null()
+        case([(op(exp.EQ, n, number(i)), string) for i, string in enumerate(texts, start=1)], null())
+        if texts
+        else null()
     )
 
 
 @scalar("(wanted STRING, texts STRING...) -> INT", nulls=Nulls.BODY, display_name="field")
 def field(wanted: Tree, *texts: Tree) -> Tree:
-    """Return the position of the first text that equals `wanted`, counting from 1; 0 if there is none.
+    """Return the position of the first string that equals `wanted`, counted from 1; 0 if there is none.
 
     Example: FIELD('b', 'a', 'b') -> 2
     """
     return (
-        case([(op(exp.EQ, wanted, given), number(i)) for i, given in enumerate(texts, start=1)], number(0))
+        case([(op(exp.EQ, wanted, string), number(i)) for i, string in enumerate(texts, start=1)], number(0))
         if texts
         else number(0)
     )
@@ -103,7 +105,7 @@ _WORD = re.compile(r"(^|[ \t\n\x0b\f\r])([^ \t\n\x0b\f\r])")
 
 @python_scalar("(input STRING) -> STRING", display_name="initcap")
 def initcap(value: str) -> str:
-    """Make the first letter of every word upper case and all others lower case; white space in front is dropped.
+    """Capitalise every word and make all other letters lower case; leading whitespace is dropped.
 
     Example: INITCAP(' the END') -> 'The End'
     """
@@ -111,13 +113,13 @@ def initcap(value: str) -> str:
     if " " not in text and text.isprintable():
         return text[:1].upper() + text[1:]
     if _RARE_BLANK.search(text):
-        return _WORD.sub(lambda found: found.group(1) + found.group(2).upper(), text)
+        return _WORD.sub(lambda match: match.group(1) + match.group(2).upper(), text)
     return " ".join([word[:1].upper() + word[1:] for word in text.split(" ")])
 
 
 @scalar("(input STRING, part STRING) -> INT", nulls=Nulls.BODY, display_name="instr")
 def instr(value: Tree, part: Tree) -> Tree:
-    """Return where `part` first occurs, counting from 1; 0 if it does not, or if an argument is NULL.
+    """Return the position of the first `part`, counted from 1; 0 if there is none or an argument is NULL.
 
     Example: INSTR('CORPORATE FLOOR', 'OR') -> 2
     """
@@ -132,7 +134,7 @@ def instr(value: Tree, part: Tree) -> Tree:
     display_name="instr",
 )
 def instr_from(value: str | None, part: str | None, position: int | None, occurrence: int | None = 1) -> int:
-    """Return where the `occurrence`th `part` from `position` on is, backwards from the end for a negative `position`.
+    """Return the position of the `occurrence`th `part` from `position` on; a negative `position` searches backwards.
 
     Example: INSTR('CORPORATE FLOOR', 'OR', -3, 2) -> 2
     """
@@ -167,7 +169,7 @@ def _last_ordinal(value: str, part: str, occurrence: int) -> int:
 
 @scalar("(input STRING) -> STRING", display_name="lcase")
 def lcase(value: Tree) -> Tree:
-    """Make all letters lower case.
+    """Convert all letters to lower case.
 
     Example: LCASE('Ab') -> 'ab'
     """
@@ -176,7 +178,7 @@ def lcase(value: Tree) -> Tree:
 
 @scalar("(input STRING) -> STRING", display_name="ucase")
 def ucase(value: Tree) -> Tree:
-    """Make all letters upper case.
+    """Convert all letters to upper case.
 
     Example: UCASE('Ab') -> 'AB'
     """
@@ -226,7 +228,9 @@ _PADS = (
 
 @scalar(*_PADS, display_name="LPad")
 def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
-    """Pad on the left with `padding`, or cut on the right, to `length`; NULL for a negative length or empty padding.
+    """Pad on the left with `padding`, or truncate on the right, to `length`.
+
+    The result is NULL for a negative length or an empty padding.
 
     A length of more than 16777216 is an error.
 
@@ -237,7 +241,9 @@ def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
 
 @scalar(*_PADS, display_name="RPad")
 def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
-    """Pad on the right with `padding`, or cut, to `length`; NULL for a negative length or empty padding.
+    """Pad on the right with `padding`, or truncate, to `length`.
+
+    The result is NULL for a negative length or an empty padding.
 
     A length of more than 16777216 is an error.
 
@@ -248,33 +254,33 @@ def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
 
 @scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
 def replace(value: Tree, old: Tree, new: Tree) -> Checked:
-    """Replace every `old` by `new`; an empty `old` is found between all characters.
+    """Replace every `old` by `new`; an empty `old` matches between all characters.
 
     A result of more than 16777216 characters is an error.
 
     Example: REPLACE('banana', 'an', 'o') -> 'booa'
     """
-    given = [value, old, new]
+    arguments = [value, old, new]
     if isinstance(old, exp.Literal) and isinstance(new, exp.Literal) and old.name:
         growth = -(-len(new.name.encode()) // len(old.name.encode()))
         if growth <= 1:
-            return Checked(_replaced(value, old, new))
+            return Checked(_replacement(value, old, new))
         if growth <= _SMALL_GROWTH:
             large = too_large(call("octet_length", value), MAX_SIZE // growth)
-            return Checked(if_(large, null(), _replaced(value, old, new)), large, null_on_failure=True)
-    fails = let(given, _grows_too_large)
+            return Checked(if_(large, null(), _replacement(value, old, new)), large, null_on_failure=True)
+    fails = let(arguments, _result_too_large)
     return Checked(
-        let(given, lambda v, o, n: if_(_grows_too_large(v, o, n), null(), _replaced(v, o, n))),
+        let(arguments, lambda v, o, n: if_(_result_too_large(v, o, n), null(), _replacement(v, o, n))),
         fails,
         null_on_failure=True,
     )
 
 
 _SMALL_GROWTH = 16
-"""Up to here no text that a Kafka record can hold becomes too large, so that its size alone decides."""
+"""Up to this growth no string from a Kafka record becomes too large, so its own size decides."""
 
 
-def _replaced(value: Tree, old: Tree, new: Tree) -> Tree:
+def _replacement(value: Tree, old: Tree, new: Tree) -> Tree:
     spread = call("concat", new, call("array_join", call("split", value, text("")), new), new)
     replaced = (op(exp.NEQ, old, text("")), call("replace", value, old, new))
     return (
@@ -284,25 +290,27 @@ def _replaced(value: Tree, old: Tree, new: Tree) -> Tree:
     )
 
 
-def _grows_too_large(value: Tree, old: Tree, new: Tree) -> Tree:
-    """Whether replacing gives too much; what is not even that if every character were replaced is not counted."""
+def _result_too_large(value: Tree, old: Tree, new: Tree) -> Tree:
+    """Test if the result is too large; count occurrences only if the result could be too large at all."""
     size = cast(call("length", value), "BIGINT")
-    most = op(exp.Mul, op(exp.Add, size, number(1)), op(exp.Add, call("length", new), number(1)))
-    without = call("length", call("replace", value, old, text("")))
-    found = op(exp.IntDiv, op(exp.Sub, size, without), call("greatest", call("length", old), number(1)))
-    places = if_(op(exp.EQ, old, text("")), op(exp.Add, size, number(1)), found)
-    return if_(too_large(most), too_large(op(exp.Add, size, op(exp.Mul, places, call("length", new)))), exp.false())
+    upper_bound = op(exp.Mul, op(exp.Add, size, number(1)), op(exp.Add, call("length", new), number(1)))
+    remaining_length = call("length", call("replace", value, old, text("")))
+    count = op(exp.IntDiv, op(exp.Sub, size, remaining_length), call("greatest", call("length", old), number(1)))
+    occurrences = if_(op(exp.EQ, old, text("")), op(exp.Add, size, number(1)), count)
+    return if_(
+        too_large(upper_bound), too_large(op(exp.Add, size, op(exp.Mul, occurrences, call("length", new)))), exp.false()
+    )
 
 
 @scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
 def split(value: Tree, delimiter: Tree) -> Tree:
-    r"""Split at every `delimiter`, keeping empty parts; an empty delimiter splits into characters.
+    r"""Split at every `delimiter` and keep empty parts; an empty delimiter splits into characters.
 
     Example: SPLIT('a.b.', '.') -> ARRAY['a', 'b', '']
     """
     if isinstance(delimiter, exp.Literal) and delimiter.name:
         return call("split", value, text("".join(map(quote, delimiter.name))))
-    # A quoted pattern ends at \E, so one in the delimiter is quoted by itself.
+    # A quoted pattern ends at \E, so quote an \E in the delimiter separately.
     safe = call("replace", delimiter, text(r"\E"), text(r"\E\\E\Q"))
     pattern = call("concat", text(r"\Q"), safe, text(r"\E"))
     return if_(op(exp.EQ, delimiter, text("")), call("split", value, text("")), call("split", value, pattern))
@@ -310,7 +318,7 @@ def split(value: Tree, delimiter: Tree) -> Tree:
 
 @python_scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
 def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
-    """Split at every `delimiter`, keeping empty parts; an empty delimiter splits into single bytes.
+    """Split at every `delimiter` and keep empty parts; an empty delimiter splits into single bytes.
 
     Example: FROM_BYTES(SPLIT(TO_BYTES('01ff02', 'hex'), TO_BYTES('ff', 'hex'))[2], 'hex') -> '02'
     """
@@ -325,9 +333,9 @@ def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     display_name="split_to_map",
 )
 def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: str | None) -> dict[str, str] | None:
-    """Read `key<kv>value` entries; those without a `kvDelimiter` are skipped, the last of equal keys wins.
+    """Read a map from entries of key and value; entries without a `kvDelimiter` are skipped.
 
-    NULL for delimiters that are NULL, empty or equal.
+    The last of equal keys wins. The result is NULL if a delimiter is NULL or empty, or if both are equal.
 
     Example: SPLIT_TO_MAP('a=1;b=2', ';', '=')['b'] -> '2'
     """
@@ -349,7 +357,7 @@ def _start(position: Tree, size: Tree) -> Tree:
 
 @scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
 def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
-    """Return the part from `position` on, at most `length` long; a negative `position` counts from the end, 0 is 1.
+    """Return the part from `position` on, at most `length` long; a negative `position` counts from the end, 0 means 1.
 
     Example: SUBSTRING('stream', -3, 2) -> 'ea'
     """
@@ -366,14 +374,14 @@ _CONTROL = "".join(map(chr, range(33)))
 
 @scalar("(input STRING) -> STRING", display_name="trim")
 def trim(value: Tree) -> Tree:
-    r"""Drop spaces and control characters at both ends.
+    r"""Remove spaces and control characters at both ends.
 
     Example: TRIM('  a b ') -> 'a b'
     """
     trimmed = call("btrim", value, text(_CONTROL))
     if not is_simple(value):
         return trimmed
-    # Most texts have nothing to trim, which their first and last bytes tell faster than Spark's search does.
+    # Most strings have nothing to trim; their first and last bytes show that faster than Spark's search.
     last = call("substring", cast(value, "BINARY"), number(-1))
     visible = all_of(op(exp.GTE, value, text("!")), op(exp.GTE, last, cast(text("!"), "BINARY")))
     return if_(visible, value, trimmed)
@@ -381,7 +389,7 @@ def trim(value: Tree) -> Tree:
 
 @scalar("(input STRING) -> STRING", display_name="md5")
 def md5(value: Tree) -> Tree:
-    """Return the MD5 hash of the UTF-8 bytes in lower-case hexadecimal digits.
+    """Return the MD5 hash of the UTF-8 bytes in lower-case hexadecimal.
 
     Example: MD5('abc') -> '900150983cd24fb0d6963f7d28e17f72'
     """

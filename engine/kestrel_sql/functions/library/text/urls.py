@@ -1,4 +1,4 @@
-"""Functions of URLs: their parts, as `java.net.URI` tells them, and the escapes of parameters."""
+"""Functions of URLs: their parts as in `java.net.URI`, and the escapes of parameters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _VALID = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 @lru_cache(maxsize=64)
 def _parsed(url: str) -> Uri:
-    """Several functions are often asked about one URL of one row."""
+    """Parse a URL; cached because rows often call several functions on one URL."""
     return parse_uri(url)
 
 
 @python_scalar("(text STRING) -> STRING", display_name="url_decode_param")
 def url_decode_param(text: str) -> str:
-    """Undo the escapes of a form parameter; an error where one is malformed.
+    """Decode a form parameter; a malformed escape is an error.
 
     Example: URL_DECODE_PARAM('url+enc%6Fded') -> 'url encoded'
     """
-    return _ESCAPES.sub(lambda found: _decoded(found[0]), text.replace("+", " "))
+    return _ESCAPES.sub(lambda match: _decoded(match[0]), text.replace("+", " "))
 
 
 def _decoded(escapes: str) -> str:
@@ -36,7 +36,7 @@ def _decoded(escapes: str) -> str:
 
 @python_scalar("(text STRING) -> STRING", display_name="url_encode_param")
 def url_encode_param(text: str) -> str:
-    """Escape a text for use as a form parameter.
+    """Encode a string as a form parameter.
 
     Example: URL_ENCODE_PARAM('?foo $bar') -> '%3Ffoo+%24bar'
     """
@@ -45,7 +45,7 @@ def url_encode_param(text: str) -> str:
 
 @python_scalar("(url STRING) -> STRING", display_name="url_extract_fragment")
 def url_extract_fragment(url: str) -> str | None:
-    """Return the part behind `#`, decoded; NULL if there is none.
+    """Return the fragment after `#`, decoded; NULL if there is none.
 
     Example: URL_EXTRACT_FRAGMENT('http://example.org/?q#top') -> 'top'
     """
@@ -63,7 +63,7 @@ def url_extract_host(url: str) -> str | None:
 
 @python_scalar("(url STRING, name STRING) -> STRING", display_name="url_extract_parameter")
 def url_extract_parameter(url: str, name: str) -> str | None:
-    """Return the first value of a parameter of the query; the empty text if it has none, NULL if it is not there.
+    """Return the first value of a query parameter; '' if it has no value, NULL if there is no such parameter.
 
     Example: URL_EXTRACT_PARAMETER('http://example.org/?one=a%20b&two=c', 'one') -> 'a b'
     """
@@ -79,7 +79,7 @@ def url_extract_parameter(url: str, name: str) -> str | None:
 
 @python_scalar("(url STRING) -> STRING", display_name="url_extract_path")
 def url_extract_path(url: str) -> str | None:
-    """Return the path, decoded; the empty text where a URL has none.
+    """Return the path, decoded; '' if the URL has none.
 
     Example: URL_EXTRACT_PATH('http://example.org/a%20b/c?q') -> '/a b/c'
     """
@@ -88,7 +88,7 @@ def url_extract_path(url: str) -> str | None:
 
 @python_scalar("(url STRING) -> INT", display_name="url_extract_port")
 def url_extract_port(url: str) -> int | None:
-    """Return the port; NULL if none is written.
+    """Return the port; NULL if the URL has none.
 
     Example: URL_EXTRACT_PORT('https://example.org:8080/path') -> 8080
     """
@@ -106,7 +106,7 @@ def url_extract_protocol(url: str) -> str | None:
 
 @python_scalar("(url STRING) -> STRING", display_name="url_extract_query")
 def url_extract_query(url: str) -> str | None:
-    """Return the part between `?` and `#`, decoded; NULL if there is none.
+    """Return the query between `?` and `#`, decoded; NULL if there is none.
 
     Example: URL_EXTRACT_QUERY('http://example.org/path?a=1&b#top') -> 'a=1&b'
     """

@@ -1,6 +1,6 @@
-"""Dates: days since 1970-01-01.
+"""Functions of dates, which are days since 1970-01-01.
 
-Patterns are those of `java.time.format.DateTimeFormatter` but for PARSE_DATE, where they are those of `SimpleDateFormat`.
+Patterns are those of `java.time.format.DateTimeFormatter`, except in PARSE_DATE, which uses `SimpleDateFormat`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from kestrel_sql.java.time.simple_date_format import parse_simple_date
 from kestrel_sql.types.time_units import DAY_MS
 
 _GREGORIAN = -141_427
-"""The first day that `SimpleDateFormat` does not take for one of the Julian calendar, 1582-10-15."""
+"""1582-10-15, the first day of the Gregorian calendar in `SimpleDateFormat`, as days since 1970-01-01."""
 
 
 def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, date: Tree) -> Tree:
-    """Java's TimeUnit converts milliseconds to days toward zero, as DIV does."""
+    """Add or subtract; DIV rounds ms toward zero to days, as Java's `TimeUnit` does."""
     start = op(exp.Mul, cast(date, "BIGINT"), number(DAY_MS))
     return cast(op(exp.IntDiv, op(operation, start, span_millis(unit, interval)), number(DAY_MS)), "INT")
 
 
 @scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="dateadd")
 def dateadd(unit: Tree, interval: Tree, date: Tree) -> Tree:
-    """Add `interval` units, such as DAYS or HOURS, to a date; a part of a day is dropped toward 1970-01-01.
+    """Add `interval` units, such as DAYS or HOURS, to a date; a partial day is rounded toward 1970-01-01.
 
     Example: UNIX_DATE(DATEADD(DAYS, 9, FROM_DAYS(1))) -> 10
     """
@@ -36,7 +36,7 @@ def dateadd(unit: Tree, interval: Tree, date: Tree) -> Tree:
 
 @scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="datesub")
 def datesub(unit: Tree, interval: Tree, date: Tree) -> Tree:
-    """Take `interval` units, such as DAYS or HOURS, from a date; a part of a day is dropped toward 1970-01-01.
+    """Subtract `interval` units, such as DAYS or HOURS, from a date; a partial day is rounded toward 1970-01-01.
 
     Example: UNIX_DATE(DATESUB(HOURS, 48, FROM_DAYS(10))) -> 8
     """
@@ -45,7 +45,7 @@ def datesub(unit: Tree, interval: Tree, date: Tree) -> Tree:
 
 @scalar("(days INT NOT NULL) -> DATE", display_name="from_days")
 def from_days(days: Tree) -> Tree:
-    """Return the date that is `days` days after 1970-01-01.
+    """Return the date `days` days after 1970-01-01.
 
     Example: CAST(FROM_DAYS(10) AS STRING) -> '1970-01-11'
     """
@@ -54,7 +54,7 @@ def from_days(days: Tree) -> Tree:
 
 @scalar("() -> INT", name="UNIX_DATE", display_name="unix_date", deterministic=False)
 def unix_date_today() -> Tree:
-    """Return the days from 1970-01-01 to today, in UTC.
+    """Return the number of days from 1970-01-01 to today in UTC.
 
     Example: UNIX_DATE() > 18000 -> TRUE
     """
@@ -63,7 +63,7 @@ def unix_date_today() -> Tree:
 
 @scalar("(date DATE) -> INT", display_name="unix_date")
 def unix_date(date: Tree) -> Tree:
-    """Return the days from 1970-01-01 to `date`.
+    """Return the number of days from 1970-01-01 to `date`.
 
     Example: UNIX_DATE(FROM_DAYS(100)) -> 100
     """
@@ -72,7 +72,7 @@ def unix_date(date: Tree) -> Tree:
 
 @python_scalar("(date DATE, pattern STRING) -> STRING", display_name="format_date")
 def format_date(date: int, pattern: str) -> str:
-    """Write a date in a pattern of Java's `DateTimeFormatter`; an error if the pattern asks for more than a date.
+    """Format a date with a pattern of Java's `DateTimeFormatter`; a field that a date lacks is an error.
 
     Example: FORMAT_DATE(FROM_DAYS(18765), 'yyyy-MM-dd') -> '2021-05-18'
     """
@@ -81,7 +81,7 @@ def format_date(date: int, pattern: str) -> str:
 
 @python_scalar("(days INT NOT NULL, pattern STRING) -> STRING", display_name="datetostring")
 def datetostring(days: int, pattern: str) -> str:
-    """Write the date that is `days` days after 1970-01-01 in a pattern of Java's `DateTimeFormatter`; use FORMAT_DATE instead.
+    """Format the date `days` days after 1970-01-01 with a pattern of Java's `DateTimeFormatter`; prefer FORMAT_DATE.
 
     Example: DATETOSTRING(17662, 'dd-MMM-yyyy') -> '11-May-2018'
     """
@@ -90,7 +90,7 @@ def datetostring(days: int, pattern: str) -> str:
 
 @python_scalar("(text STRING, pattern STRING) -> DATE", display_name="parse_date")
 def parse_date(text: str, pattern: str) -> int:
-    """Read a date in a pattern of Java's `SimpleDateFormat`; an error if there is a time of the day in it.
+    """Parse a date with a pattern of Java's `SimpleDateFormat`; a time of day in the string is an error.
 
     Example: UNIX_DATE(PARSE_DATE('11/05/2019', 'dd/MM/yyyy')) -> 18027
     """
@@ -101,7 +101,9 @@ def parse_date(text: str, pattern: str) -> int:
 
 @python_scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, display_name="stringtodate")
 def stringtodate(text: str | None, pattern: str | None) -> int:
-    """Read a date in a pattern of Java's `DateTimeFormatter`, as days since 1970-01-01; use PARSE_DATE instead. NULL is an error.
+    """Parse a date with a pattern of Java's `DateTimeFormatter` to days since 1970-01-01; prefer PARSE_DATE.
+
+    A NULL argument is an error.
 
     Example: STRINGTODATE('01-jan-2022', 'dd-MMM-yyyy') -> 18993
     """

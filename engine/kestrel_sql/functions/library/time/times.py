@@ -1,4 +1,4 @@
-"""Times of the day: milliseconds since midnight. Patterns are those of `java.time.format.DateTimeFormatter`."""
+"""Functions of times of day, which are ms since midnight; patterns are those of Java's `DateTimeFormatter`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, time: Tree) 
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timeadd")
 def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
-    """Add `interval` units, such as HOURS or MILLISECONDS, to a time of the day, round the clock.
+    """Add `interval` units, such as HOURS or MILLISECONDS, to a time of day; it wraps around at midnight.
 
     Example: CAST(TIMEADD(HOURS, 2, PARSE_TIME('23:30', 'HH:mm')) AS STRING) -> '01:30'
     """
@@ -26,7 +26,7 @@ def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timesub")
 def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
-    """Take `interval` units, such as HOURS or MILLISECONDS, from a time of the day, round the clock.
+    """Subtract `interval` units, such as HOURS or MILLISECONDS, from a time of day; it wraps around at midnight.
 
     Example: CAST(TIMESUB(SECONDS, 5, PARSE_TIME('00:00', 'HH:mm')) AS STRING) -> '23:59:55'
     """
@@ -35,7 +35,7 @@ def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
 
 @python_scalar("(time TIME, pattern STRING) -> STRING", display_name="format_time")
 def format_time(time: int, pattern: str) -> str:
-    """Write a time of the day in a pattern of Java's `DateTimeFormatter`; an error if the pattern asks for more than a time.
+    """Format a time of day with a pattern of Java's `DateTimeFormatter`; a field that a time lacks is an error.
 
     Example: FORMAT_TIME(PARSE_TIME('13:05', 'HH:mm'), 'h:mm:ss.SSS a') -> '1:05:00.000 PM'
     """
@@ -44,7 +44,7 @@ def format_time(time: int, pattern: str) -> str:
 
 @python_scalar("(text STRING, pattern STRING) -> TIME", display_name="parse_time")
 def parse_time(text: str, pattern: str) -> int:
-    """Read a time of the day in a pattern of Java's `DateTimeFormatter`; an error if the pattern has a field of a date.
+    """Parse a time of day with a pattern of Java's `DateTimeFormatter`; a date field in the pattern is an error.
 
     Example: CAST(PARSE_TIME('01:00:00 pm', 'hh:mm:ss a') AS STRING) -> '13:00'
     """

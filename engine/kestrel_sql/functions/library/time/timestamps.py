@@ -1,6 +1,6 @@
-"""Timestamps: milliseconds since 1970-01-01T00:00 UTC.
+"""Functions of timestamps, which are ms since 1970-01-01T00:00 UTC.
 
-Patterns are those of `java.time.format.DateTimeFormatter`, zones the names and offsets of `java.time.ZoneId`.
+Patterns are those of `java.time.format.DateTimeFormatter`; zones are names and offsets of `java.time.ZoneId`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def timestampadd(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
 
 @scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampsub")
 def timestampsub(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
-    """Take `interval` units, such as DAYS or SECONDS, from a timestamp.
+    """Subtract `interval` units, such as DAYS or SECONDS, from a timestamp.
 
     Example: UNIX_TIMESTAMP(TIMESTAMPSUB(SECONDS, 3, FROM_UNIXTIME(100))) -> -2900
     """
@@ -36,7 +36,7 @@ def timestampsub(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
 
 @scalar("(millis BIGINT) -> TIMESTAMP", display_name="from_unixtime")
 def from_unixtime(millis: Tree) -> Tree:
-    """Return the timestamp that is `millis` milliseconds after 1970-01-01T00:00 UTC.
+    """Return the timestamp `millis` milliseconds after 1970-01-01T00:00 UTC.
 
     Example: CAST(FROM_UNIXTIME(1589234313000) AS STRING) -> '2020-05-11T21:58:33.000'
     """
@@ -45,7 +45,7 @@ def from_unixtime(millis: Tree) -> Tree:
 
 @scalar("() -> BIGINT", name="UNIX_TIMESTAMP", display_name="unix_timestamp", deterministic=False)
 def unix_timestamp_now() -> Tree:
-    """Return the milliseconds from 1970-01-01T00:00 UTC to now.
+    """Return the number of milliseconds from 1970-01-01T00:00 UTC to now.
 
     Example: UNIX_TIMESTAMP() > 1500000000000 -> TRUE
     """
@@ -54,7 +54,7 @@ def unix_timestamp_now() -> Tree:
 
 @scalar("(timestamp TIMESTAMP) -> BIGINT", display_name="unix_timestamp")
 def unix_timestamp(timestamp: Tree) -> Tree:
-    """Return the milliseconds from 1970-01-01T00:00 UTC to `timestamp`.
+    """Return the number of milliseconds from 1970-01-01T00:00 UTC to `timestamp`.
 
     Example: UNIX_TIMESTAMP(FROM_UNIXTIME(1589234313000)) -> 1589234313000
     """
@@ -63,7 +63,7 @@ def unix_timestamp(timestamp: Tree) -> Tree:
 
 @python_scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", display_name="convert_tz")
 def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
-    """Move the clock of a timestamp from one zone to another.
+    """Convert the local time of a timestamp from one time zone to another.
 
     Example: CAST(CONVERT_TZ(FROM_UNIXTIME(0), '+0200', 'Asia/Tokyo') AS STRING) -> '1970-01-01T07:00:00.000'
     """
@@ -78,9 +78,9 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     display_name="format_timestamp",
 )
 def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) -> str:
-    """Write a timestamp in a pattern of Java's `DateTimeFormatter`, in GMT or a zone that is given.
+    """Format a timestamp with a pattern of Java's `DateTimeFormatter`, in GMT or the given time zone.
 
-    Example: FORMAT_TIMESTAMP(FROM_UNIXTIME(1526075913000), 'yyyy-MM-dd HH:mm:ss zzz', 'Europe/London') -> '2018-05-11 22:58:33 BST'
+    Example: FORMAT_TIMESTAMP(FROM_UNIXTIME(1526075913000), 'dd MMM HH:mm zzz', 'Europe/London') -> '11 May 22:58 BST'
     """
     return java_time.format_instant(timestamp, pattern, zone_of(zone))
 
@@ -91,7 +91,7 @@ def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) ->
     display_name="timestamptostring",
 )
 def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
-    """Write milliseconds since 1970-01-01T00:00 UTC in a pattern and a zone; use FORMAT_TIMESTAMP instead.
+    """Format milliseconds since 1970-01-01T00:00 UTC with a pattern and a time zone; prefer FORMAT_TIMESTAMP.
 
     Example: TIMESTAMPTOSTRING(1526075913000, 'yyyy-MM-dd HH:mm', '+05:30') -> '2018-05-12 03:28'
     """
@@ -104,9 +104,9 @@ def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
     display_name="parse_timestamp",
 )
 def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
-    """Read a timestamp in a pattern of Java's `DateTimeFormatter`; what it lacks is that of 1970-01-01T00:00.
+    """Parse a timestamp with a pattern of Java's `DateTimeFormatter`; missing fields are those of 1970-01-01T00:00.
 
-    Without a zone in the text it is in GMT or the zone that is given.
+    A string without a time zone is in GMT or the given time zone.
 
     Example: UNIX_TIMESTAMP(PARSE_TIMESTAMP('2018-05-11T21:58:33z', 'yyyy-MM-dd''T''HH:mm:ssX')) -> 1526075913000
     """
@@ -120,7 +120,9 @@ def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
     display_name="stringtotimestamp",
 )
 def stringtotimestamp(text: str | None, pattern: str | None, zone: str | None = "UTC") -> int:
-    """Read milliseconds since 1970-01-01T00:00 UTC in a pattern and a zone; use PARSE_TIMESTAMP instead. NULL is an error.
+    """Parse milliseconds since 1970-01-01T00:00 UTC with a pattern and a time zone; prefer PARSE_TIMESTAMP.
+
+    A NULL argument is an error.
 
     Example: STRINGTOTIMESTAMP('11.05.18', 'dd.MM.yy') -> 1525996800000
     """
