@@ -1,4 +1,7 @@
-"""Every `Example:` line of an aggregate or table function is true: `F(X, Y) over (1, 2), (3, 4) -> 7`, `F(ARRAY[1]) -> 1`."""
+"""Runs the `Example:` lines of aggregate and table functions.
+
+Their forms are `F(X, Y) over (1, 2), (3, 4) -> 7` and `F(ARRAY[1]) -> 1`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def value(node: e.Expression) -> Any:
             raise TypeError(f"{node} is no literal")
 
 
-def listed(text: str) -> tuple[e.Expression, ...]:
+def items_of(text: str) -> tuple[e.Expression, ...]:
     call = parse_expression(f"F({text})")
     assert isinstance(call, e.FunctionCall)
     return call.arguments
@@ -42,9 +45,9 @@ def listed(text: str) -> tuple[e.Expression, ...]:
 
 def rows_of(text: str) -> Iterator[tuple[e.Expression, ...]]:
     if text.startswith("("):
-        yield from (listed(row) for row in text[1:-1].split("), ("))
+        yield from (items_of(row) for row in text[1:-1].split("), ("))
     else:
-        yield from ((item,) for item in listed(text))
+        yield from ((item,) for item in items_of(text))
 
 
 def examples(kind: type[Aggregate] | type[Tabular]) -> list[tuple[Any, str]]:
@@ -62,13 +65,13 @@ AGGREGATES, TABULARS = examples(Aggregate), examples(Tabular)
 
 
 @pytest.mark.parametrize(("function", "line"), AGGREGATES, ids=[line for _, line in AGGREGATES])
-def test_an_aggregate_gives_what_its_example_says(function: Aggregate, line: str) -> None:
+def test_examples_of_aggregates(function: Aggregate, line: str) -> None:
     call, _, rest = line.partition(" over ")
     rows_text, _, result = rest.rpartition(" -> ")
     rows = list(rows_of(rows_text))
     given = parse_expression(call)
     assert isinstance(given, e.FunctionCall)
-    scope = {name: typed(column) for name, column in zip("XY", zip(*rows, strict=True), strict=False)}
+    scope = {name: column_type(column) for name, column in zip("XY", zip(*rows, strict=True), strict=False)}
     bound = bind(given, scope, FUNCTIONS)
     assert bound.function is function
     assert bound.type is not None
@@ -81,17 +84,17 @@ def test_an_aggregate_gives_what_its_example_says(function: Aggregate, line: str
     assert aggregator.result(state) == value(parse_expression(result))
 
 
-def typed(column: tuple[e.Expression, ...]) -> SqlType:
+def column_type(column: tuple[e.Expression, ...]) -> SqlType:
     types = (bind(item, {}, FUNCTIONS).type for item in column)
     return next((found for found in types if found is not None), INTEGER)
 
 
 @pytest.mark.parametrize(("function", "line"), TABULARS, ids=[line for _, line in TABULARS])
-def test_a_table_function_gives_what_its_example_says(function: Tabular, line: str) -> None:
+def test_examples_of_table_functions(function: Tabular, line: str) -> None:
     call, _, rows = line.rpartition(" -> ")
     given = parse_expression(call)
     assert isinstance(given, e.FunctionCall)
     assert bind(given, {}, FUNCTIONS).function is function
-    # The only native one hands its array on, tree or list alike.
+    # The only native table function returns its argument, so it also works with a list.
     assert function.runs is Runs.PYTHON or function.name == "EXPLODE"
-    assert function.body(*map(value, given.arguments)) == list(map(value, listed(rows)))
+    assert function.body(*map(value, given.arguments)) == list(map(value, items_of(rows)))

@@ -1,4 +1,4 @@
-"""Corners of the functions of arrays, maps and lambdas, evaluated in one Spark projection."""
+"""Edge cases of the functions of arrays, maps and lambdas, evaluated in one Spark projection."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COLUMNS = {
 }
 
 UNUSUAL = ["", "é", "😀", "Aa", "BB", "\uffff", *(f"key {i}" for i in range(30))]
-"""Keys with characters of one and two units, and two of the same hash."""
+"""Keys with characters of one and two UTF-16 units, and two keys with equal hashes."""
 
 CASES = {
     "ARRAY_CONCAT(NULL, INTS)": [3, None, 1, 3],
@@ -197,18 +197,19 @@ def outcomes() -> dict[str, object]:
         compile_closed(bind(parse_expression(case), types), Context(columns, PythonCalls(), nested=True), case)
         for case in CASES
     ]
-    given = ", ".join(
-        f"{s.to_text(s.null_of(sql_type) if tree is None else s.cast(s.exp.maybe_parse(tree, dialect='spark'), sql_type))} AS {name}"
-        for name, (sql_type, tree) in COLUMNS.items()
-    )
+    values = {
+        name: s.null_of(sql_type) if text is None else s.cast(s.exp.maybe_parse(text, dialect="spark"), sql_type)
+        for name, (sql_type, text) in COLUMNS.items()
+    }
+    projection = ", ".join(f"{s.to_text(tree)} AS {name}" for name, tree in values.items())
     results = ", ".join(f"{s.to_text(tree)} AS c{i}" for i, tree in enumerate(trees))
-    row = spark.sql(f"SELECT {results} FROM (SELECT /*+ REPARTITION(1) */ {given} FROM range(1))").collect()[0]
+    row = spark.sql(f"SELECT {results} FROM (SELECT /*+ REPARTITION(1) */ {projection} FROM range(1))").collect()[0]
     return dict(zip(CASES, row, strict=True))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", CASES)
-def test_corner(outcomes, case):
+def test_edge_case(outcomes, case):
     assert outcomes[case] == CASES[case]
 
 

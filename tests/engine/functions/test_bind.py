@@ -28,8 +28,9 @@ from kestrel_sql.types.sql_types import (
 
 STRUCT = Struct((Field("F", BIGINT), Field("G", STRING)))
 SCOPE = {
-    "B": BOOLEAN, "I": INTEGER, "L": BIGINT, "D": DOUBLE, "S": STRING, "X": BYTES, "T": TIMESTAMP, "DAY": DATE, "TOD": TIME,
-    "P": Decimal(5, 2), "Q": Decimal(4, 3), "AI": Array(INTEGER), "AL": Array(BIGINT), "M": Map(STRING, BIGINT), "R": STRUCT,
+    "B": BOOLEAN, "I": INTEGER, "L": BIGINT, "D": DOUBLE, "S": STRING, "X": BYTES,
+    "T": TIMESTAMP, "DAY": DATE, "TOD": TIME, "P": Decimal(5, 2), "Q": Decimal(4, 3),
+    "AI": Array(INTEGER), "AL": Array(BIGINT), "M": Map(STRING, BIGINT), "R": STRUCT,
 }  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def test_arithmetic(left, op, right, expected):
     assert [child.node for child in bound.children] == [col(left), col(right)]
 
 
-def test_arithmetic_refused():
+def test_invalid_arithmetic():
     fails(
         e.Arithmetic(e.ArithmeticOp.ADD, e.BooleanLiteral(True), e.DecimalLiteral(decimal.Decimal("1.5"))),
         "Error processing expression: (true + 1.5). Unsupported arithmetic types. BOOLEAN DECIMAL",
@@ -132,7 +133,7 @@ def compare(left, right, op=e.ComparisonOp.EQUAL):
     return e.Comparison(op, left, right)
 
 
-def test_strings_are_parsed_beside_times():
+def test_strings_are_parsed_in_comparisons_with_times():
     bound = typed(compare(text("2020"), col("T")))
     assert bound.children[0].node == e.Cast(text("2020"), TIMESTAMP)
     assert bound.children[0].children[0].node == text("2020")
@@ -146,7 +147,7 @@ def test_orderings(left, right):
     assert [child.node for child in bound.children] == [col(left), col(right)]
 
 
-def test_comparisons_refused():
+def test_invalid_comparisons():
     fails(
         compare(col("I"), text("10")), "Cannot compare I (INTEGER) to '10' (STRING) with EQUAL.\nStatement: (I = '10')"
     )
@@ -177,7 +178,7 @@ def types_in(operand, *items):
 
 
 @pytest.mark.rules("L4.3.13")
-def test_in_lists_have_one_type():
+def test_in_lists_have_a_common_type():
     assert types_in(col("I"), num(1), text("2147483648"), NULL) == [BIGINT, BIGINT, BIGINT, None]
     assert types_in(col("B"), text("TrUe"), text("y")) == [BOOLEAN] * 3
     assert types_in(col("S"), num(10)) == [STRING] * 2
@@ -187,7 +188,7 @@ def test_in_lists_have_one_type():
     assert types_in(col("AL"), e.ArrayConstructor((text("10"), num(1)))) == [Array(BIGINT)] * 2
 
 
-def test_in_lists_refused():
+def test_invalid_in_lists():
     fails(e.InList(col("L"), (text("x y"),)), 'invalid input syntax for type BIGINT: "x y".')
     fails(
         e.InList(col("L"), (e.ArrayConstructor((text("x"),)),)),
@@ -217,7 +218,7 @@ def test_constructors():
     fails(e.StructConstructor((("A", num(1)), ("A", num(2)))), "Duplicate field names")
 
 
-def test_structs_merge():
+def test_struct_types_merge():
     other = e.StructConstructor((("F", num(1)), ("H", num(2))))
     merged = Struct((Field("F", BIGINT), Field("H", INTEGER), Field("G", STRING)))
     assert types_in(col("R"), other) == [merged, merged]
@@ -264,7 +265,7 @@ def call(name, *arguments):
     return e.FunctionCall(name, arguments)
 
 
-def test_calls_make_casts_visible():
+def test_calls_make_implicit_casts_explicit():
     bound = typed(call("F", col("I"), text("x")))
     assert (bound.type, bound.required) == (STRING, (True, False))
     assert bound.function is not None
@@ -295,7 +296,7 @@ def test_aggregates_take_constants():
     fails(call("TOPN", col("L"), col("I")), message, FunctionError)
 
 
-def test_what_is_parsed_and_not_run():
+def test_unsupported_expressions():
     fails(e.SimpleCase(col("I"), ()), "CASE with an operand", UnsupportedError)
     fails(e.AtTimeZone(col("T"), "UTC"), "AT TIME ZONE", UnsupportedError)
     fails(e.Lambda(("x",), num(1)), "A lambda may only be")

@@ -1,4 +1,4 @@
-"""Every overload of every function is called by a statement of our own cases that is planned."""
+"""Every overload of every function occurs in a statement of our cases that can be planned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.session.session import Session
 
 NEVER_CHOSEN = frozenset({"COUNT()"})
-"""What the planner writes in another way: COUNT(*) and COUNT() count the rows' times."""
+"""Overloads that the planner rewrites: COUNT(*) and COUNT() become a count of ROWTIME."""
 
 CASES = Path(__file__).parents[3] / "test-cases"
 
@@ -22,12 +22,12 @@ def test_every_overload_has_a_case(monkeypatch):
     called: set[int] = set()
     choose = registry.choose
 
-    def noted(overloads, arguments, span=None):
+    def recording_choose(overloads, arguments, span=None):
         choice = choose(overloads, arguments, span)
         called.add(id(choice.overload))
         return choice
 
-    monkeypatch.setattr(registry, "choose", noted)
+    monkeypatch.setattr(registry, "choose", recording_choose)
     for area in ("functions", "aggregates", "headers"):
         for path in sorted((CASES / area).iterdir()):
             for case in load(path).cases:

@@ -8,28 +8,30 @@ from kestrel_sql.functions.library.time import dates, times, timestamps
 from kestrel_sql.functions.table import FUNCTIONS
 
 NAMES = (
-    "CONVERT_TZ DATEADD DATESUB DATETOSTRING FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP FROM_DAYS FROM_UNIXTIME PARSE_DATE PARSE_TIME "
-    "PARSE_TIMESTAMP STRINGTODATE STRINGTOTIMESTAMP TIMEADD TIMESTAMPADD TIMESTAMPSUB TIMESTAMPTOSTRING TIMESUB UNIX_DATE UNIX_TIMESTAMP"
+    "CONVERT_TZ DATEADD DATESUB DATETOSTRING FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP FROM_DAYS "
+    "FROM_UNIXTIME PARSE_DATE PARSE_TIME "
+    "PARSE_TIMESTAMP STRINGTODATE STRINGTOTIMESTAMP TIMEADD TIMESTAMPADD TIMESTAMPSUB TIMESTAMPTOSTRING "
+    "TIMESUB UNIX_DATE UNIX_TIMESTAMP"
 )
 
 
 @pytest.mark.parametrize("name", NAMES.split())
-def test_functions_are_known_and_printed_in_lower_case(name: str) -> None:
+def test_display_names_are_lower_case(name: str) -> None:
     assert {overload.function.display_name for overload in FUNCTIONS.get(name)} == {name.lower()}
 
 
-def test_unit_decides_the_span() -> None:
+def test_the_unit_scales_the_interval() -> None:
     tree = timestamps.timestampadd.body(exp.Literal.string("HOURS"), exp.column("n"), exp.column("t"))
     assert tree.sql(dialect="spark") == "((t) + (((CAST(n AS BIGINT)) * (3600000))))"
 
 
 @pytest.mark.rules("U6.1")
-def test_now_is_not_deterministic() -> None:
+def test_functions_of_the_current_time_are_not_deterministic() -> None:
     assert not dates.unix_date_today.deterministic
     assert not timestamps.unix_timestamp_now.deterministic
 
 
-def test_convert_tz_moves_by_the_difference_at_the_instant() -> None:
+def test_convert_tz_uses_the_offsets_at_the_instant() -> None:
     assert timestamps.convert_tz.body(1_589_234_313_000, "+0200", "+0500") == 1_589_245_113_000
     assert timestamps.convert_tz.body(0, "UTC", "Europe/London") == 3_600_000
     with pytest.raises(ValueError, match="zone"):
@@ -43,7 +45,7 @@ def test_default_zones_are_utc() -> None:
 
 
 @pytest.mark.parametrize("function", [dates.stringtodate, timestamps.stringtotimestamp])
-def test_old_parsers_refuse_null(function: Scalar) -> None:
+def test_deprecated_parsers_reject_null(function: Scalar) -> None:
     assert function.nulls is Nulls.BODY
     with pytest.raises(ValueError, match="NULL"):
         function.body(None, "yyyy")
@@ -58,7 +60,7 @@ def test_old_parsers_refuse_null(function: Scalar) -> None:
         (timestamps.convert_tz.body, (2**63 - 1, "UTC", "+1")),
     ],
 )
-def test_results_stay_within_their_type(body: Body, arguments: tuple[object, ...]) -> None:
+def test_results_out_of_range_are_errors(body: Body, arguments: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match="overflow"):
         body(*arguments)
 

@@ -6,7 +6,7 @@ from kestrel_sql.functions.registry import build_registry
 from kestrel_sql.functions.table import FUNCTIONS
 
 
-def test_the_manual_is_what_the_declarations_say():
+def test_the_manual_is_up_to_date():
     assert docs.main(["--check"]) == 0, "run python -m kestrel_sql.functions.manual --write"
 
 
@@ -32,7 +32,7 @@ def test_a_section_has_signatures_description_and_example():
     assert "```sql\nTWICE(2)\n-- 4\n```" in text
 
 
-def test_a_stale_manual_is_told(tmp_path, monkeypatch, capsys):
+def test_check_fails_for_an_outdated_manual(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(docs, "MANUAL", tmp_path / "functions.md")
     assert docs.main(["--check"]) == 1
     assert "--write" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The two evaluators agree: Spark expressions and the interpreter that runs lambdas with Python functions in them."""
+"""Spark expressions and the Python interpreter agree on every expression."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kestrel_sql.sql.parse.parser import parse_expression
 
 @python_scalar("(value T) -> T", nulls=Nulls.BODY)
 def py(value: Any) -> Any:
-    """Give it back, from Python."""
+    """Return the value, from Python."""
     return value
 
 
@@ -36,7 +36,7 @@ def broken(value: Any) -> Any:
 
 @scalar("(value STRING) -> STRING")
 def foreign(value: Any) -> Any:
-    """Give it back; no twin of ours."""
+    """Return the value; a native function without a Python implementation."""
     return value
 
 
@@ -193,14 +193,14 @@ def _others() -> list[str]:
 EXPRESSIONS = tuple(dict.fromkeys([*_operators(), *_casts(), *_others()]))
 
 
-def _ours(value: Any) -> Any:
+def _normalised(value: Any) -> Any:
     match value:
         case Row():
-            return {name: _ours(item) for name, item in value.asDict().items()}
+            return {name: _normalised(item) for name, item in value.asDict().items()}
         case list():
-            return [_ours(item) for item in value]
+            return [_normalised(item) for item in value]
         case dict():
-            return {key: _ours(item) for key, item in value.items()}
+            return {key: _normalised(item) for key, item in value.items()}
         case bytearray():
             return bytes(value)
         case _:
@@ -214,7 +214,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _in_spark(texts: tuple[str, ...], *, nested: bool) -> dict[str, Any]:
-    """Give (value, whether it failed) of each expression, or the error of its compilation, from one projection."""
+    """Return (value, failed) of each expression, or its compile error, from one projection."""
     python = PythonCalls()
     found: dict[str, Any] = {}
     columns: dict[str, str] = {}
@@ -232,7 +232,7 @@ def _in_spark(texts: tuple[str, ...], *, nested: bool) -> dict[str, Any]:
     listed = list(columns.values())
     for start in range(0, len(listed), 250):
         values += spark.sql(f"SELECT {', '.join(listed[start : start + 250])} FROM range(1)").collect()[0]
-    return {**found, **{text: (_ours(cell.v), cell.f) for text, cell in zip(columns, values, strict=True)}}
+    return {**found, **{text: (_normalised(cell.v), cell.f) for text, cell in zip(columns, values, strict=True)}}
 
 
 def _in_python(text: str, *, nested: bool) -> Any:
@@ -252,7 +252,7 @@ def native() -> dict[str, Any]:
 
 
 @pytest.mark.spark
-def test_both_ways_give_the_same(native):
+def test_spark_and_python_agree(native):
     differ = []
     for text in EXPRESSIONS:
         ours, theirs = _in_python(text, nested=False), native[text]
@@ -266,14 +266,14 @@ def test_both_ways_give_the_same(native):
     assert not differ, "\n".join(differ)
 
 
-def test_every_native_function_has_a_twin():
+def test_every_native_function_has_a_python_implementation():
     declared = [o.function for name in FUNCTIONS for o in FUNCTIONS.get(name)]
     assert {f.body.__name__ for f in declared if isinstance(f, Scalar) and f.runs is Runs.NATIVE} == set(
         IMPLEMENTATIONS
     )
 
 
-def test_no_two_native_functions_share_a_twin_by_accident():
+def test_native_functions_share_an_implementation_only_on_purpose():
     native = {
         o.function
         for name in FUNCTIONS
@@ -293,7 +293,10 @@ IN_LAMBDAS = {
     "FILTER(MAP('a' := 'x', 'b' := 'y'), (k, v) => INITCAP(v) = 'X')": {"a": "x"},
     "TRANSFORM(MAP('a' := 1), (k, v) => INITCAP(k), (k, v) => PY(v) + 1)": {"A": 2},
     "REDUCE(MAP('b' := 2, 'a' := 1), '', (s, k, v) => INITCAP(s + k))": "Ab",
-    "TRANSFORM(ARRAY[ARRAY['a'], ARRAY['b', 'c']], x => TRANSFORM(x, y => CONCAT(INITCAP(y), CAST(ARRAY_LENGTH(x) AS STRING))))": [
+    (
+        "TRANSFORM(ARRAY[ARRAY['a'], ARRAY['b', 'c']], x => TRANSFORM(x, y => CONCAT(INITCAP(y), "
+        "CAST(ARRAY_LENGTH(x) AS STRING))))"
+    ): [
         ["A1"],
         ["B2", "C2"],
     ],
@@ -329,7 +332,7 @@ def test_a_failure_in_a_lambda_fails_the_call():
     assert set(_in_spark(texts, nested=False).values()) == {(None, True)}
 
 
-def test_a_native_function_of_a_user_cannot_stand_beside_python_in_a_lambda():
+def test_a_lambda_cannot_mix_python_and_user_defined_native_functions():
     bound = bind(parse_expression("TRANSFORM(ARRAY['a'], x => FOREIGN(INITCAP(x)))"), {}, REGISTRY)
     with pytest.raises(UnsupportedError, match="FOREIGN runs as a Spark expression"):
         compile_expression(bound, Context({}, PythonCalls(), nested=True))

@@ -1,4 +1,4 @@
-"""Every overload of every scalar function runs in Spark over columns of every type that it takes, NULL and not."""
+"""Runs every overload of every scalar function in Spark over columns of all accepted types, with and without NULL."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _LAMBDAS = {
 
 
 def concrete(pattern: Pattern, generic: SqlType) -> SqlType | None:
-    """The type that a pattern stands for where all its variables are `generic`; None for what is no value."""
+    """Return the type of a pattern with `generic` for its variables; None for a lambda or an interval unit."""
     match pattern:
         case Generic() | AnyType():
             return generic
@@ -92,7 +92,7 @@ def _is_variable(pattern: object) -> bool:
 
 
 def arguments_of(overload: Overload) -> Iterator[tuple[list[str], dict[str, SqlType]]]:
-    """Arguments for an overload as text, with the columns among them."""
+    """Yield SQL arguments for an overload, and the types of the columns among them."""
     for generic in _GENERICS if any(_is_variable(p.pattern) for p in overload.signature.parameters) else (t.STRING,):
         arguments, columns = [], {}
         parameters = [p for p in overload.signature.parameters for _ in range(2 if p.variadic else 1)]
@@ -114,12 +114,12 @@ def arguments_of(overload: Overload) -> Iterator[tuple[list[str], dict[str, SqlT
 
 
 def columns_name(sql_type: SqlType) -> str:
-    """A name that tells types apart."""
+    """Return a column name that identifies the type."""
     return "".join(c if c.isalnum() else "_" for c in str(sql_type))
 
 
 def value_of(sql_type: SqlType) -> str:
-    """A value as Spark SQL."""
+    """Return a value of the type as Spark SQL."""
     match sql_type:
         case Array(item):
             return f"array({value_of(item)}, CAST(NULL AS {to_spark(item)}))"
@@ -133,17 +133,17 @@ def value_of(sql_type: SqlType) -> str:
 
 
 def column(name: str, arguments: list[str], columns: Collection[str]) -> str:
-    """A call of columns."""
+    """Call the function with columns."""
     return f"{name}({', '.join(arguments)})"
 
 
 def computed(name: str, arguments: list[str], columns: Collection[str]) -> str:
-    """A call of values that are evaluated once and used often."""
+    """Call the function with computed values, which bodies must evaluate once."""
     return f"{name}({', '.join(f'IFNULL({a}, {a})' if a in columns else a for a in arguments)})"
 
 
 def item(name: str, arguments: list[str], columns: Collection[str]) -> str:
-    """A call within a lambda, where Python functions have to be called in one piece."""
+    """Call the function in a lambda, where the interpreter must run Python functions."""
     if not columns or len(columns) < len(arguments):
         return column(name, arguments, columns)
     return f"TRANSFORM(ARRAY[{arguments[0]}], y => {name}({', '.join(['y', *arguments[1:]])}))"

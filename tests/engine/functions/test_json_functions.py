@@ -27,12 +27,12 @@ DEEP = "[" * 100_000
         ("123456789012345678901234567890", "123456789012345678901234567890"),
     ],
 )
-def test_texts_are_rewritten_as_jackson_does(text: str, shown: str) -> None:
+def test_json_is_written_as_jackson_writes_it(text: str, shown: str) -> None:
     assert write_json(parse_json(text)) == shown
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_nothing_is_not_json(text: str) -> None:
+def test_an_empty_string_is_not_json(text: str) -> None:
     assert not j.is_json_string.body(text)
     assert j.json_array_length.body(text) is None
     assert j.json_keys.body(text) is None
@@ -59,12 +59,12 @@ def test_nothing_is_not_json(text: str) -> None:
         '{"a"',
     ],
 )
-def test_invalid(text: str | None) -> None:
+def test_invalid_json(text: str | None) -> None:
     assert j.is_json_string.body(text) is False
 
 
 @pytest.mark.parametrize("text", ["1", '"abc"', "[1] x", "null", " {}", "1E400", "1e2000000000"])
-def test_valid(text: str) -> None:
+def test_valid_json(text: str) -> None:
     assert j.is_json_string.body(text) is True
 
 
@@ -90,7 +90,7 @@ def test_extract(path: str, found: str | None) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "name", "$name", "$.", "$.a b", "$[-1]", "$[1", '$["a]', "$..a", "$.a" * 10_000])
-def test_bad_paths(path: str) -> None:
+def test_malformed_paths(path: str) -> None:
     with pytest.raises(ValueError, match="Invalid JSON path"):
         path_tokens(path)
 

@@ -22,7 +22,7 @@ def test_names_and_types():
     assert signature.returns == STRING
 
 
-def test_names_may_be_left_out():
+def test_names_are_optional():
     assert parse_signature("(STRING, T...) -> T").parameters == (
         Parameter(STRING),
         Parameter(Generic("T"), variadic=True),
@@ -54,6 +54,6 @@ def test_literals_and_a_variadic_in_the_middle():
 @pytest.mark.parametrize(
     "text", ["STRING -> STRING", "(STRING -> STRING", "(WAT) -> INT", "(INT) -> INT INT", "(INT) -> ?"]
 )
-def test_bad_signatures(text):
+def test_malformed_signatures(text):
     with pytest.raises(ValueError, match="bad signature"):
         parse_signature(text)

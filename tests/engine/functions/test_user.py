@@ -63,13 +63,13 @@ def test_all_kinds_are_loaded(written):
     assert "TRIPLE" not in FUNCTIONS
 
 
-def test_a_module_may_be_given_by_name_or_itself():
+def test_a_module_is_accepted_by_name_or_as_an_object():
     import kestrel_qtt.ksqldb.test_functions as module
 
     assert load_functions(module) == load_functions("kestrel_qtt.ksqldb.test_functions")
 
 
-def test_functions_of_a_file_travel_by_value(written):
+def test_functions_of_a_file_are_pickled_by_value(written):
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     triple = load_functions(written(GOOD))[0]
     assert cloudpickle.loads(cloudpickle.dumps(triple.body))(5) == 15
@@ -89,25 +89,25 @@ def test_functions_of_a_file_travel_by_value(written):
         (GOOD.replace('"Multiply by three."', "pass"), "has no docstring"),
     ],
 )
-def test_a_malformed_module_is_refused(written, text, message):
+def test_a_malformed_module_is_rejected(written, text, message):
     with pytest.raises(FunctionError) as raised:
         load_functions(written(text))
     assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("source", ["no/such/file.py", "no_such_module_here", Path("nowhere")])
-def test_a_module_that_is_not_there_is_refused(source):
+def test_a_missing_module_is_rejected(source):
     with pytest.raises(FunctionError):
         load_functions(source)
 
 
-def test_an_overload_that_exists_is_refused(written):
+def test_an_existing_overload_is_rejected(written):
     text = GOOD.replace('name="SAME"', 'name="LCASE"')
     with pytest.raises(ValueError, match="declared twice"):
         FUNCTIONS.with_functions(*load_functions(written(text)))
 
 
-def test_no_case_file_can_name_code():
+def test_case_files_cannot_load_code():
     schema = json.loads((Path(__file__).parents[3] / "qtt" / "kestrel_qtt" / "cases" / "case.schema.json").read_text())
     text = json.dumps(schema).lower()
     assert schema.get("additionalProperties") is False

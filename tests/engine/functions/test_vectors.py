@@ -1,4 +1,4 @@
-"""What a function does for a column at once is what it does for each row, to the last digit."""
+"""The column-wise and the row-wise body of a function agree to the last digit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VALUES = (*_EDGES, *(_RANDOM.uniform(-50, 50) for _ in range(60)), *(_RANDOM.lo
 
 
 def bits(value: float | None) -> object:
-    """A number that tells zeros apart and takes one NaN for another."""
+    """Return a key that distinguishes 0.0 from -0.0 and treats all NaNs as equal."""
     return value if value is None else "nan" if math.isnan(value) else struct.pack(">d", value)
 
 
@@ -57,7 +57,7 @@ def test_columns_and_rows_agree(function, count):
 
 
 @pytest.mark.parametrize(("function", "count"), VECTORS)
-def test_whole_numbers_and_constants(function, count):
+def test_integers_and_constants(function, count):
     wholes = [2**53 + 1, -3, 0, 7, 2**63 - 1]
     for constant in (2, 2**53 + 1):
         rest = [constant] * (count - 1)
@@ -65,5 +65,5 @@ def test_whole_numbers_and_constants(function, count):
         assert [bits(value) for value in found] == [bits(function.body(value, *rest)) for value in wholes]
 
 
-def test_there_are_vectors():
+def test_some_functions_have_column_wise_bodies():
     assert {parameter.values[0].name for parameter in VECTORS} >= {"LN", "LOG", "EXP", "POWER"}
