@@ -1,1 +1,1 @@
-"""Serialisation formats: bytes of keys and values to rows, and back."""
+"""Serialisation formats: convert keys and values of records to rows and back."""

@@ -1,4 +1,4 @@
-"""What the planner may know of the wire formats: features, properties, and the columns each can hold."""
+"""Describes the formats to the planner: features, properties, and the columns that each supports."""
 
 from __future__ import annotations
 
@@ -37,34 +37,35 @@ UNWRAP = SerdeFeature.UNWRAP_SINGLES
 
 Columns = tuple[Column, ...]
 Check = Callable[[Columns], str | None]
-"""Gives the reason why columns cannot be held, or None."""
+"""Returns the reason why a format does not support columns, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FormatFacts:
+class FormatCapabilities:
     """One row of the format table of rules F1.
 
-    `features` are the ways to write a single column that a statement may choose; `inheritable` the properties that a sink takes over
-    from a source of the same format; `check` says why columns cannot be held; `holds_key` whether a derived key column of a type can.
+    `features` are the wrappings of a single column that a statement may choose. `inheritable` are the properties that
+    a sink inherits from a source of the same format. `check` returns why columns are not supported; `supports_key`
+    whether a derived key column may have a type.
     """
 
     name: str
-    infers: bool = False
+    infers_columns: bool = False
     features: frozenset[SerdeFeature] = frozenset()
     properties: frozenset[str] = frozenset()
     inheritable: frozenset[str] = frozenset()
     check: Check
-    holds_key: Callable[[SqlType], bool] = lambda _: True
-    holds_many: bool = True
+    supports_key: Callable[[SqlType], bool] = lambda _: True
+    supports_many: bool = True
 
     @property
     def chooses_wrapping(self) -> bool:
-        """Whether a single column may be written either way, so that a key of one column has to say which."""
+        """Whether a single column may be wrapped or not, so that a key of one column has to say which."""
         return self.features == {WRAP, UNWRAP}
 
 
 def column_list(columns: Iterable[Column]) -> str:
-    """Columns in brackets, as messages have them."""
+    """Write columns in brackets, as messages do."""
     return f"[{', '.join(map(str, columns))}]"
 
 
@@ -82,15 +83,15 @@ _KAFKA_TYPES = frozenset({INTEGER, BIGINT, DOUBLE, STRING, BYTES})
 def _check_kafka(columns: Columns) -> str | None:
     if len(columns) > 1:
         return f"The 'KAFKA' format only supports a single field. Got: {column_list(columns)}"
-    unfit = next((c for c in columns if c.type not in _KAFKA_TYPES), None)
-    return f"The 'KAFKA' format does not support type '{base_name(unfit.type)}'" if unfit else None
+    unsupported = next((c for c in columns if c.type not in _KAFKA_TYPES), None)
+    return f"The 'KAFKA' format does not support type '{base_name(unsupported.type)}'" if unsupported else None
 
 
 def _check_delimited(columns: Columns) -> str | None:
-    unfit = next((c for c in columns if not isinstance(c.type, Primitive | Decimal)), None)
-    if unfit is None:
+    unsupported = next((c for c in columns if not isinstance(c.type, Primitive | Decimal)), None)
+    if unsupported is None:
         return None
-    return f"The 'DELIMITED' format does not support type '{base_name(unfit.type)}', column: `{unfit.name}`"
+    return f"The 'DELIMITED' format does not support type '{base_name(unsupported.type)}', column: `{unsupported.name}`"
 
 
 def _nested(sql_type: SqlType) -> Iterator[SqlType]:
@@ -108,17 +109,17 @@ def _nested(sql_type: SqlType) -> Iterator[SqlType]:
             pass
 
 
-def _has_odd_map(columns: Columns) -> bool:
+def _has_other_map_key(columns: Columns) -> bool:
     types = (part for column in columns for part in _nested(column.type))
     return any(isinstance(part, Map) and part.key != STRING for part in types)
 
 
 def _check_json(columns: Columns) -> str | None:
-    return "JSON only supports MAP types with STRING keys" if _has_odd_map(columns) else None
+    return "JSON only supports MAP types with STRING keys" if _has_other_map_key(columns) else None
 
 
 def _check_protobuf(columns: Columns) -> str | None:
-    return "PROTOBUF format only supports MAP types with STRING keys" if _has_odd_map(columns) else None
+    return "PROTOBUF format only supports MAP types with STRING keys" if _has_other_map_key(columns) else None
 
 
 def _field_names(columns: Columns) -> Iterator[str]:
@@ -133,56 +134,60 @@ _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _check_avro(columns: Columns) -> str | None:
-    if _has_odd_map(columns):
+    if _has_other_map_key(columns):
         return "Avro only supports MAPs with STRING keys"
     for name in _field_names(columns):
-        written = name.replace(".", "_")
-        if _AVRO_NAME.fullmatch(written):
+        avro_name = name.replace(".", "_")
+        if _AVRO_NAME.fullmatch(avro_name):
             continue
-        place = "character in" if _AVRO_NAME.match(written) else "initial character"
-        return f"Schema is not compatible with Avro: Illegal {place}: {written}"
+        problem = "character in" if _AVRO_NAME.match(avro_name) else "initial character"
+        return f"Schema is not compatible with Avro: Illegal {problem}: {avro_name}"
     return None
 
 
-def _is_flat(sql_type: SqlType) -> bool:
+def _is_primitive(sql_type: SqlType) -> bool:
     return isinstance(sql_type, Primitive)
 
 
 _BOTH = frozenset({WRAP, UNWRAP})
 _REGISTERED = frozenset({FULL_NAME, SCHEMA_ID})
 
-FORMATS: Mapping[str, FormatFacts] = MappingProxyType(
+FORMATS: Mapping[str, FormatCapabilities] = MappingProxyType(
     {
-        facts.name: facts
-        for facts in (
-            FormatFacts(
+        capabilities.name: capabilities
+        for capabilities in (
+            FormatCapabilities(
                 name="KAFKA",
                 features=frozenset({UNWRAP}),
                 check=_check_kafka,
-                holds_key=_KAFKA_TYPES.__contains__,
-                holds_many=False,
+                supports_key=_KAFKA_TYPES.__contains__,
+                supports_many=False,
             ),
-            FormatFacts(name="NONE", check=_check_none, holds_key=lambda _: False, holds_many=False),
-            FormatFacts(
+            FormatCapabilities(name="NONE", check=_check_none, supports_key=lambda _: False, supports_many=False),
+            FormatCapabilities(
                 name="DELIMITED",
                 features=frozenset({UNWRAP}),
                 properties=frozenset({DELIMITER}),
                 inheritable=frozenset({DELIMITER}),
                 check=_check_delimited,
-                holds_key=_is_flat,
+                supports_key=_is_primitive,
             ),
-            FormatFacts(name="JSON", features=_BOTH, check=_check_json),
-            FormatFacts(name="JSON_SR", infers=True, features=_BOTH, properties=_REGISTERED, check=_check_json),
-            FormatFacts(name="AVRO", infers=True, features=_BOTH, properties=_REGISTERED, check=_check_avro),
-            FormatFacts(
+            FormatCapabilities(name="JSON", features=_BOTH, check=_check_json),
+            FormatCapabilities(
+                name="JSON_SR", infers_columns=True, features=_BOTH, properties=_REGISTERED, check=_check_json
+            ),
+            FormatCapabilities(
+                name="AVRO", infers_columns=True, features=_BOTH, properties=_REGISTERED, check=_check_avro
+            ),
+            FormatCapabilities(
                 name="PROTOBUF",
-                infers=True,
+                infers_columns=True,
                 features=frozenset({WRAP}),
                 properties=_REGISTERED | {UNWRAP_PRIMITIVES, NULLABLE, SUBJECT_NAME},
                 inheritable=frozenset({FULL_NAME}),
                 check=_check_protobuf,
             ),
-            FormatFacts(
+            FormatCapabilities(
                 name="PROTOBUF_NOSR",
                 features=_BOTH,
                 properties=frozenset({UNWRAP_PRIMITIVES, NULLABLE}),
@@ -194,28 +199,28 @@ FORMATS: Mapping[str, FormatFacts] = MappingProxyType(
 )
 
 
-def facts_of(name: str) -> FormatFacts:
-    """Look a format up by name, in any case.
+def capabilities_of(name: str) -> FormatCapabilities:
+    """Return the capabilities of a format by its case-insensitive name.
 
     Raises:
         FormatError: there is no such format.
     """
-    facts = FORMATS.get(name.upper())
-    if facts is None:
+    capabilities = FORMATS.get(name.upper())
+    if capabilities is None:
         raise FormatError(f"Unknown format: {name}", hint=f"the formats are {', '.join(sorted(FORMATS))}")
-    return facts
+    return capabilities
 
 
 def check_properties(info: FormatInfo) -> None:
-    """Refuse properties that the format does not have.
+    """Reject properties that the format does not have.
 
     Raises:
-        FormatError: an unknown property, a blank schema name, or an unknown format.
+        FormatError: a property is unknown, the schema name is blank, or the format is unknown.
     """
-    facts = facts_of(info.format)
-    unknown = [name for name, _ in info.properties if name not in facts.properties]
+    capabilities = capabilities_of(info.format)
+    unknown = [name for name, _ in info.properties if name not in capabilities.properties]
     if unknown:
-        raise FormatError(f"{facts.name} does not support the following configs: [{', '.join(unknown)}]")
+        raise FormatError(f"{capabilities.name} does not support the following configs: [{', '.join(unknown)}]")
     full_name = info.property(FULL_NAME)
     if full_name is not None and not full_name.strip():
         raise FormatError(f"{FULL_NAME} cannot be empty. Format configuration: {{{FULL_NAME}={full_name}}}")

@@ -1,4 +1,4 @@
-"""DELIMITED: one CSV record a message, in the dialect of commons-csv 1.4 (rules F4.3)."""
+"""DELIMITED: one CSV record per message, in the dialect of commons-csv 1.4 (rules F4.3)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DELIMITER_NAMES = {"SPACE": " ", "TAB": "\t"}
 
 
 def delimiter_of(spec: SerdeSpec) -> str:
-    """The delimiter character of a spec; `,` unless its format says otherwise."""
-    given = spec.format.property("delimiter")
-    return "," if given is None else DELIMITER_NAMES.get(given.upper(), given)
+    """Return the delimiter of a spec, `,` by default."""
+    delimiter = spec.format.property("delimiter")
+    return "," if delimiter is None else DELIMITER_NAMES.get(delimiter.upper(), delimiter)
 
 
 def _read_bytes(text: str) -> bytes:
@@ -78,10 +78,10 @@ def _primitive(sql_type: SqlType) -> Primitive:
 
 
 def first_record(text: str, delimiter: str) -> list[str]:
-    """Split the first CSV record of `text` into its fields; blank lines before it are skipped.
+    """Split the first CSV record of `text` into its fields; skip blank lines before it.
 
     Raises:
-        ValueError: no record, or a quoted field that does not end properly.
+        ValueError: there is no record, or a quoted field does not end properly.
     """
     start = 0
     while start < len(text) and text[start] in "\r\n":
@@ -145,10 +145,10 @@ def _count_error(direction: str, spec: SerdeSpec, got: int) -> ValueError:
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Read one CSV record.
+    """Return a decoder of one CSV record.
 
     Raises:
-        FormatError: a column of a nested type.
+        FormatError: a column has a nested type.
     """
     delimiter = delimiter_of(spec)
     readers = [(column, _reader(column.type)) for column in spec.columns]
@@ -174,10 +174,10 @@ def _read(column: Column, read: Callable[[str], Any], field: str) -> Any:
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
-    """Write one CSV record without line end.
+    """Return an encoder of one CSV record without a line end.
 
     Raises:
-        FormatError: a column of a nested type.
+        FormatError: a column has a nested type.
     """
     delimiter = delimiter_of(spec)
     writers = [_writer(column.type) for column in spec.columns]

@@ -1,4 +1,4 @@
-"""KAFKA: one column, written as Kafka's own primitive serializers do."""
+"""KAFKA: one column, in the encoding of Kafka's primitive serializers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], Any], Callable[[An
 
 
 def _read_text(data: bytes) -> str:
-    # Java's decoder replaces malformed input, so a broken string is never an error.
+    # Java's decoder replaces malformed input, so invalid UTF-8 is no error.
     return data.decode("utf-8", "replace")
 
 
@@ -53,10 +53,10 @@ def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], Any], Callable[[Any],
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Read the bytes of the only column; without columns the bytes are ignored.
+    """Return a decoder of the only column; without columns the bytes are ignored.
 
     Raises:
-        FormatError: several columns, or a type that Kafka has no serializer for.
+        FormatError: there are several columns, or Kafka has no serializer for the type.
     """
     if not spec.columns:
         return none.decoder(spec)
@@ -69,10 +69,10 @@ def decoder(spec: SerdeSpec) -> Decoder:
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
-    """Write the only column; null gives null bytes.
+    """Return an encoder of the only column; NULL becomes null bytes.
 
     Raises:
-        FormatError: several columns, or a type that Kafka has no serializer for.
+        FormatError: there are several columns, or Kafka has no serializer for the type.
     """
     if not spec.columns:
         return none.encoder(spec)

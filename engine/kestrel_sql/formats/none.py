@@ -1,4 +1,4 @@
-"""NONE: no columns, always null bytes."""
+"""NONE: no columns; the bytes are always null."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Read anything as the row without columns; null bytes as None."""
+    """Return a decoder of anything to the row without columns; null bytes become None."""
 
     def decode(data: bytes | None) -> Row | None:
         return None if data is None else ()
@@ -15,7 +15,7 @@ def decoder(spec: SerdeSpec) -> Decoder:
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
-    """Write null bytes."""
+    """Return an encoder that always writes null bytes."""
 
     def encode(row: Row | None) -> bytes | None:
         return None

@@ -1,4 +1,4 @@
-"""The JSON form of keys and values in test cases (rules Q6): to bytes, and from bytes to what a comparator sees."""
+"""Converts the JSON form of keys and values in test cases (rules Q6) to bytes, and bytes to comparable values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, STRING, SqlType
 
 
 def from_json_form(spec: SerdeSpec, value: Any) -> bytes | None:
-    """Write the key or value of an input record; numbers are int or `decimal.Decimal`, None gives null bytes.
+    """Encode the key or value of an input record; numbers are int or `decimal.Decimal`, None becomes null bytes.
 
     Raises:
-        SerdeError: the format has no form for the value.
+        SerdeError: the format cannot encode the value.
     """
     if value is None:
         return None
@@ -39,10 +39,12 @@ def from_json_form(spec: SerdeSpec, value: Any) -> bytes | None:
 
 
 def to_json_form(spec: SerdeSpec, data: bytes | None) -> Any:
-    """Read the key or value of an output record: fractions as exact decimals where the format writes text, bytes as bytes.
+    """Decode the key or value of an output record.
+
+    Fractions are exact decimals in formats that write text; bytes stay bytes.
 
     Raises:
-        SerdeError: the format cannot read the bytes.
+        SerdeError: the format cannot decode the bytes.
     """
     if data is None:
         return None
@@ -67,14 +69,14 @@ def _write(spec: SerdeSpec, value: Any) -> bytes | None:
         case "BYTES":
             return base64.b64decode(_text(value), validate=True)
         case "JSON_DOCUMENT":
-            # A text is taken as it is, so that a case can hold a document that is none.
+            # A string is written as it is, so that a case can hold an invalid document.
             return (value if isinstance(value, str) else json_text.write_compact(value, ordered=False)).encode()
         case "KAFKA":
             return _text(value).encode() if not spec.columns else _write_kafka(spec.columns[0].type, value)
         case "PROTOBUF_NOSR":
-            wire, schema = protobuf_nosr.open_spec(spec)
+            codec, schema = protobuf_nosr.open_spec(spec)
             converted = to_connect(schema, value)
-            return wire.write({protobuf_nosr.BARE: converted} if protobuf_nosr.is_bare(spec) else converted)
+            return codec.write({protobuf_nosr.BARE: converted} if protobuf_nosr.is_bare(spec) else converted)
         case _:
             return _write_framed(spec, value)
 
@@ -98,15 +100,15 @@ def _read(spec: SerdeSpec, data: bytes) -> Any:
             return value[protobuf_nosr.BARE] if protobuf_nosr.is_bare(spec) else value
         case _:
             if spec.format.property(messages.SCHEMA) is not None:
-                return messages.own_wire(spec).read(messages.body_of(spec, data))
-            wire, body = framed.wires(spec)(data)
-            return wire.read(body)
+                return messages.inline_codec(spec).read(messages.message_body(spec, data))
+            codec, body = framed.codec_finder(spec)(data)
+            return codec.read(body)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise TypeError(f"expected text, got {value!r}")
+    raise TypeError(f"expected a string, got {value!r}")
 
 
 def _write_kafka(sql_type: SqlType, value: Any) -> bytes:
@@ -131,23 +133,23 @@ def _read_kafka(sql_type: SqlType, data: bytes) -> Any:
 
 def _write_framed(spec: SerdeSpec, value: Any) -> bytes:
     if spec.format.property(messages.SCHEMA) is not None:
-        own = messages.own_wire(spec)
-        return messages.framed_body(spec, own.write(to_connect(own.schema, value)))
+        own = messages.inline_codec(spec)
+        return messages.frame_body(spec, own.write(to_connect(own.schema, value)))
     language = LANGUAGES[spec.format.format]
     latest = spec.schemas.latest_of(spec.subject)
-    schema = framed.written_schema(spec) if latest is None or latest.format is not language.format else latest
+    schema = framed.sink_schema(spec) if latest is None or latest.format is not language.format else latest
     imports = spec.schemas.imports_of(schema)
-    name = language.definition(schema.text, imports, spec.format.property("fullSchemaName"))
-    wire = language.open_wire(schema.text, imports, name)
-    body = wire.write(to_connect(wire.schema, value))
-    return framed.frame(schema.id, language.header(schema.text, imports, name) + body)
+    name = language.find_definition(schema.text, imports, spec.format.property("fullSchemaName"))
+    codec = language.open_codec(schema.text, imports, name)
+    body = codec.write(to_connect(codec.schema, value))
+    return framed.frame(schema.id, language.write_selector(schema.text, imports, name) + body)
 
 
 def to_connect(schema: ConnectSchema, value: Any) -> Any:
-    """Turn a JSON value into a value of `schema`: fields without regard to case, scalars through their text.
+    """Convert a JSON value to a value of `schema`; field names ignore case, scalars convert through their text.
 
     Raises:
-        ValueError, TypeError: the value has no form in the schema.
+        ValueError, TypeError: the value does not fit the schema.
     """
     if value is None:
         return None if schema.default is Missing.MISSING else schema.default

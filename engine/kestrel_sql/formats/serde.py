@@ -1,4 +1,4 @@
-"""What a format codec is: a spec goes in, a function from bytes to a row or back comes out."""
+"""Defines codecs: a spec determines a decoder from bytes to rows and an encoder from rows to bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.types.schema import Column
 
 Row = tuple[Any, ...]
-"""Values in column order; see `kestrel_sql.types.sql_types` for the Python value of each type."""
+"""Values in column order; `kestrel_sql.types.sql_types` lists the Python type of each SQL type."""
 
 Decoder = Callable[[bytes | None], Row | None]
 Encoder = Callable[[Row | None], bytes | None]
 
 
 class Side(Enum):
-    """The part of a record that a codec is for; the value is the word used in messages and subjects."""
+    """The part of a record, key or value, that a codec handles; the value is its name in messages and subjects."""
 
     KEY = "key"
     VALUE = "value"
@@ -28,10 +28,10 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SerdeSpec:
-    """Everything that determines how one side of a topic is written; it pickles.
+    """Everything that determines the encoding of the keys or the values of a topic; it pickles.
 
-    `columns` are the columns of that side only. `topic` gives the subject and occurs in messages. `schemas` is a snapshot of the
-    schema registry; formats without a registry ignore it.
+    `columns` are those of the key or of the value only. `topic` determines the subject and occurs in messages.
+    `schemas` is a snapshot of the schema registry, which formats without a registry ignore.
     """
 
     format: FormatInfo
@@ -48,35 +48,35 @@ class SerdeSpec:
 
     @property
     def subject(self) -> str:
-        """The subject of the schema registry."""
+        """The subject in the schema registry."""
         return f"{self.topic}-{self.side.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The two directions of one format; each makes a function specialised for a spec."""
+    """Creates the decoder and the encoder of a format for a spec."""
 
     decoder: Callable[[SerdeSpec], Decoder]
     encoder: Callable[[SerdeSpec], Encoder]
 
 
 class ConversionError(Exception):
-    """A value that does not fit its column; `path` grows while the error travels outwards, such as `.F[2]`."""
+    """A value does not fit its column; `path` leads to it, such as `.F[2]`, and grows as the error propagates."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.path = path
 
-    def enter(self, parent: str) -> None:
-        """Put the name of the value that holds this one before the path; the error is then raised on."""
+    def prepend(self, parent: str) -> None:
+        """Prepend the name of the enclosing value to the path; the caller re-raises the error."""
         self.path = parent + self.path
 
 
 def guard_decoder(spec: SerdeSpec, message: str, decode: Callable[[bytes], Row]) -> Decoder:
-    """Wrap `decode` so that null bytes give None and every failure is a SerdeError called `message` (rules E2).
+    """Wrap `decode`: null bytes become None, and every failure becomes a SerdeError with `message` (rules E2).
 
-    A registry that does not answer is no fault of the record, which must not be dropped for it.
+    An error of the schema registry stays as it is: the record is not at fault and must not be dropped.
     """
 
     def guarded(data: bytes | None) -> Row | None:
@@ -93,7 +93,7 @@ def guard_decoder(spec: SerdeSpec, message: str, decode: Callable[[bytes], Row])
 
 
 def guard_encoder(spec: SerdeSpec, encode: Callable[[Row], bytes | None]) -> Encoder:
-    """Wrap `encode` so that a null row gives null bytes and every failure is a SerdeError."""
+    """Wrap `encode`: a null row becomes null bytes, and every failure becomes a SerdeError."""
     message = f"Error serializing message to topic: {spec.topic}"
 
     def guarded(row: Row | None) -> bytes | None:
@@ -110,22 +110,22 @@ def guard_encoder(spec: SerdeSpec, encode: Callable[[Row], bytes | None]) -> Enc
 
 
 def failure(message: str, error: Exception) -> SerdeError:
-    """A SerdeError with the reason and path of `error` in its sentence."""
+    """Return a SerdeError with the reason and path of `error` in its message."""
     if isinstance(error, ConversionError):
         return SerdeError(f"{message}. {error.reason}, path: ${error.path}")
     return SerdeError(f"{message}. {describe(error)}")
 
 
 def describe(error: Exception) -> str:
-    """The text of an error, or the name of its class if it has none."""
+    """Return the message of an error, or the name of its class if the message is empty."""
     return str(error) or type(error).__name__
 
 
 def causes(error: BaseException) -> list[str]:
-    """The messages of what led to `error`, outermost first and without its own (rules E8)."""
-    found: list[str] = []
+    """Return the messages of the causes of `error`, outermost first, without its own (rules E8)."""
+    messages: list[str] = []
     cause = error.__cause__
     while cause is not None:
-        found.append(str(cause) or type(cause).__name__)
+        messages.append(str(cause) or type(cause).__name__)
         cause = cause.__cause__
-    return found
+    return messages

@@ -1,6 +1,6 @@
-"""The formats of CREATE SOURCE … FROM KAFKA: TEXT, BYTES, JSON_DOCUMENT, CSV, REGEX, and AVRO and PROTOBUF with a schema of their own.
+"""The formats of CREATE SOURCE … FROM KAFKA: TEXT, BYTES, JSON, CSV, REGEX, and AVRO and PROTOBUF with inline schemas.
 
-They are stricter than ksqlDB's: bytes that are no UTF-8 are an error, never replaced (rules K1.5).
+They are stricter than ksqlDB's formats: invalid UTF-8 is an error and is never replaced (rules K1.5).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.capabilities import FULL_NAME
 from kestrel_sql.formats.connect import read as connect_read
-from kestrel_sql.formats.connect.codec import Wire
+from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.delimited import first_record
 from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import LANGUAGES
@@ -23,23 +23,23 @@ from kestrel_sql.formats.table import decoder as table_decoder
 from kestrel_sql.java.regex.time_limit import time_limited
 
 SCHEMA = "schema"
-"""The format property that holds a schema which the statement itself gives."""
+"""The format property with an inline schema, given in the statement itself."""
 
-SHOWN = 120
-"""How many bytes of a message an error quotes."""
+MAX_QUOTED_BYTES = 120
+"""The maximal number of bytes of a message that an error quotes."""
 
 _PLAIN_DIGITS = 400
 
 
 def message_decoder(spec: SerdeSpec) -> Decoder:
-    """Make the function that turns the bytes of a message's side into a row; None for null bytes and for what is no row.
+    """Return a decoder of keys or values; it returns None for null bytes and for bytes that give no row.
 
-    The function raises SerdeError with the reason, the text and the bytes of what it cannot read.
+    The decoder raises SerdeError with the reason, the text and the bytes of a message that it cannot decode.
 
     Raises:
-        FormatError: the format cannot hold the columns, or its schema cannot be read.
+        FormatError: the format does not support the columns, or its schema is invalid.
     """
-    decode = _DECODERS.get(spec.format.format, _with_schema)(spec)
+    decode = _DECODERS.get(spec.format.format, _schema_decoder)(spec)
 
     def guarded(data: bytes | None) -> Row | None:
         if data is None:
@@ -54,16 +54,16 @@ def message_decoder(spec: SerdeSpec) -> Decoder:
     return guarded
 
 
-def shown_bytes(data: bytes) -> str:
-    """Bytes as an error quotes them, such as `[c3, 28]`."""
-    more = ", …" if len(data) > SHOWN else ""
-    return f"[{', '.join(f'{byte:02x}' for byte in data[:SHOWN])}{more}]"
+def quote_bytes(data: bytes) -> str:
+    """Write bytes as an error quotes them, such as `[c3, 28]`."""
+    more = ", …" if len(data) > MAX_QUOTED_BYTES else ""
+    return f"[{', '.join(f'{byte:02x}' for byte in data[:MAX_QUOTED_BYTES])}{more}]"
 
 
 def _failure(spec: SerdeSpec, reason: str, data: bytes) -> SerdeError:
-    text = data[:SHOWN].decode("utf-8", "replace")
+    text = data[:MAX_QUOTED_BYTES].decode("utf-8", "replace")
     name = spec.format.format.removesuffix("_DOCUMENT")
-    return SerdeError(f"Failed to decode {name}: {reason} (original text: {text}, original bytes: {shown_bytes(data)})")
+    return SerdeError(f"Failed to decode {name}: {reason} (original text: {text}, original bytes: {quote_bytes(data)})")
 
 
 def _text(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
@@ -75,7 +75,7 @@ def _bytes(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 
 def _json(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    return lambda data: (normal_json(data.decode("utf-8")),)
+    return lambda data: (canonical_json(data.decode("utf-8")),)
 
 
 def _csv(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
@@ -92,12 +92,12 @@ def _csv(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 
 def _regex(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    # Some patterns take for ever on some messages (docs/adr/0010).
+    # Some patterns take forever on some messages (docs/adr/0010).
     search = time_limited(re.compile(spec.format.property("pattern") or "").search)
 
     def decode(data: bytes) -> Row | None:
-        found = search(data.decode("utf-8"))
-        return None if found is None else found.groups()
+        match = search(data.decode("utf-8"))
+        return None if match is None else match.groups()
 
     return decode
 
@@ -111,61 +111,61 @@ _DECODERS: Mapping[str, Callable[[SerdeSpec], Callable[[bytes], Row | None]]] = 
 }
 
 
-def _with_schema(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    return table_decoder(spec) if spec.format.property(SCHEMA) is None else _own_schema(spec)
+def _schema_decoder(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
+    return table_decoder(spec) if spec.format.property(SCHEMA) is None else _inline_schema_decoder(spec)
 
 
-def _own_schema(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    language, wire = LANGUAGES[spec.format.format], own_wire(spec)
+def _inline_schema_decoder(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
+    language, codec = LANGUAGES[spec.format.format], inline_codec(spec)
     read = connect_read.row_reader(
-        wire.schema, language.wire_columns(spec.columns), language.is_unwrapped(wire.schema, spec.unwrapped)
+        codec.schema, language.schema_columns(spec.columns), language.is_unwrapped(codec.schema, spec.unwrapped)
     )
-    return lambda data: read(wire.read(body_of(spec, data)))
+    return lambda data: read(codec.read(message_body(spec, data)))
 
 
-def own_wire(spec: SerdeSpec) -> Wire:
-    """Open the schema that the format itself holds.
+def inline_codec(spec: SerdeSpec) -> SchemaCodec:
+    """Return the codec of the inline schema.
 
     Raises:
-        FormatError: it is no schema of its language.
+        FormatError: the schema is invalid.
     """
     language = LANGUAGES[spec.format.format]
     text = spec.format.property(SCHEMA) or ""
-    return language.open_wire(text, {}, language.definition(text, {}, spec.format.property(FULL_NAME)))
+    return language.open_codec(text, {}, language.find_definition(text, {}, spec.format.property(FULL_NAME)))
 
 
-def body_of(spec: SerdeSpec, data: bytes) -> bytes:
-    """What a schema of the statement reads: AVRO stands behind a frame whose id does not count, PROTOBUF has no frame."""
+def message_body(spec: SerdeSpec, data: bytes) -> bytes:
+    """Return the bytes that an inline schema decodes: AVRO has a frame, whose id is ignored, PROTOBUF has none."""
     return framed.split_frame(data)[1] if spec.format.format == "AVRO" else data
 
 
-def framed_body(spec: SerdeSpec, body: bytes) -> bytes:
-    """The message that `body_of` takes `body` from."""
-    return framed.frame(framed.OWN_ID, body) if spec.format.format == "AVRO" else body
+def frame_body(spec: SerdeSpec, body: bytes) -> bytes:
+    """Return a message with `body`; inverse of `message_body`."""
+    return framed.frame(framed.GENERATED_ID, body) if spec.format.format == "AVRO" else body
 
 
-def normal_json(text: str) -> str:
-    """A JSON text in its normal form: no blanks, members by name, the last of equal names, numbers without needless digits.
+def canonical_json(text: str) -> str:
+    """Return a JSON text in canonical form: no blanks, sorted members, the last of equal names, shortest numbers.
 
     Raises:
-        ValueError: no JSON, or text that is no Unicode.
+        ValueError: the text is not JSON, or not Unicode.
     """
-    value = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
-    written = _written(value)
-    written.encode("utf-8")
-    return written
+    value = json.loads(text, parse_float=Decimal, parse_constant=_reject_constant)
+    text = _write_json(value)
+    text.encode("utf-8")
+    return text
 
 
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a JSON number")
 
 
-def _written(value: Any) -> str:
+def _write_json(value: Any) -> str:
     match value:
         case dict():
-            return "{" + ",".join(f"{_quoted(name)}:{_written(value[name])}" for name in sorted(value)) + "}"
+            return "{" + ",".join(f"{_quoted(name)}:{_write_json(value[name])}" for name in sorted(value)) + "}"
         case list():
-            return "[" + ",".join(map(_written, value)) + "]"
+            return "[" + ",".join(map(_write_json, value)) + "]"
         case Decimal():
             return _number(value)
         case str():

@@ -1,4 +1,4 @@
-"""The table of formats, and the two functions the rest of the engine calls."""
+"""Finds the codec of a format."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FORMATS: Mapping[str, Codec] = MappingProxyType(
 
 
 def codec_of(spec: SerdeSpec) -> Codec:
-    """The codec of the spec's format.
+    """Return the codec of the spec's format.
 
     Raises:
-        FormatError: no such format.
+        FormatError: there is no such format.
     """
     codec = FORMATS.get(spec.format.format.upper())
     if codec is None:
@@ -40,10 +40,10 @@ def codec_of(spec: SerdeSpec) -> Codec:
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Make the function that turns bytes into a row; it raises SerdeError for bytes it cannot read."""
+    """Return the function from bytes to a row; it raises SerdeError for bytes that it cannot decode."""
     return codec_of(spec).decoder(spec)
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
-    """Make the function that turns a row into bytes; it raises SerdeError for rows it cannot write."""
+    """Return the function from a row to bytes; it raises SerdeError for rows that it cannot encode."""
     return codec_of(spec).encoder(spec)

@@ -1,4 +1,4 @@
-"""Keys of windowed topics: the key's bytes, then the bounds of the window (rules F5)."""
+"""Keys of windowed topics: the bytes of the key, followed by the bounds of the window (rules F5)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LONG_MAX = 2**63 - 1
 
 
 def window_bytes(window: WindowInfo | None) -> int:
-    """How many bytes at the end of a key tell its window; 0 without a window."""
+    """Return the number of bytes at the end of a key that hold its window; 0 without a window."""
     if window is None:
         return 0
     return (_SESSION if window.type is WindowType.SESSION else _TIME).size
 
 
 def split(data: bytes, window: WindowInfo) -> tuple[bytes, Window]:
-    """Take the window off the end of a key; the end of a time window follows from its size.
+    """Split a key into its own bytes and its window; the end of a time window is computed from its size.
 
     Raises:
         SerdeError: the key is too short to hold a window.
@@ -49,15 +49,15 @@ def split(data: bytes, window: WindowInfo) -> tuple[bytes, Window]:
         end, start = _SESSION.unpack(tail)
         return inner, (start, end)
     (start,) = _TIME.unpack(tail)
-    # A start close to the largest long would overflow; Kafka Streams then takes the largest long as the end.
+    # Kafka Streams ends the window at the largest long if the end would overflow.
     return inner, (start, min(start + (window.size_ms or 0), _LONG_MAX))
 
 
 def join(data: bytes, bounds: Window, window: WindowInfo) -> bytes:
-    """Put the window at the end of a key.
+    """Append the window to a key.
 
     Raises:
-        SerdeError: a bound that is not a 64-bit number.
+        SerdeError: a bound is not a 64-bit integer.
     """
     start, end = bounds
     try:
@@ -67,10 +67,10 @@ def join(data: bytes, bounds: Window, window: WindowInfo) -> bytes:
 
 
 def join_all(keys: pa.BinaryArray, starts: pa.Int64Array, ends: pa.Int64Array, window: WindowInfo) -> pa.BinaryArray:
-    """`join` for whole columns; a null key stays null.
+    """Do `join` for whole columns; a null key stays null.
 
     Raises:
-        NotPlainError: a window without a bound.
+        NotPlainError: a window lacks a bound.
     """
     require(not starts.null_count and not ends.null_count)
     bounds = [ends, starts] if window.type is WindowType.SESSION else [starts]
@@ -79,7 +79,7 @@ def join_all(keys: pa.BinaryArray, starts: pa.Int64Array, ends: pa.Int64Array, w
 
 
 def decoder(decode: Decoder, window: WindowInfo) -> WindowedDecoder:
-    """Read a windowed key with the decoder of the bare key; null bytes give None."""
+    """Return a decoder of windowed keys, based on a decoder of bare keys; null bytes become None."""
 
     def decode_windowed(data: bytes | None) -> tuple[Row | None, Window] | None:
         if data is None:
@@ -91,7 +91,7 @@ def decoder(decode: Decoder, window: WindowInfo) -> WindowedDecoder:
 
 
 def encoder(encode: Encoder, window: WindowInfo) -> WindowedEncoder:
-    """Write a windowed key with the encoder of the bare key; a null key gives null bytes."""
+    """Return an encoder of windowed keys, based on an encoder of bare keys; a null key becomes null bytes."""
 
     def encode_windowed(row: Row | None, bounds: Window) -> bytes | None:
         data = encode(row)

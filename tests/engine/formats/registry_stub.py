@@ -1,4 +1,4 @@
-"""A schema registry over HTTP that plays a registry and its faults."""
+"""A stub of a schema registry over HTTP that can also simulate faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Stub:
-    """A registry over HTTP; `fault` may answer instead of it."""
+    """A registry over HTTP; `fault` may answer a request in its place."""
 
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Stub:
                 return 404, {"error_code": 40401, "message": "not found"}
 
     def delete(self, subject: str, *, permanent: bool) -> tuple[int, Any]:
-        """Forget a subject, in two steps as a registry does."""
+        """Delete a subject in two steps, as a registry does."""
         if subject in self.frozen:
             return 422, {"error_code": 42205, "message": "in read-only mode"}
         if permanent:
@@ -94,7 +94,7 @@ def handler_of(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 send(self, *stub.answer(self.command, self.path, body))
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 

@@ -25,7 +25,7 @@ def test_quoting(row: tuple[object, ...], line: str) -> None:
     assert encoder(spec("DELIMITED", "A INT, B STRING"))(row) == line.encode()
 
 
-def test_first_field_that_is_empty_is_quoted() -> None:
+def test_an_empty_first_field_is_quoted() -> None:
     assert encoder(spec("DELIMITED", "A STRING, B STRING"))(("", "")) == b'"",'
 
 
@@ -45,7 +45,7 @@ def test_lines(line: str, row: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "\n", "1", "1,2,3", " 1,x", '1,"x', '1,"x"y'])
-def test_what_is_no_record(line: str) -> None:
+def test_invalid_records(line: str) -> None:
     with pytest.raises(SerdeError, match="Error deserializing delimited"):
         decoder(spec("DELIMITED", "A INT, B STRING"))(line.encode())
 

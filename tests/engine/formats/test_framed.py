@@ -19,7 +19,9 @@ from tests.engine.formats.samples import spec
 LANGUAGE = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}
 
 
-def _registered(format: str, schema: Any, subject: str = "topic-value", schema_id: int | None = None) -> RegistryView:
+def _registered_schema(
+    format: str, schema: Any, subject: str = "topic-value", schema_id: int | None = None
+) -> RegistryView:
     registry = MemoryRegistry()
     registry.register(
         subject, LANGUAGE[format], schema if isinstance(schema, str) else json.dumps(schema), schema_id=schema_id
@@ -32,17 +34,17 @@ def _record(*fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(format: str, schema: Any, columns: str, value: Any, **options: Any) -> Any:
-    made = spec(format, columns, schemas=_registered(format, schema), **options)
+    made = spec(format, columns, schemas=_registered_schema(format, schema), **options)
     return decoder(made)(from_json_form(made, value))
 
 
-def _shown(columns: tuple[Column, ...] | None) -> str:
+def _column_text(columns: tuple[Column, ...] | None) -> str:
     return ", ".join(map(str, columns or ()))
 
 
 def _columns(format: str, schema: Any, **options: Any) -> str:
-    view = _registered(format, schema)
-    return _shown(columns_of(view.by_id[1], Side.VALUE, view=view, **options))
+    view = _registered_schema(format, schema)
+    return _column_text(columns_of(view.by_id[1], Side.VALUE, view=view, **options))
 
 
 @pytest.mark.rules("F4.6.1")
@@ -58,7 +60,7 @@ def test_writer_types_are_coerced() -> None:
     assert _read("AVRO", schema, "A STRING, B BIGINT, C STRING, D DOUBLE, E INT", value) == ("5", 7, "Y", 1.0, None)
 
 
-def test_a_type_that_no_coercion_reaches_is_refused() -> None:
+def test_a_type_without_a_coercion_is_rejected() -> None:
     with pytest.raises(SerdeError, match="Cannot deserialize type STRING as type INTEGER for path: ->A"):
         _read("AVRO", _record({"name": "A", "type": "string"}), "A INT", {"A": "1"})
 
@@ -80,7 +82,7 @@ def test_avro_unions_are_structs() -> None:
         "not json",
     ],
 )
-def test_avro_schemas_that_are_refused(schema: Any) -> None:
+def test_invalid_avro_schemas(schema: Any) -> None:
     with pytest.raises(FormatError):
         _columns("AVRO", schema)
 
@@ -89,7 +91,7 @@ def test_avro_schemas_that_are_refused(schema: Any) -> None:
     "data", [b"", b"\x00", b"\x01\x00\x00\x00\x01", b"\x00\x00\x00\x00\x09", b"\x00\x00\x00\x00\x01"]
 )
 @pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])
-def test_what_is_no_message(format: str, data: bytes) -> None:
+def test_invalid_messages(format: str, data: bytes) -> None:
     with pytest.raises(SerdeError, match="Error deserializing message from topic: topic"):
         decoder(spec(format, "A INT"))(data)
 
@@ -104,10 +106,11 @@ def test_columns_of_avro() -> None:
         {"name": "f", "type": {"type": "array", "items": "In"}},
     )
     assert _columns("AVRO", schema) == (
-        "`A` DOUBLE, `B` MAP<STRING, BIGINT>, `C` BYTES, `D` DECIMAL(4, 2), `E` STRUCT<`X` INTEGER>, `F` ARRAY<STRUCT<`X` INTEGER>>"
+        "`A` DOUBLE, `B` MAP<STRING, BIGINT>, `C` BYTES, `D` DECIMAL(4, 2), `E` STRUCT<`X` INTEGER>, `F` "
+        "ARRAY<STRUCT<`X` INTEGER>>"
     )
     assert _columns("AVRO", '"int"', unwrapped=True) == "`ROWVAL` INTEGER"
-    view = _registered("AVRO", schema)
+    view = _registered_schema("AVRO", schema)
     assert full_name_of(view.by_id[1]) == "n.R"
 
 
@@ -123,7 +126,7 @@ def test_columns_of_json_schema_follow_their_index() -> None:
     assert _columns("JSON_SR", schema) == "`A` INTEGER, `B` STRUCT<`X` DOUBLE>"
 
 
-def test_json_properties_without_index_stand_as_in_a_hash_map() -> None:
+def test_json_properties_without_index_have_the_order_of_a_hash_map() -> None:
     schema = {
         "type": "object",
         "properties": {"ID": {"type": "string"}, "NAME": {"type": "string"}, "VALUE": {"type": "boolean"}},
@@ -168,8 +171,8 @@ message Second { int32 only = 1; }
 
 def test_columns_of_protobuf() -> None:
     assert _columns("PROTOBUF", PROTO, full_name="p.q.First") == (
-        "`SUIT` STRING, `U` BIGINT, `F` DOUBLE, `W` STRING, `M` MAP<STRING, BIGINT>, `ITEMS` ARRAY<STRUCT<`FLAG` BOOLEAN>>, "
-        "`PICK_0` STRUCT<`ONE` INTEGER, `TWO` STRING>, `O` INTEGER, `BIG` BIGINT"
+        "`SUIT` STRING, `U` BIGINT, `F` DOUBLE, `W` STRING, `M` MAP<STRING, BIGINT>, "
+        "`ITEMS` ARRAY<STRUCT<`FLAG` BOOLEAN>>, `PICK_0` STRUCT<`ONE` INTEGER, `TWO` STRING>, `O` INTEGER, `BIG` BIGINT"
     )
     assert _columns("PROTOBUF", PROTO, full_name="p.q.Second") == "`ONLY` INTEGER"
     assert _columns("PROTOBUF", PROTO, full_name="p.q.Third") == ""
@@ -181,8 +184,11 @@ def test_several_definitions_need_a_name() -> None:
         _columns("PROTOBUF", PROTO)
 
 
-def test_protobuf_messages_come_back() -> None:
-    columns = "SUIT STRING, U BIGINT, F DOUBLE, W STRING, M MAP<STRING, BIGINT>, PICK_0 STRUCT<ONE INT, TWO STRING>, O INT, BIG BIGINT"
+def test_protobuf_messages_round_trip() -> None:
+    columns = (
+        "SUIT STRING, U BIGINT, F DOUBLE, W STRING, M MAP<STRING, BIGINT>, PICK_0 STRUCT<ONE INT, TWO "
+        "STRING>, O INT, BIG BIGINT"
+    )
     value = {"SUIT": "CLUBS", "U": 2**32 - 1, "F": "1.1234", "M": {"k": 1}, "PICK_0": {"TWO": "x"}, "BIG": -1}
     assert _read("PROTOBUF", PROTO, columns, value) == (
         "CLUBS",
@@ -197,8 +203,8 @@ def test_protobuf_messages_come_back() -> None:
 
 
 @pytest.mark.rules("F4.8.1")
-def test_the_frame_names_the_message() -> None:
-    made = spec("PROTOBUF", "ONLY INT", schemas=_registered("PROTOBUF", PROTO), fullSchemaName="p.q.Second")
+def test_the_frame_selects_the_message() -> None:
+    made = spec("PROTOBUF", "ONLY INT", schemas=_registered_schema("PROTOBUF", PROTO), fullSchemaName="p.q.Second")
     data = from_json_form(made, {"only": 3})
     assert data == b"\x00\x00\x00\x00\x01\x02\x02\x08\x03"
     assert decoder(made)(data) == (3,)
@@ -210,7 +216,7 @@ def test_protobuf_wrapper_at_the_top_is_the_bare_value() -> None:
     assert _read("PROTOBUF", schema, "ROWVAL STRING", "x") == ("x",)
 
 
-def test_references_are_read() -> None:
+def test_references_are_resolved() -> None:
     registry = MemoryRegistry()
     registry.register("e.proto", SchemaFormat.PROTOBUF, 'syntax = "proto3"; message Event { int64 ts = 1; }')
     text = 'syntax = "proto3"; import "e.proto"; message L { Event event = 1; }'
@@ -218,7 +224,7 @@ def test_references_are_read() -> None:
     view = registry.snapshot()
     schema = view.latest_of("topic-value")
     assert schema is not None
-    assert _shown(columns_of(schema, Side.VALUE, view=view)) == "`EVENT` STRUCT<`TS` BIGINT>"
+    assert _column_text(columns_of(schema, Side.VALUE, view=view)) == "`EVENT` STRUCT<`TS` BIGINT>"
 
 
 @pytest.mark.parametrize(
@@ -232,10 +238,10 @@ def test_nullable_representations_keep_nulls(format: str, nullable: str, columns
 
 
 def _with_id(format: str, schema: Any, columns: str) -> Any:
-    return spec(format, columns, schemas=_registered(format, schema, schema_id=42), schemaId="42")
+    return spec(format, columns, schemas=_registered_schema(format, schema, schema_id=42), schemaId="42")
 
 
-def test_rows_are_copied_into_the_schema_of_an_id() -> None:
+def test_rows_are_written_with_the_schema_of_an_id() -> None:
     schema = _record(
         {"name": "extra", "type": "string", "default": "d"},
         {"name": "A", "type": "int"},
@@ -265,13 +271,13 @@ def test_required_fields_without_default_fail() -> None:
         encoder(made)((5,))
 
 
-def test_fields_that_the_schema_has_not_fail() -> None:
+def test_fields_missing_in_the_schema_fail() -> None:
     made = _with_id("AVRO", _record({"name": "A", "type": "int"}), "A INT, B INT")
     with pytest.raises(SerdeError, match="Schema from Schema Registry misses field with name: B"):
         encoder(made)((5, 6))
 
 
-def test_own_schema_takes_the_id_of_the_registry() -> None:
+def test_the_generated_schema_has_its_registered_id() -> None:
     registry = MemoryRegistry()
     registry.register("other", SchemaFormat.AVRO, '"int"')
     registry.register("topic-value", SchemaFormat.AVRO, ' { "type" : "int" } ')
@@ -290,13 +296,16 @@ TEXTS = {
     "AVRO": json.dumps(
         _record({"name": "U", "type": ["null", "int", {"type": "array", "items": "string"}], "default": None})
     ),
-    "JSON_SR": '{"type": "object","properties": {"a": {"oneOf": [{"type": "null"}, {"$ref": "#/properties/b"}]}, "b": {"type":"number"}}}',
+    "JSON_SR": (
+        '{"type": "object","properties": {"a": {"oneOf": [{"type": "null"}, {"$ref": "#/properties/b"}]}, '
+        '"b": {"type":"number"}}}'
+    ),
     "PROTOBUF": PROTO,
 }
 
 
 @pytest.mark.parametrize("format", TEXTS)
-def test_mutated_schemas_give_columns_or_an_error_for_the_user(format: str) -> None:
+def test_mutated_schemas_give_columns_or_a_user_error(format: str) -> None:
     dice = random.Random(7)
     for _ in range(500):
         text = list(TEXTS[format])
@@ -305,6 +314,6 @@ def test_mutated_schemas_give_columns_or_an_error_for_the_user(format: str) -> N
             text[at : at + dice.choice((0, 1, 5))] = dice.choice(
                 ("", "{", '"', "1", "é", "\ud800", "null", ";", "int", text[at - 1])
             )
-        view = _registered(format, "".join(text))
+        view = _registered_schema(format, "".join(text))
         with contextlib.suppress(EngineError):
             columns_of(view.by_id[1], Side.VALUE, full_name=None if format != "PROTOBUF" else "p.q.First", view=view)

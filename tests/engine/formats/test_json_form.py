@@ -27,14 +27,14 @@ from tests.engine.formats.samples import spec
         ("JSON", "A INT", None, None),
     ],
 )
-def test_forms(format: str, columns: str, given: Any, seen: Any) -> None:
+def test_values_convert_to_bytes_and_back(format: str, columns: str, given: Any, seen: Any) -> None:
     made = spec(format, columns)
     found = to_json_form(made, from_json_form(made, given))
     assert found == seen
     assert str(found) == str(seen)
 
 
-def test_none_has_no_form() -> None:
+def test_the_format_none_writes_null_bytes() -> None:
     assert from_json_form(spec("NONE", ""), "x") is None
 
 
@@ -48,6 +48,6 @@ def test_none_has_no_form() -> None:
         ("AVRO", "A DECIMAL(4, 2)", {"A": 1}),
     ],
 )
-def test_refusals(format: str, columns: str, given: Any) -> None:
+def test_invalid_values(format: str, columns: str, given: Any) -> None:
     with pytest.raises(SerdeError, match="Cannot write value of topic topic"):
         from_json_form(spec(format, columns), given)

@@ -54,19 +54,19 @@ def test_coercions(column: str, text: str, value: Any) -> None:
         ("A STRUCT<B INT>", '{"B": []}', r"path: \$.A.B"),
     ],
 )
-def test_refusals(column: str, text: str, reason: str) -> None:
+def test_invalid_values(column: str, text: str, reason: str) -> None:
     with pytest.raises(SerdeError, match=f"Failed to deserialize value from topic: topic. .*{reason}"):
         decoder(spec("JSON", column))(f'{{"A": {text}}}'.encode())
 
 
-def test_names_are_found_exactly_then_without_case() -> None:
+def test_exact_names_win_over_names_in_another_case() -> None:
     decode = decoder(spec("JSON", "A INT, `b` INT, C INT"))
     assert decode(b'{"a": 1, "A": 2, "b": 3, "B": 4, "x": 5}') == (2, 3, None)
 
 
 @pytest.mark.rules("F4.4.2")
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{", b'{"A": NaN}', b"\xff", b"[" * 100_000])
-def test_what_is_no_record(data: bytes) -> None:
+def test_invalid_records(data: bytes) -> None:
     with pytest.raises(SerdeError):
         decoder(spec("JSON", "A INT"))(data)
 

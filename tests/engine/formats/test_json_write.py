@@ -23,5 +23,5 @@ from tests.engine.formats.samples import spec
         ("A STRING", None, "null"),
     ],
 )
-def test_texts(column: str, value: object, text: str) -> None:
+def test_values(column: str, value: object, text: str) -> None:
     assert encoder(spec("JSON", column))((value,)) == f'{{"A":{text}}}'.encode()

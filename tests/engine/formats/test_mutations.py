@@ -1,4 +1,4 @@
-"""Damaged messages: nothing but an error of ours, little memory, and the same answer alone and in a batch."""
+"""Mutated messages raise only our errors, need little memory, and give equal results alone and in a batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAT_TOO = {f"{name} flat": name for name in ("AVRO", "JSON", "JSON_SR", "PROTOB
 FLAT = "I INT, L BIGINT, D DOUBLE, S STRING, B BOOLEAN, TS TIMESTAMP"
 BATCH = 100
 MEMORY = 32 * 1024 * 1024
-"""Bytes that a batch of messages may need at its peak; the messages themselves take a few kilobytes."""
+"""The limit of memory in bytes for a batch of messages, which take a few kilobytes themselves."""
 
 HOSTILE = [
     b"\xff" * 9 + b"\x01",
@@ -40,42 +40,42 @@ HOSTILE = [
 ]
 
 
-def given(name: str) -> tuple[SerdeSpec, tuple[Any, ...]]:
+def spec_and_row(name: str) -> tuple[SerdeSpec, tuple[Any, ...]]:
     if name in FLAT_TOO:
         return spec(FLAT_TOO[name], FLAT), (-7, 2**40, 1.5, "naïve", True, 1_700_000_000_123)
     row = ROWS.get(name, NESTED_ROW)
     return spec(name, SCHEMAS[name]), row
 
 
-def mutate(made: random.Random, data: bytes) -> bytes:
-    """Damage a message once or a few times."""
+def mutate(rng: random.Random, data: bytes) -> bytes:
+    """Mutate a message at one or several positions."""
     out = bytearray(data)
-    for _ in range(made.choice((1, 1, 1, 2, 5))):
-        at = made.randrange(len(out) + 1)
-        match made.randrange(7):
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        at = rng.randrange(len(out) + 1)
+        match rng.randrange(7):
             case 0:
                 del out[at:]
             case 1 | 2 if out:
-                out[min(at, len(out) - 1)] ^= 1 << made.randrange(8)
+                out[min(at, len(out) - 1)] ^= 1 << rng.randrange(8)
             case 3:
-                out[at:at] = made.choice(HOSTILE)
+                out[at:at] = rng.choice(HOSTILE)
             case 4:
-                out[at : at + made.randint(1, 9)] = made.randbytes(made.randint(0, 9))
+                out[at : at + rng.randint(1, 9)] = rng.randbytes(rng.randint(0, 9))
             case 5:
-                out[at:at] = out[made.randrange(len(out) + 1) :]
+                out[at:at] = out[rng.randrange(len(out) + 1) :]
             case _:
-                out[: min(5, len(out))] = made.randbytes(5)
+                out[: min(5, len(out))] = rng.randbytes(5)
     return bytes(out)
 
 
 def check(name: str, count: int, seed: int) -> int:
-    """Decode damaged messages; gives how many of them could be read."""
-    made = random.Random(seed)
-    wanted, row = given(name)
+    """Decode mutated messages and return the number that could be read."""
+    rng = random.Random(seed)
+    wanted, row = spec_and_row(name)
     data, decode, reader = table.encoder(wanted)(row) or b"", table.decoder(wanted), SideReader(wanted)
     readable = 0
     for _ in range(count // BATCH):
-        batch = [data if made.random() < 0.02 else mutate(made, data) for _ in range(BATCH)]
+        batch = [data if rng.random() < 0.02 else mutate(rng, data) for _ in range(BATCH)]
         errors: dict[int, str] = {}
         for at, each in enumerate(batch):
             try:
@@ -89,7 +89,7 @@ def check(name: str, count: int, seed: int) -> int:
 
 
 @pytest.mark.parametrize("name", [*FORMATS, *FLAT_TOO])
-def test_damaged_messages(name: str) -> None:
+def test_mutated_messages(name: str) -> None:
     check(name, BATCH, seed=0)
     tracemalloc.start()
     try:
@@ -103,7 +103,7 @@ def test_damaged_messages(name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [*FORMATS, *FLAT_TOO])
-def test_many_damaged_messages(name: str) -> None:
+def test_many_mutated_messages(name: str) -> None:
     check(name, BATCH, seed=0)
     tracemalloc.start()
     try:
@@ -114,7 +114,7 @@ def test_many_damaged_messages(name: str) -> None:
     assert peak < MEMORY
 
 
-def test_a_batch_with_a_number_too_long_to_keep_is_no_trouble() -> None:
+def test_a_very_long_number_in_a_batch_needs_little_memory() -> None:
     wanted = spec("JSON", "N DECIMAL(38, 2), S STRING, L BIGINT")
     decode = table.decoder(wanted)
     for text in (
@@ -132,7 +132,7 @@ def test_a_batch_with_a_number_too_long_to_keep_is_no_trouble() -> None:
         assert all(not isinstance(value, Decimal) or value.adjusted() < 38 for value in row)
 
 
-def _avro_laughs(depth: int, width: int) -> str:
+def _avro_billion_laughs(depth: int, width: int) -> str:
     kind: Any = "int"
     for level in range(depth):
         first = {"type": "record", "name": f"R{level}", "fields": [{"name": "F0", "type": kind}]}
@@ -141,7 +141,7 @@ def _avro_laughs(depth: int, width: int) -> str:
     return json.dumps(kind)
 
 
-def _proto_laughs(depth: int, width: int) -> str:
+def _proto_billion_laughs(depth: int, width: int) -> str:
     messages = [
         f"message R{level} {{ {' '.join(f'R{level + 1} F{at} = {at + 1};' for at in range(width))} }}"
         for level in range(depth)
@@ -149,7 +149,7 @@ def _proto_laughs(depth: int, width: int) -> str:
     return f'syntax = "proto3"; {" ".join(messages)} message R{depth} {{ int32 A = 1; }}'
 
 
-def _json_laughs(depth: int, width: int) -> str:
+def _json_billion_laughs(depth: int, width: int) -> str:
     defs: dict[str, Any] = {f"R{depth}": {"type": "integer"}}
     for level in range(depth):
         defs[f"R{level}"] = {
@@ -172,35 +172,35 @@ HOSTILE_SCHEMAS = {
     "AVRO empty records": ("AVRO", '{"type":"array","items":{"type":"record","name":"E","fields":[]}}'),
     "AVRO fixed of none": ("AVRO", '{"type":"array","items":{"type":"fixed","name":"X","size":0}}'),
     "AVRO deep": ("AVRO", '{"type":"array","items":' * 500 + '"int"' + "}" * 500),
-    "AVRO many parts": ("AVRO", _avro_laughs(30, 10)),
+    "AVRO many parts": ("AVRO", _avro_billion_laughs(30, 10)),
     "AVRO no schema": ("AVRO", "{"),
     "PROTOBUF recursive": ("PROTOBUF", 'syntax = "proto3"; message R { R A = 1; R B = 2; }'),
     "PROTOBUF mutually": (
         "PROTOBUF",
         'syntax = "proto3"; message R { S A = 1; S B = 2; } message S { repeated R A = 1; }',
     ),
-    "PROTOBUF many parts": ("PROTOBUF", _proto_laughs(30, 10)),
+    "PROTOBUF many parts": ("PROTOBUF", _proto_billion_laughs(30, 10)),
     "PROTOBUF no schema": ("PROTOBUF", "message"),
     "JSON_SR recursive": ("JSON_SR", '{"type":"object","properties":{"A":{"$ref":"#"},"B":{"$ref":"#"}}}'),
     "JSON_SR reference to itself": ("JSON_SR", '{"$ref":"#"}'),
-    "JSON_SR many parts": ("JSON_SR", _json_laughs(30, 10)),
+    "JSON_SR many parts": ("JSON_SR", _json_billion_laughs(30, 10)),
     "JSON_SR no schema": ("JSON_SR", "[1"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE_SCHEMAS)
-def test_a_schema_that_could_take_the_process_down_is_refused_for_every_record(name: str) -> None:
+def test_a_dangerous_schema_is_an_error_of_each_record(name: str) -> None:
     format, text = HOSTILE_SCHEMAS[name]
     registry = MemoryRegistry()
-    given = registry.register("topic-value", LANGUAGES[format].format, text)
+    spec_and_row = registry.register("topic-value", LANGUAGES[format].format, text)
     decode = table.decoder(spec(format, "A STRING", schemas=registry.snapshot()))
     for body in (b"", b"\x02\x02", b"\x00" + HOSTILE[0], b"{}"):
         with pytest.raises(SerdeError):
-            decode(b"\x00" + given.to_bytes(4, "big") + body)
+            decode(b"\x00" + spec_and_row.to_bytes(4, "big") + body)
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE_SCHEMAS if not name.endswith("no bytes")])
-def test_it_is_refused_by_a_statement(name: str) -> None:
+def test_a_dangerous_schema_fails_a_statement(name: str) -> None:
     format, text = HOSTILE_SCHEMAS[name]
     session = Session(config=Config.of({}))
     session.registry.register("t-value", LANGUAGES[format].format, text)

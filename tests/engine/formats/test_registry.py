@@ -20,7 +20,7 @@ def test_equal_schemas_share_an_id() -> None:
     assert registry.subjects() == ("a", "b", "c")
 
 
-def test_a_subject_keeps_its_own_id_of_a_schema_that_others_have_too() -> None:
+def test_a_subject_keeps_its_id_of_a_schema_shared_with_others() -> None:
     registry = MemoryRegistry()
     registry.register("a", SchemaFormat.AVRO, '"int"', schema_id=101)
     registry.register("b", SchemaFormat.AVRO, '"int"', schema_id=201)
@@ -28,7 +28,7 @@ def test_a_subject_keeps_its_own_id_of_a_schema_that_others_have_too() -> None:
     assert registry.register("c", SchemaFormat.AVRO, '"int"') == 101
 
 
-def test_an_old_schema_registered_again_stays_old() -> None:
+def test_registering_an_old_version_again_does_not_make_it_the_latest() -> None:
     registry = MemoryRegistry()
     registry.register("a", SchemaFormat.AVRO, '"int"')
     registry.register("a", SchemaFormat.AVRO, '"long"')

@@ -1,4 +1,4 @@
-"""The registry by URL, against a stub that plays a registry and its faults."""
+"""The remote registry, tested with a stub that simulates a registry and its faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORD = '{"type":"record","name":"R","fields":[{"name":"A","type":["null","int"
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
-    monkeypatch.setattr(registry_remote, "_known", {})
+    monkeypatch.setattr(registry_remote, "_cache", {})
     made = Stub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(made))
     server.daemon_threads = True
@@ -46,7 +46,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
     server.server_close()
 
 
-def test_schemas_are_found_by_id_and_subject_and_asked_for_once(stub: Stub) -> None:
+def test_schemas_are_found_by_id_and_subject_and_requested_once(stub: Stub) -> None:
     given = stub.register("t-value", {"schema": RECORD})
     registry = open_registry(stub.url, {})
     latest = registry.latest("t-value")
@@ -58,7 +58,7 @@ def test_schemas_are_found_by_id_and_subject_and_asked_for_once(stub: Stub) -> N
     assert registry.subjects() == ("t-value",)
 
 
-def test_the_newest_schema_of_a_subject_is_asked_for_anew(stub: Stub) -> None:
+def test_the_latest_schema_of_a_subject_is_requested_every_time(stub: Stub) -> None:
     stub.register("t-value", {"schema": RECORD})
     registry = open_registry(stub.url, {})
     before = registry.latest("t-value")
@@ -69,7 +69,7 @@ def test_the_newest_schema_of_a_subject_is_asked_for_anew(stub: Stub) -> None:
     assert before.id != after.id
 
 
-def test_an_id_keeps_its_schema_even_if_the_registry_changes_its_mind(stub: Stub) -> None:
+def test_an_id_keeps_its_schema_even_if_the_registry_changes_it(stub: Stub) -> None:
     given = stub.register("t-value", {"schema": RECORD})
     registry = open_registry(stub.url, {})
     first = registry.by_id(given)
@@ -77,10 +77,13 @@ def test_an_id_keeps_its_schema_even_if_the_registry_changes_its_mind(stub: Stub
     assert registry.by_id(given) == first
 
 
-def test_a_session_infers_and_registers_through_it_and_records_go_both_ways(stub: Stub) -> None:
+def test_a_session_infers_and_registers_schemas_and_records_round_trip(stub: Stub) -> None:
     stub.register("in-value", {"schema": RECORD})
     session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
-    text = "CREATE STREAM S WITH (KAFKA_TOPIC='in', VALUE_FORMAT='AVRO'); CREATE STREAM O WITH (KAFKA_TOPIC='out') AS SELECT A FROM S;"
+    text = (
+        "CREATE STREAM S WITH (KAFKA_TOPIC='in', VALUE_FORMAT='AVRO'); CREATE STREAM O WITH "
+        "(KAFKA_TOPIC='out') AS SELECT A FROM S;"
+    )
     for parsed in session.parse(text):
         session.execute(parsed)
     assert list(stub.subjects) == ["in-value", "out-value"]
@@ -104,7 +107,7 @@ DROP STREAM O{0};
     ("clause", "left"),
     [(" DELETE TOPIC", ["in-key", "in-value", "left-value"]), ("", ["in-key", "in-value", "out-key", "left-value"])],
 )
-def test_a_topic_is_deleted_with_its_subjects_for_good_even_where_they_are_frozen(
+def test_deleting_a_topic_deletes_its_subjects_permanently_even_if_read_only(
     stub: Stub, clause: str, left: list[str]
 ) -> None:
     session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
@@ -127,7 +130,7 @@ def test_subjects_that_cannot_be_deleted_are_named(stub: Stub) -> None:
         registry.delete("t-key")
 
 
-def test_a_task_asks_for_ids_that_the_driver_did_not_know_and_keeps_them(stub: Stub) -> None:
+def test_a_task_requests_and_caches_ids_that_the_driver_did_not_know(stub: Stub) -> None:
     view = pickle.loads(pickle.dumps(open_registry(stub.url, {}).snapshot()))
     given = stub.register("t-value", {"schema": RECORD})
     decode = table.decoder(spec("AVRO", "A INT", schemas=view))
@@ -139,13 +142,13 @@ def test_a_task_asks_for_ids_that_the_driver_did_not_know_and_keeps_them(stub: S
     assert stub.asked.count(f"GET /schemas/ids/{given}") == 1
 
 
-def test_an_id_that_does_not_exist_is_the_fault_of_the_record(stub: Stub) -> None:
+def test_an_unknown_id_is_an_error_of_the_record(stub: Stub) -> None:
     decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))
     with pytest.raises(SerdeError, match="9"):
         decode(b"\x00\x00\x00\x00\x09\x02\x0a")
 
 
-def test_references_are_followed(stub: Stub) -> None:
+def test_references_are_resolved(stub: Stub) -> None:
     registry = open_registry(stub.url, {})
     inner = '{"type":"record","name":"In","fields":[{"name":"X","type":"int"}]}'
     outer = '{"type":"record","name":"Out","fields":[{"name":"A","type":"In"}]}'
@@ -187,7 +190,7 @@ FAULTS: dict[str, Callable[[BaseHTTPRequestHandler], bool]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_statement_fails_soon_and_names_the_registry_but_no_secret(
+def test_a_statement_fails_fast_and_names_the_registry_but_no_secret(
     stub: Stub, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_remote, "CALL_SECONDS", 1.0)
@@ -203,14 +206,14 @@ def test_a_statement_fails_soon_and_names_the_registry_but_no_secret(
     assert session.catalog.sources == {}
 
 
-def test_nobody_listens() -> None:
+def test_a_registry_that_is_down_is_unavailable() -> None:
     registry = open_registry("http://127.0.0.1:9,http://127.0.0.1:10", {})
     with pytest.raises(RegistryUnavailableError, match=r"127\.0\.0\.1:9"):
         registry.latest("t-value")
 
 
 @pytest.mark.rules("E2.4")
-def test_a_registry_that_was_away_is_not_asked_for_every_record(stub: Stub) -> None:
+def test_an_unavailable_registry_is_not_requested_for_every_record(stub: Stub) -> None:
     stub.fault = FAULTS["500"]
     decode = table.decoder(spec("AVRO", "A INT", schemas=open_registry(stub.url, {}).snapshot()))
     for number in range(5):
@@ -221,8 +224,8 @@ def test_a_registry_that_was_away_is_not_asked_for_every_record(stub: Stub) -> N
     assert len(stub.asked) <= 2
 
 
-def test_it_recovers_after_a_rest(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_remote, "REST_SECONDS", 0.0)
+def test_it_is_requested_again_after_a_pause(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_remote, "PAUSE_SECONDS", 0.0)
     stub.register("t-value", {"schema": RECORD})
     registry = open_registry(stub.url, {})
     stub.fault = FAULTS["500"]
@@ -232,7 +235,7 @@ def test_it_recovers_after_a_rest(stub: Stub, monkeypatch: pytest.MonkeyPatch) -
     assert registry.latest("t-value") is not None
 
 
-def test_credentials_come_from_the_settings_or_the_url_and_a_refusal_is_told(stub: Stub) -> None:
+def test_credentials_come_from_settings_or_url_and_rejections_are_reported(stub: Stub) -> None:
     stub.fault = lambda handler: send(handler, 401, {"error_code": 401, "message": f"not you, {SECRET}"})
     for registry in (
         open_registry(stub.url, {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": f"me:{SECRET}"}),
@@ -246,7 +249,7 @@ def test_credentials_come_from_the_settings_or_the_url_and_a_refusal_is_told(stu
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that only itself vouches for, and its key."""
+    """Create a self-signed certificate for 127.0.0.1; return the paths of certificate and key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "registry")])
     now = dt.datetime.now(dt.UTC)
@@ -259,10 +262,8 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
     return files
 
 
-def test_a_registry_over_tls_must_have_a_certificate_that_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry_remote, "_known", {})
+def test_a_registry_over_tls_needs_a_trusted_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_remote, "_cache", {})
     certificate, key = _certificate(tmp_path)
     stub = Stub()
     stub.register("t-value", {"schema": RECORD})
@@ -283,30 +284,30 @@ def test_a_registry_over_tls_must_have_a_certificate_that_is_trusted(
         server.server_close()
 
 
-def test_a_schema_that_the_registry_refuses_is_the_fault_of_the_statement(stub: Stub) -> None:
+def test_a_rejected_schema_is_an_error_of_the_statement(stub: Stub) -> None:
     stub.fault = lambda handler: send(handler, 409, {"error_code": 409, "message": "not compatible"})
     with pytest.raises(RegistryError, match="not compatible"):
         open_registry(stub.url, {}).register("t-value", SchemaFormat.AVRO, RECORD)
 
 
-def test_a_wrong_id_is_refused(stub: Stub) -> None:
+def test_an_unexpected_id_is_an_error(stub: Stub) -> None:
     registry = open_registry(stub.url, {})
-    with pytest.raises(RegistryError, match=r"gave id 100 .* not 7"):
+    with pytest.raises(RegistryError, match=r"assigned id 100 .* not 7"):
         registry.register("t-value", SchemaFormat.AVRO, RECORD, schema_id=7)
 
 
 @pytest.mark.parametrize(
     ("url", "config", "message"),
     [
-        ("ftp://x", {}, "cannot be opened"),
-        ("http://x", {"ssl.ca.location": "/no/such/file.pem"}, "cannot be opened"),
-        ("http://x", {"basic.auth.user.info": SECRET}, "cannot be opened"),
-        ("http://x", {"ssl.key.location": "k"}, "cannot be opened"),
-        ("http://x", {"timeout": SECRET}, "cannot be opened"),
+        ("ftp://x", {}, "Cannot open"),
+        ("http://x", {"ssl.ca.location": "/no/such/file.pem"}, "Cannot open"),
+        ("http://x", {"basic.auth.user.info": SECRET}, "Cannot open"),
+        ("http://x", {"ssl.key.location": "k"}, "Cannot open"),
+        ("http://x", {"timeout": SECRET}, "Cannot open"),
         ("http://x", {"schema.registry.ssl.truststore.location": SECRET}, "schema.registry.ssl.truststore.location"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_at_once(url: str, config: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_rejected_at_once(url: str, config: dict[str, str], message: str) -> None:
     with pytest.raises(RegistryError, match=message) as raised:
         open_registry(url, config)
     assert SECRET not in raised.value.render()
@@ -325,21 +326,21 @@ def execute(stub: Stub, text: str) -> Session:
     return session
 
 
-def test_the_schema_of_a_result_s_key_becomes_read_only_and_may_be_registered_again(stub: Stub) -> None:
+def test_the_key_schema_of_a_sink_becomes_read_only_and_can_be_registered_again(stub: Stub) -> None:
     execute(stub, KEYED)
     assert stub.frozen == {"out-key"}
-    registry_remote._known.clear()
+    registry_remote._cache.clear()
     execute(stub, KEYED)
     assert len(stub.subjects["out-key"]) == 1
 
 
-def test_another_key_schema_of_a_read_only_subject_is_refused(stub: Stub) -> None:
+def test_a_read_only_subject_rejects_another_key_schema(stub: Stub) -> None:
     execute(stub, KEYED)
     with pytest.raises(RegistryError, match="out-key"):
         execute(stub, KEYED.replace("K STRING", "K INT"))
 
 
-def test_a_registry_that_has_no_modes_gives_a_warning(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_registry_without_modes_causes_a_warning(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
     def no_modes(handler: BaseHTTPRequestHandler) -> bool:
         return handler.command == "PUT" and send(handler, 422, {"error_code": 42204, "message": "not mutable"})
 

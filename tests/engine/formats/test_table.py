@@ -21,7 +21,7 @@ def test_every_planned_format_has_a_codec() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_rows_come_back(name: str) -> None:
+def test_rows_round_trip(name: str) -> None:
     made = spec(name, SCHEMAS[name])
     row = ROWS.get(name, NESTED_ROW)
     data = encoder(made)(row)
@@ -42,7 +42,7 @@ def test_specs_pickle(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["JSON", "JSON_SR", "AVRO"])
-def test_rows_of_nulls_come_back(name: str) -> None:
+def test_rows_of_nulls_round_trip(name: str) -> None:
     made = spec(name, SCHEMAS[name])
     nulls = (None,) * len(made.columns)
     assert decoder(made)(encoder(made)(nulls)) == nulls
@@ -72,17 +72,17 @@ def test_unwrapped_null_is_null_bytes(name: str) -> None:
         ("K STRUCT<X INT>", {"X": 2}),
     ],
 )
-def test_unwrapped_values_come_back(name: str, column: str, value: object) -> None:
+def test_unwrapped_values_round_trip(name: str, column: str, value: object) -> None:
     made = spec(name, column, unwrapped=True)
     assert decoder(made)(encoder(made)((value,))) == (value,)
 
 
-def test_unknown_format_is_refused() -> None:
+def test_an_unknown_format_is_rejected() -> None:
     with pytest.raises(FormatError, match="Unknown format: FOO"):
         decoder(spec("FOO", "A INT"))
 
 
-def test_causes_end() -> None:
+def test_causes_are_listed_without_the_error_itself() -> None:
     with pytest.raises(SerdeError) as caught:
         decoder(spec("JSON", "R STRUCT<X ARRAY<INT>>"))(b'{"R": {"X": [1, true]}}')
     assert str(caught.value).endswith("path: $.R.X[1]")
@@ -133,7 +133,7 @@ _KINDS = {Base.BOOLEAN: bool, Base.DOUBLE: float, Base.BYTES: bytes}
 
 
 def _fits(sql_type: SqlType, value: Any) -> bool:
-    """Whether Spark can hold the value: integers in range, text that is UTF-8, decimals of exactly their scale."""
+    """Whether Spark can hold the value: integers in range, valid UTF-8, decimals of exactly their scale."""
     match sql_type:
         case _ if value is None:
             return True

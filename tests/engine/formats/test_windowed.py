@@ -31,7 +31,7 @@ def test_session_keys_carry_end_then_start() -> None:
 
 
 @pytest.mark.parametrize("window", [TIME, SESSION])
-def test_a_column_of_keys_is_joined_as_each_of_them_is(window: WindowInfo) -> None:
+def test_joining_a_column_of_keys_equals_joining_each_key(window: WindowInfo) -> None:
     keys = [b"", b"a", None, b"longer", b"\xff"]
     starts, ends = [0, -5, 3, 2**62, 7], [1, 0, 4, 2**63 - 1, 8]
     arrays = pa.array([b"before", *keys], pa.binary())[1:], pa.array(starts, pa.int64()), pa.array(ends, pa.int64())
@@ -42,7 +42,7 @@ def test_a_column_of_keys_is_joined_as_each_of_them_is(window: WindowInfo) -> No
     ]
 
 
-def test_a_column_of_keys_without_a_bound_is_left_to_single_records() -> None:
+def test_a_column_of_keys_without_a_bound_is_not_plain() -> None:
     with pytest.raises(NotPlainError):
         windowed.join_all(pa.array([b"a"]), pa.array([None], pa.int64()), pa.array([1], pa.int64()), TIME)
 

@@ -7,7 +7,7 @@ import pytest
 
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.source_messages import message_decoder, normal_json
+from kestrel_sql.formats.source_messages import canonical_json, message_decoder
 from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
 from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.spark.io.ingestion import NO_VALUE, NULL_KEY, Message, MessageReader, message_reader
@@ -172,14 +172,16 @@ AVRO = json.dumps(
 
 
 def test_a_document_has_one_normal_form() -> None:
-    assert normal_json('{ "b": 1.50, "a": [1e2, -0.0, null, "ü\\u0041"], "b": 2.0 }') == '{"a":[100,0,null,"üA"],"b":2}'
-    assert normal_json("1e999999") == "1E+999999"
+    assert (
+        canonical_json('{ "b": 1.50, "a": [1e2, -0.0, null, "ü\\u0041"], "b": 2.0 }') == '{"a":[100,0,null,"üA"],"b":2}'
+    )
+    assert canonical_json("1e999999") == "1E+999999"
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", "[1,]", '"\\ud800"', "1 2"])
 def test_what_is_no_document(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        normal_json(text)
+        canonical_json(text)
 
 
 def decoded(name: str, data: bytes, columns: str, **properties: str) -> Any:

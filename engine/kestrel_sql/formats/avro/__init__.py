@@ -1,1 +1,1 @@
-"""AVRO."""
+"""The format AVRO."""

@@ -1,4 +1,4 @@
-"""Avro bodies to Connect values and back, on fastavro without its logical types."""
+"""Converts between Avro bodies and Connect values; it uses fastavro without its logical types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import fastavro
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.avro.schema import branch_name, branches_of, is_map_entry, parse_text, to_connect
-from kestrel_sql.formats.connect.codec import Wire
+from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema
 from kestrel_sql.formats.serde import ConversionError
 from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN
 
 Convert = Callable[[Any], Any]
-"""A value that is not None between fastavro's form and Connect's; None stands for a value that needs no change."""
+"""Converts a value, not None, between fastavro's form and Connect's; None in its place means no conversion."""
 
 _MAX_UNSCALED = 512
 _PYTHON_TYPES = {
@@ -37,17 +37,17 @@ _PYTHON_TYPES = {
 }
 
 
-def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
-    """Make reader and writer of an Avro schema; made ones are kept.
+def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> SchemaCodec:
+    """Return the codec of an Avro schema; codecs are cached.
 
     Raises:
-        FormatError: not an Avro schema, a recursive one, or an array whose items take no bytes.
+        FormatError: the schema is invalid or recursive, or has an array whose items take no bytes.
     """
     return _open(text, tuple(imports.items()))
 
 
 @lru_cache(maxsize=256)
-def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
+def _open(text: str, imports: tuple[tuple[str, str], ...]) -> SchemaCodec:
     resolved = parse_text(text, dict(imports))
     connect, parsed = _checked(resolved)
     read_raw = fastavro.schemaless_reader
@@ -58,8 +58,8 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
         try:
             value = read_raw(io.BytesIO(body), parsed, None, handle_unicode_errors="replace")
         except (EOFError, IndexError):
-            # fastavro's own words name addresses in memory, so that no two log entries would be alike.
-            raise ValueError("The message ends too early, or chooses a branch that its schema does not have") from None
+            # fastavro's messages contain memory addresses, so equal errors would have different log entries.
+            raise ValueError("The message ends too early, or selects a branch that its schema does not have") from None
         return value if value is None or from_raw is None else from_raw(value)
 
     def write(value: Any) -> bytes:
@@ -67,11 +67,11 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> Wire:
         write_raw(out, parsed, value if value is None or to_raw is None else to_raw(value))
         return out.getvalue()
 
-    return Wire(connect, read, write)
+    return SchemaCodec(connect, read, write)
 
 
 def _checked(resolved: Any) -> tuple[ConnectSchema, Any]:
-    """The Connect and fastavro forms of a schema; users write schemas, so whatever is wrong with one is a FormatError."""
+    """Return the Connect and fastavro forms of a schema. Schemas come from users, so any failure is a FormatError."""
     try:
         _refuse_empty_items(resolved)
         return to_connect(resolved), fastavro.parse_schema(_bare(resolved, set()))
@@ -82,7 +82,7 @@ def _checked(resolved: Any) -> tuple[ConnectSchema, Any]:
 
 
 def _bare(schema: Any, seen: set[str]) -> Any:
-    """The schema without logical types, defaults and metadata; a name that was defined before is only named."""
+    """Drop logical types, defaults and metadata from a schema; repeated definitions become names."""
     if isinstance(schema, list):
         return [_bare(branch, seen) for branch in schema]
     if isinstance(schema, str):
@@ -117,7 +117,7 @@ def _is_empty(schema: Any) -> bool:
 
 
 def _refuse_empty_items(schema: Any) -> None:
-    """Refuse arrays of items without bytes: a few bytes could declare an endless number of them."""
+    """Reject arrays whose items take no bytes: a few bytes could declare an endless number of items."""
     if isinstance(schema, list):
         for branch in schema:
             _refuse_empty_items(branch)
@@ -249,11 +249,11 @@ def _union_reader(branches: list[Any]) -> Convert:
     plan = [(_python_type(branch), name, _reader(branch)) for branch, name in zip(branches, names, strict=True)]
 
     def read(value: Any) -> dict[str, Any]:
-        found: dict[str, Any] = dict.fromkeys(names)
+        members: dict[str, Any] = dict.fromkeys(names)
         for kind, name, convert in plan:
             if type(value) is kind:
-                found[name] = value if convert is None else convert(value)
-                return found
+                members[name] = value if convert is None else convert(value)
+                return members
         raise ConversionError(f"No branch of the union fits {type(value).__name__}")
 
     return read

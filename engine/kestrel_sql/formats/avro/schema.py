@@ -1,4 +1,4 @@
-"""Avro schemas: as Connect schemas, and generated from columns (rules F4.7)."""
+"""Converts Avro schemas to Connect schemas, and generates them from columns (rules F4.7)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def full_name(schema: Mapping[str, Any], namespace: str) -> str:
-    """The full name of a named type that stands inside `namespace`."""
+    """Return the full name of a named type defined inside `namespace`."""
     name = str(schema["name"])
     space = schema.get("namespace", namespace)
     return name if "." in name or not space else f"{space}.{name}"
 
 
 def is_map_entry(schema: Any) -> bool:
-    """Whether an Avro array of this item is Connect's spelling of a map."""
+    """Whether an Avro array of this item is Connect's representation of a map."""
     return (
         isinstance(schema, dict)
         and schema.get("type") == "record"
@@ -51,13 +51,13 @@ def is_map_entry(schema: Any) -> bool:
 
 
 def branches_of(union: list[Any]) -> tuple[list[Any], bool]:
-    """The branches of a union that are not null, and whether null is one of them."""
+    """Return the branches of a union except null, and whether null is one of them."""
     others = [branch for branch in union if branch != "null" and branch != {"type": "null"}]
     return others, len(others) < len(union)
 
 
 def branch_name(branch: Any) -> str:
-    """The name of a union's branch as a field of the STRUCT that Connect makes of a union."""
+    """Return the name of a union's branch in the STRUCT by which Connect represents the union."""
     if isinstance(branch, str):
         return branch.rpartition(".")[2]
     named = branch.get("type") in ("record", "enum", "fixed")
@@ -65,10 +65,10 @@ def branch_name(branch: Any) -> str:
 
 
 def resolve_names(schema: Any, namespace: str = "", known: dict[str, Any] | None = None, depth: int = 0) -> Any:
-    """Replace every reference to a named type by its definition, so that each part stands for itself.
+    """Replace every reference to a named type by its definition.
 
     Raises:
-        FormatError: an unknown or recursive type.
+        FormatError: a type is unknown or recursive.
     """
     known = {} if known is None else known
     if depth > MAX_DEPTH:
@@ -117,10 +117,10 @@ def _resolve_object(schema: dict[str, Any], namespace: str, known: dict[str, Any
 
 
 def parse_text(text: str, imports: Mapping[str, str]) -> Any:
-    """Read an Avro schema's text, imported types first, and resolve its names.
+    """Parse the text of an Avro schema, after the types it imports, and resolve its names.
 
     Raises:
-        FormatError: not an Avro schema.
+        FormatError: the text is not an Avro schema.
     """
     known: dict[str, Any] = {}
     try:
@@ -135,7 +135,7 @@ def parse_text(text: str, imports: Mapping[str, str]) -> Any:
 
 
 def _parts(schema: Any, counted: dict[int, int]) -> int:
-    """How many parts a schema has; a definition that is used twice is counted twice and walked once."""
+    """Return the number of parts of a schema; a definition counts for each use, and is traversed once."""
     if isinstance(schema, str):
         return 1
     if id(schema) not in counted:
@@ -145,21 +145,21 @@ def _parts(schema: Any, counted: dict[int, int]) -> int:
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[Any]:
-    yield from (schema[word] for word in ("items", "values") if word in schema)
+    yield from (schema[keyword] for keyword in ("items", "values") if keyword in schema)
     yield from (field["type"] for field in schema.get("fields", ()))
 
 
 def _load(text: str) -> Any:
-    # A primitive schema is stored as "int" with or without its quotes.
+    # The text of a primitive schema is int, with or without quotes.
     stripped = text.strip()
     return stripped if stripped in _SIMPLE else json.loads(stripped)
 
 
 def to_connect(schema: Any) -> ConnectSchema:
-    """The Connect form of a schema whose names are resolved.
+    """Return the Connect form of a schema whose names are resolved.
 
     Raises:
-        FormatError: a type that Connect has no schema for.
+        FormatError: Connect has no schema for a type.
     """
     if isinstance(schema, list):
         branches, optional = branches_of(schema)
@@ -208,16 +208,16 @@ def _with_default(field: dict[str, Any]) -> ConnectSchema:
         return schema
     default = field["default"]
     if isinstance(default, str) and schema.kind in (Kind.BYTES, Kind.DECIMAL):
-        # Avro writes binary defaults as text, one character a byte.
+        # Avro writes binary defaults as strings, one character per byte.
         default = default.encode("latin-1")
     return replace(schema, default=default)
 
 
 def field_name(column: str) -> str:
-    """The Avro name of a column's field.
+    """Return the Avro name of a column's field.
 
     Raises:
-        FormatError: a name that Avro does not allow.
+        FormatError: Avro does not allow the name.
     """
     name = column.replace(".", "_")
     if not _LEGAL_NAME.fullmatch(name):
@@ -227,10 +227,10 @@ def field_name(column: str) -> str:
 
 
 def schema_text(columns: tuple[Column, ...], unwrapped: bool, name: str | None) -> str:
-    """Write the schema of a sink, the record called `name` or as ksqlDB calls it by default.
+    """Write the schema of a sink; its record is called `name`, or has ksqlDB's default name.
 
     Raises:
-        FormatError: a name that Avro does not allow, or a MAP whose keys are not STRING.
+        FormatError: Avro does not allow a name, or a MAP has keys other than STRING.
     """
     namespace, _, simple_name = (name or DEFAULT_NAME).rpartition(".")
     if unwrapped:
@@ -272,8 +272,8 @@ def _type(sql_type: SqlType, name: str, namespace: str, *, root: bool = False) -
             return _primitive(base)
         case Decimal(precision, scale):
             parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
-            known = _logical("bytes", "Decimal", "decimal", scale=scale, precision=precision)
-            return {**known, "connect.parameters": parameters}
+            schema = _logical("bytes", "Decimal", "decimal", scale=scale, precision=precision)
+            return {**schema, "connect.parameters": parameters}
         case Array(item):
             return {"type": "array", "items": ["null", _type(item, name, namespace)]}
         case Map(_, value):

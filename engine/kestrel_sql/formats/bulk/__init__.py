@@ -1,1 +1,1 @@
-"""Codecs that read or write a whole batch at a time, as Arrow columns."""
+"""Codecs that read or write a whole batch at once, as Arrow columns."""

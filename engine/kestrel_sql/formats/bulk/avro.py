@@ -1,4 +1,4 @@
-"""AVRO, whole batches at a time: records of plain fields, each of them nullable or not, in one schema."""
+"""AVRO in bulk: records with plain fields, nullable or not, all written with one schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.formats.bulk import varints as n
 from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, Numbers, require, text_of, valid_of, values_of
 from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import ConnectSchema, Missing
-from kestrel_sql.formats.registered.framing import frame, written_schema
+from kestrel_sql.formats.registered.framing import frame, sink_schema
 from kestrel_sql.formats.registered.languages import LANGUAGES
 from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import SerdeSpec
@@ -28,7 +28,7 @@ _SCALARS = ("boolean", "int", "long", "float", "double", "string", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of plain type; `branch` is the byte that says in a nullable one that there is a value, None if it is not nullable."""
+    """A field of a plain type; `branch` is the byte before a value in a nullable field, None if it is not nullable."""
 
     name: str
     kind: str
@@ -37,7 +37,7 @@ class _Field:
 
 
 def _fields(text: str, imports: dict[str, str], unwrapped: bool) -> list[_Field] | None:
-    """The fields of a schema, or the only value of an unwrapped one; None if one of them is not plain."""
+    """Return the fields of a schema, or the one value of an unwrapped schema; None if one of them is not plain."""
     resolved = avro_schema.parse_text(text, imports)
     connect = avro_schema.to_connect(resolved)
     if unwrapped:
@@ -64,7 +64,7 @@ def _field(name: str, kind: Any, schema: ConnectSchema) -> _Field | None:
 
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
-    """Read framed records that were all written with one schema of plain fields."""
+    """Return a decoder of framed records with plain fields that were written with one schema."""
     return framed_decoder(spec, "AVRO", lambda schema, _: _reader(spec, schema, types))
 
 
@@ -75,12 +75,12 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataTy
     names = (
         [field.name for field in fields]
         if spec.unwrapped
-        else [x.name for x in LANGUAGES["AVRO"].wire_columns(spec.columns)]
+        else [x.name for x in LANGUAGES["AVRO"].schema_columns(spec.columns)]
     )
-    found = find_fields(
+    positions = find_fields(
         names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields]
     )
-    return None if found is None else _Reader(fields, found, types)
+    return None if positions is None else _Reader(fields, positions, types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +90,15 @@ class _Reader:
     types: Sequence[pa.DataType]
 
     def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Read every field of every record, and give those that are columns."""
+        """Read every field of every record and return those that are columns."""
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
         return as_columns(
-            len(data), self.types, [_nullable(cursor, field) for field in self.fields], self.positions, _as
+            len(data), self.types, [_nullable(cursor, field) for field in self.fields], self.positions, _cast_array
         )
 
 
-def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return text_of(array) if kind == pa.string() else pc.cast(array, kind)
 
 
@@ -115,21 +115,21 @@ def _nullable(cursor: n.Cursor, field: _Field) -> pa.Array:
     part = cursor.of(rows)
     array = read(part)
     cursor.at[rows] = part.at
-    spread = np.zeros(len(valid), dtype=np.int32)
-    spread[rows] = np.arange(len(rows), dtype=np.int32)
-    return array.take(pa.array(spread, mask=~valid))
+    source_rows = np.zeros(len(valid), dtype=np.int32)
+    source_rows[rows] = np.arange(len(rows), dtype=np.int32)
+    return array.take(pa.array(source_rows, mask=~valid))
 
 
 def _read_boolean(cursor: n.Cursor) -> pa.Array:
-    found = n.read_bytes(cursor)
-    require((found <= 1).all())
-    return pa.array(found.astype(bool))
+    values = n.read_bytes(cursor)
+    require((values <= 1).all())
+    return pa.array(values.astype(bool))
 
 
 def _read_int(cursor: n.Cursor) -> pa.Array:
-    found = n.unzigzag(n.read_varints(cursor))
-    require(((found >= INT_MIN) & (found <= INT_MAX)).all())
-    return pa.array(found)
+    values = n.unzigzag(n.read_varints(cursor))
+    require(((values >= INT_MIN) & (values <= INT_MAX)).all())
+    return pa.array(values)
 
 
 def _read_content(cursor: n.Cursor) -> pa.Array:
@@ -146,7 +146,7 @@ _READERS: dict[str, Callable[[n.Cursor], pa.Array]] = {
     "bytes": _read_content,
 }
 
-_WRITTEN: dict[SqlType, frozenset[str]] = {
+_WRITABLE: dict[SqlType, frozenset[str]] = {
     BOOLEAN: frozenset({"boolean"}),
     INTEGER: frozenset({"int", "long"}),
     BIGINT: frozenset({"long"}),
@@ -160,15 +160,15 @@ _WRITTEN: dict[SqlType, frozenset[str]] = {
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write framed records of plain columns with a schema that has the same fields."""
-    if spec.unwrapped or any(column.type not in _WRITTEN for column in spec.columns):
+    """Return an encoder of plain columns for a schema with the same fields."""
+    if spec.unwrapped or any(column.type not in _WRITABLE for column in spec.columns):
         return None
-    schema = written_schema(spec)
+    schema = sink_schema(spec)
     fields = _fields(schema.text, spec.schemas.imports_of(schema), unwrapped=False)
-    columns = LANGUAGES["AVRO"].wire_columns(spec.columns)
+    columns = LANGUAGES["AVRO"].schema_columns(spec.columns)
     if fields is None or [field.name for field in fields] != [column.name for column in columns]:
         return None
-    if not all(_takes(field, column.type) for field, column in zip(fields, columns, strict=True)):
+    if not all(_can_write(field, column.type) for field, column in zip(fields, columns, strict=True)):
         return None
     header = pa.scalar(frame(schema.id, b""), type=pa.binary())
 
@@ -179,17 +179,17 @@ def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None
     return encode
 
 
-def _takes(field: _Field, sql_type: SqlType) -> bool:
+def _can_write(field: _Field, sql_type: SqlType) -> bool:
     return (
         field.branch is not None
-        and field.kind in _WRITTEN[sql_type]
+        and field.kind in _WRITABLE[sql_type]
         and field.schema.default in (None, Missing.MISSING)
     )
 
 
 def _pieces(field: _Field, array: pa.Array) -> list[pa.Array]:
-    there = valid_of(array)
-    wanted: Numbers = np.ones(len(array), dtype=bool) if there is None else there
+    present = valid_of(array)
+    wanted: Numbers = np.ones(len(array), dtype=bool) if present is None else present
     branch = 2 if field.branch is None else field.branch
     prefix = np.where(wanted, branch, 2 - branch).astype(np.uint8).reshape(-1, 1)
     if field.kind in ("string", "bytes"):

@@ -1,4 +1,4 @@
-"""What bulk codecs share: how they say no, and bytes as NumPy sees them."""
+"""Basics of bulk codecs: their types, how they reject a batch, and Arrow buffers as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]
 
 BulkDecoder = Callable[[pa.BinaryArray], list[pa.Array]]
-"""Bytes of records, none of them null, to an array per column.
+"""Decodes the bytes of records, none of them null, to one array per column.
 
 Raises:
-    NotPlainError: a record among them needs the codec of single records.
+    NotPlainError: a record needs the row codec.
 """
 
 BulkEncoder = Callable[[Sequence[pa.Array]], pa.BinaryArray]
-"""An array per column to the bytes of records; NULL where the record is a tombstone. Raises as `BulkDecoder` does."""
+"""Encodes one array per column to the bytes of records, NULL for tombstones; raises as `BulkDecoder` does."""
 
 
 class NotPlainError(Exception):
-    """A batch holds something that only the codec of single records knows how to judge."""
+    """A batch needs the row codec: it has a value that bulk codecs do not handle."""
 
 
 def require(plain: object) -> None:
-    """Go on if `plain` is true.
+    """Check a condition that bulk codecs rely on.
 
     Raises:
-        NotPlainError: it is not.
+        NotPlainError: the condition is false.
     """
     if not plain:
         raise NotPlainError
 
 
 def buffers_of(data: pa.BinaryArray) -> tuple[Bytes, Numbers]:
-    """The bytes of a binary or string array and the offsets of its values in them, one more than there are values."""
+    """Return the bytes of a binary or string array, and the offsets of its n values in them (n + 1 numbers)."""
     _, offsets, content = data.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int32)[data.offset : data.offset + len(data) + 1]
     return np.frombuffer(content or b"", dtype=np.uint8), bounds
 
 
 def text_of(data: pa.BinaryArray) -> pa.StringArray:
-    """Bytes as text.
+    """Convert bytes to strings.
 
     Raises:
-        NotPlainError: they are not UTF-8.
+        NotPlainError: the bytes are not UTF-8.
     """
     try:
         return pc.cast(data, pa.string())
@@ -58,7 +58,7 @@ def text_of(data: pa.BinaryArray) -> pa.StringArray:
 
 
 def binary_of(content: Bytes, lengths: Numbers) -> pa.BinaryArray:
-    """Cut `content` into values of these lengths."""
+    """Split `content` into values of these lengths."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
@@ -66,11 +66,11 @@ def binary_of(content: Bytes, lengths: Numbers) -> pa.BinaryArray:
 
 
 def values_of(array: pa.Array) -> Numbers:
-    """Numbers or booleans as NumPy has them, 0 or false where there is NULL."""
+    """Return numbers or booleans as a NumPy array, with 0 or False for NULL."""
     filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
 def valid_of(array: pa.Array) -> Numbers | None:
-    """Which values are not NULL; None if all of them."""
+    """Return a mask of the values that are not NULL; None if none is NULL."""
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False)) if array.null_count else None

@@ -1,7 +1,7 @@
-"""JSON to columns, whole batches at a time, on Arrow's JSON reader.
+"""Reads JSON in bulk with Arrow's JSON reader.
 
-Arrow's reader is stricter than ksqlDB: it coerces nothing. What it takes, ksqlDB takes to the same values, but for a few things that are
-looked for here: names that differ by case only, minus zero, infinity, a time of day out of range.
+Arrow's reader coerces nothing, so it is stricter than ksqlDB. Where it succeeds, ksqlDB reads the same values, except
+for names that differ by case only, minus zero, infinity, and times of day out of range; this module checks for those.
 """
 
 from __future__ import annotations
@@ -22,25 +22,28 @@ from kestrel_sql.types.time_units import DAY_MS
 
 _PLAIN = frozenset({BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING, DATE, TIMESTAMP, TIME})
 _MAX_OPENINGS = 64
-"""How many brackets a record may open: Arrow makes a type as deep as the text, and frees it by recursion."""
+"""The limit of opening brackets in a record: Arrow nests types as deep as the text, and frees them recursively."""
 
 _SEPARATOR = b"\n"
 
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
-    """Read wrapped rows of plain columns and arrays of them."""
+    """Return a decoder of wrapped rows with plain columns and arrays of plain items; None if the spec differs."""
     if spec.unwrapped or not all(is_plain(column.type) for column in spec.columns):
         return None
     return ObjectReader(spec.columns, types).decode
 
 
 def is_plain(sql_type: SqlType) -> bool:
-    """Whether Arrow's reader takes a type without any coercion."""
+    """Whether Arrow's reader reads a type without coercion."""
     return sql_type.item in _PLAIN if isinstance(sql_type, Array) else sql_type in _PLAIN
 
 
 class ObjectReader:
-    """Remembers under which name the data has each column: that of the first record is tried first; `exact` allows the column's only."""
+    """Reads objects to columns. It remembers the name that the data uses for each column, taken from the first record.
+
+    `exact` allows only the exact column names.
+    """
 
     def __init__(self, columns: Sequence[Column], types: Sequence[pa.DataType], *, exact: bool = False) -> None:
         self._columns = columns
@@ -52,7 +55,7 @@ class ObjectReader:
         """Read records, none of them null.
 
         Raises:
-            NotPlainError: a record is no object, or a value needs a coercion.
+            NotPlainError: a record is not an object, or a value needs a coercion.
         """
         joined = _joined(data)
         if self._names is None:
@@ -79,7 +82,7 @@ class ObjectReader:
 
     def _parse(self, joined: pa.Buffer, rows: int, names: Sequence[str]) -> pa.Table:
         fields = dict(zip(names, self._types, strict=True))
-        # One member may stand for two columns, `a` and `A`.
+        # One member may be the value of two columns, `a` and `A`.
         require(all(fields[name] == kind for name, kind in zip(names, self._types, strict=True)))
         options = pj.ParseOptions(explicit_schema=pa.schema(list(fields.items())), unexpected_field_behavior="infer")
         reading = pj.ReadOptions(use_threads=False, block_size=joined.size + 1)
@@ -91,24 +94,25 @@ class ObjectReader:
         return table
 
     def _renamed(self, table: pa.Table, names: Sequence[str]) -> list[str]:
-        """The names with those of members that were not expected and are columns in another case."""
-        found = list(names)
+        """Replace names by those of unexpected members that match a column in another case."""
+        renamed = list(names)
         known = set(table.column_names) if self._exact else set(names)
         for name in table.column_names:
             if name in known:
                 continue
             for at, column in enumerate(self._columns):
                 if name == column.name or name.upper() == column.name:
-                    require(found[at] == names[at] and table.column(names[at]).null_count == table.num_rows)
-                    found[at] = name
-        return found
+                    require(renamed[at] == names[at] and table.column(names[at]).null_count == table.num_rows)
+                    renamed[at] = name
+        return renamed
 
 
 def _joined(data: pa.BinaryArray) -> pa.Buffer:
-    """The records as lines.
+    """Join the records by line feeds.
 
-    Each begins with an opening brace and ends with a closing one, and no text of JSON holds a raw end of line: between a closing and an
-    opening brace a line can only end between two records, so that as many rows as records means one row for each.
+    Each record starts with an opening brace and ends with a closing one, and JSON strings hold no raw line feeds. So a
+    line that ends between a closing and an opening brace ends between two records, and if Arrow finds as many rows as
+    there are records, each row is one record.
     """
     content, bounds = buffers_of(data)
     starts, ends = bounds[:-1], bounds[1:]

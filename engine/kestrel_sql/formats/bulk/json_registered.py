@@ -1,4 +1,4 @@
-"""JSON_SR, whole batches at a time: objects of plain members, each of which may be null, in one schema."""
+"""JSON_SR in bulk: objects with plain, nullable members, all written with one schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.formats.bulk.json_write import row_encoder
 from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import ConnectField, Kind, Missing
 from kestrel_sql.formats.json import schema as json_sr_schema
-from kestrel_sql.formats.registered.framing import frame, written_schema
+from kestrel_sql.formats.registered.framing import frame, sink_schema
 from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.types.schema import Column
@@ -30,7 +30,7 @@ _KINDS: dict[Kind, SqlType] = {
     Kind.TIME: INTEGER,
     Kind.TIMESTAMP: TIMESTAMP,
 }
-"""What a member is read as; a TIME is any number here, for Connect's converter does not look at its range."""
+"""The type by which a member is read; TIME is any integer here, because Connect's converter checks no range."""
 
 _TYPES: dict[SqlType, pa.DataType] = {
     BOOLEAN: pa.bool_(),
@@ -44,7 +44,7 @@ _TYPES: dict[SqlType, pa.DataType] = {
 
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
-    """Read framed objects that were all written with one schema."""
+    """Return a decoder of framed objects that were written with one schema."""
     if spec.unwrapped:
         return None
     return framed_decoder(spec, "JSON_SR", lambda schema, _: _reader(spec, schema, types))
@@ -64,10 +64,10 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataTy
     if fields is None:
         return None
     names = [column.name for column in spec.columns]
-    found = find_fields(
+    positions = find_fields(
         names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields]
     )
-    return None if found is None else _Reader(fields, found, types)
+    return None if positions is None else _Reader(fields, positions, types)
 
 
 class _Reader:
@@ -79,7 +79,7 @@ class _Reader:
         self._types = types
 
     def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Read the objects after the header that all records must have."""
+        """Read the objects that follow the common header."""
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
         members = self._objects.decode(n.read_content(cursor, cursor.end - cursor.at))
@@ -87,18 +87,18 @@ class _Reader:
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write framed objects of plain columns with a schema that has the same members."""
+    """Return an encoder of plain columns for a schema with the same members."""
     if spec.unwrapped:
         return None
-    schema = written_schema(spec)
+    schema = sink_schema(spec)
     fields = _fields(spec, schema)
     if fields is None or [field.name for field in fields] != [column.name for column in spec.columns]:
         return None
     if any(
-        _WRITTEN.get(column.type) is not field.schema.kind for column, field in zip(spec.columns, fields, strict=True)
+        _WRITABLE.get(column.type) is not field.schema.kind for column, field in zip(spec.columns, fields, strict=True)
     ):
         return None
     return row_encoder(spec.columns, frame(schema.id, b""))
 
 
-_WRITTEN = {**{sql_type: kind for kind, sql_type in _KINDS.items() if kind is not Kind.TIME}, TIME: Kind.TIME}
+_WRITABLE = {**{sql_type: kind for kind, sql_type in _KINDS.items() if kind is not Kind.TIME}, TIME: Kind.TIME}

@@ -1,4 +1,4 @@
-"""Columns to JSON, whole batches at a time: every column becomes a column of JSON texts, and Arrow joins them row by row."""
+"""Writes JSON in bulk: each column becomes a column of JSON strings, and Arrow concatenates them row by row."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
 
 Texts = Callable[[pa.Array], pa.Array]
-"""Values to JSON texts, NULL where there is NULL."""
+"""Converts values to JSON strings; NULL stays NULL."""
 
 _PLAIN_MIN, _PLAIN_MAX = 1e-3, 1e7
-"""Between these Java writes doubles without an exponent, as Arrow does."""
+"""In this range Java writes doubles without an exponent, as Arrow does."""
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write wrapped rows of plain columns."""
+    """Return an encoder of wrapped rows with plain columns; None if the spec differs."""
     return None if spec.unwrapped else row_encoder(spec.columns, b"")
 
 
 def row_encoder(columns: Sequence[Column], before: bytes) -> BulkEncoder | None:
-    """Make the function that writes rows of plain columns as objects, each of them after the bytes `before`."""
+    """Return an encoder of rows of plain columns as objects that follow the bytes `before`; None if one is not plain."""
     if not all(column.type in _TEXTS for column in columns):
         return None
     names = [orjson.dumps(column.name).decode() for column in columns]
@@ -37,8 +37,8 @@ def row_encoder(columns: Sequence[Column], before: bytes) -> BulkEncoder | None:
     def encode(arrays: Sequence[pa.Array]) -> pa.BinaryArray:
         pieces: list[pa.Array | str] = []
         for at, (name, to_texts, array) in enumerate(zip(names, texts, arrays, strict=True)):
-            written = to_texts(array)
-            pieces += [f"{',' if at else '{'}{name}:", written.fill_null("null") if written.null_count else written]
+            strings = to_texts(array)
+            pieces += [f"{',' if at else '{'}{name}:", strings.fill_null("null") if strings.null_count else strings]
         rows = pc.cast(pc.binary_join_element_wise(*pieces, "}", ""), pa.binary())
         return pc.binary_join_element_wise(header, rows, pa.scalar(b"", type=pa.binary())) if before else rows
 

@@ -1,4 +1,4 @@
-"""KAFKA, whole batches at a time: numbers are byte-swapped, text is checked and passed on."""
+"""KAFKA in bulk: numbers are byte-swapped, strings are checked and copied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAYOUTS: dict[SqlType, str] = {INTEGER: ">i4", BIGINT: ">i8", DOUBLE: ">f8"}
 
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
-    """Read the only column, a number or text."""
+    """Return a decoder of one numeric or string column."""
     sql_type = spec.columns[0].type
     if len(spec.columns) != 1:
         return None
@@ -36,7 +36,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write the only column, a number or text."""
+    """Return an encoder of one numeric or string column."""
     sql_type = spec.columns[0].type
     if len(spec.columns) != 1:
         return None

@@ -1,4 +1,4 @@
-"""PROTOBUF, whole batches at a time: messages of plain fields that stand in the order of their numbers, as serializers write them."""
+"""PROTOBUF in bulk: messages with plain fields in the order of their numbers, as serializers write them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, fra
 from kestrel_sql.formats.connect.schema import Kind
 from kestrel_sql.formats.protobuf import generate as proto_text
 from kestrel_sql.formats.protobuf import schema as proto_schema
-from kestrel_sql.formats.registered.framing import OWN_ID, frame, written_schema
+from kestrel_sql.formats.registered.framing import GENERATED_ID, frame, sink_schema
 from kestrel_sql.formats.registered.languages import LANGUAGES, Selector, write_varint
 from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
 from kestrel_sql.formats.serde import SerdeSpec
@@ -34,27 +34,27 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER,
 
 _VARINT, _FIXED64, _CONTENT, _FIXED32 = 0, 1, 2, 5
 _SECONDS, _NANOS = b"\x08", b"\x10"
-"""The tags of the fields of a Timestamp."""
+"""The tags of the fields of a Timestamp: seconds and nanoseconds."""
 
 _MAX_SECONDS = 2**50
 
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
-    """Read framed records that hold the same message of one schema."""
+    """Return a decoder of framed records that hold the same message of one schema."""
     return framed_decoder(spec, "PROTOBUF", lambda schema, selector: _reader(spec, schema, selector, types))
 
 
 def bare_decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
-    """Read PROTOBUF_NOSR: messages of the schema that is made from the columns."""
-    reader = None if spec.unwrapped else _reader(spec, _own(spec), (0,), types)
+    """Return a decoder of PROTOBUF_NOSR: messages of the schema generated from the columns."""
+    reader = None if spec.unwrapped else _reader(spec, _generated_schema(spec), (0,), types)
     return None if reader is None else lambda data: reader.read(data, b"")
 
 
-def _own(spec: SerdeSpec) -> RegisteredSchema:
+def _generated_schema(spec: SerdeSpec) -> RegisteredSchema:
     text = proto_text.schema_text(
         spec.columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation")
     )
-    return RegisteredSchema(OWN_ID, SchemaFormat.PROTOBUF, text)
+    return RegisteredSchema(GENERATED_ID, SchemaFormat.PROTOBUF, text)
 
 
 def _reader(
@@ -66,18 +66,18 @@ def _reader(
     if connect.kind is not Kind.STRUCT or not all(_is_plain(field) for field in message.fields):
         return None
     names = [column.name for column in spec.columns]
-    found = find_fields(
+    positions = find_fields(
         names, [column.type for column in spec.columns], [(field.name, field.schema) for field in connect.fields]
     )
-    if found is None:
+    if positions is None:
         return None
     sent = sorted(message.fields, key=lambda field: field.number)
-    place = {field.name: at for at, field in enumerate(sent)}
-    return _Reader(sent, {at: place[connect.fields[position].name] for at, position in found.items()}, types)
+    index_of = {field.name: at for at, field in enumerate(sent)}
+    return _Reader(sent, {at: index_of[connect.fields[position].name] for at, position in positions.items()}, types)
 
 
 def _is_plain(field: Any) -> bool:
-    """Whether a field is a single number or text, or a Timestamp; a real oneof has none of these."""
+    """Whether a field is a single number or string, or a Timestamp, and not part of a real oneof."""
     if field.is_repeated or proto_schema.is_oneof([field]):
         return False
     if field.message_type is not None:
@@ -92,25 +92,25 @@ class _Reader:
     types: Sequence[pa.DataType]
 
     def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Read every field of every record, and give those that are columns."""
+        """Read every field of every record and return those that are columns."""
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
         arrays = [_field(cursor, field) for field in self.fields]
         require((cursor.at == cursor.end).all())
-        return as_columns(len(data), self.types, arrays, self.positions, _as)
+        return as_columns(len(data), self.types, arrays, self.positions, _cast_array)
 
 
-def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if kind == array.type else pc.cast(array, kind)
 
 
 def _tag(number: int, wire: int) -> bytes:
-    """The bytes before a field's value."""
+    """Return the tag of a field, the bytes before its value."""
     return write_varint(number << 3 | wire)
 
 
 def _field(cursor: n.Cursor, field: Any) -> pa.Array:
-    """The value of a field that is next in some records and missing in the others."""
+    """Read a field that comes next in some records and is missing in the others."""
     wire, read = (_CONTENT, _read_timestamp) if field.message_type is not None else _READERS[field.type]
     (rows,) = np.nonzero(_follows(cursor, _tag(field.number, wire)))
     if len(rows) == len(cursor.at):
@@ -121,9 +121,9 @@ def _field(cursor: n.Cursor, field: Any) -> pa.Array:
         cursor.at[rows] = part.at
         missing = np.ones(len(cursor.at), dtype=bool)
         missing[rows] = False
-        spread = np.zeros(len(cursor.at), dtype=np.int32)
-        spread[rows] = np.arange(len(rows), dtype=np.int32)
-        array = values.take(pa.array(spread, mask=missing))
+        source_rows = np.zeros(len(cursor.at), dtype=np.int32)
+        source_rows[rows] = np.arange(len(rows), dtype=np.int32)
+        array = values.take(pa.array(source_rows, mask=missing))
     if field.type == Fd.TYPE_STRING:
         array = text_of(array)
     return array if field.has_presence or not array.null_count else array.fill_null(_default(array.type))
@@ -134,13 +134,13 @@ def _default(kind: pa.DataType) -> Any:
 
 
 def _follows(cursor: n.Cursor, tag: bytes) -> Numbers:
-    """In which records a tag comes next; the cursor steps over it there."""
-    found = cursor.at + len(tag) <= cursor.end
+    """Return a mask of the records in which a tag comes next, and advance the cursor past it there."""
+    follows = cursor.at + len(tag) <= cursor.end
     for offset, byte in enumerate(tag):
-        # Beyond the end of the content there is padding, and no tag is longer than that.
-        found &= cursor.content[cursor.at + offset] == byte
-    cursor.at[found] += len(tag)
-    return found
+        # Padding follows the end of the content, and is longer than any tag.
+        follows &= cursor.content[cursor.at + offset] == byte
+    cursor.at[follows] += len(tag)
+    return follows
 
 
 def _read_timestamp(cursor: n.Cursor) -> pa.Array:
@@ -160,10 +160,10 @@ def _read_timestamp(cursor: n.Cursor) -> pa.Array:
 def _part(cursor: n.Cursor, tag: bytes) -> Numbers:
     (rows,) = np.nonzero(_follows(cursor, tag))
     part = cursor.of(rows)
-    found = np.zeros(len(cursor.at), dtype=np.int64)
-    found[rows] = n.read_varints(part).astype(np.int64)
+    values = np.zeros(len(cursor.at), dtype=np.int64)
+    values[rows] = n.read_varints(part).astype(np.int64)
     cursor.at[rows] = part.at
-    return found
+    return values
 
 
 def _read_long(cursor: n.Cursor) -> pa.Array:
@@ -192,7 +192,7 @@ _READERS: dict[int, tuple[int, Callable[[n.Cursor], pa.Array]]] = {
 }
 
 
-_WRITTEN: dict[SqlType, int] = {
+_WRITABLE: dict[SqlType, int] = {
     BOOLEAN: Fd.TYPE_BOOL,
     INTEGER: Fd.TYPE_INT32,
     BIGINT: Fd.TYPE_INT64,
@@ -204,24 +204,24 @@ _WRITTEN: dict[SqlType, int] = {
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write framed messages of plain columns with a schema that has the same fields."""
+    """Return an encoder of plain columns for a framed message with the same fields."""
     language = LANGUAGES["PROTOBUF"]
-    schema = written_schema(spec)
+    schema = sink_schema(spec)
     imports = spec.schemas.imports_of(schema)
-    name = language.definition(schema.text, imports, spec.format.property("fullSchemaName"))
-    return _encoder(spec, schema, name, frame(schema.id, language.header(schema.text, imports, name)))
+    name = language.find_definition(schema.text, imports, spec.format.property("fullSchemaName"))
+    return _encoder(spec, schema, name, frame(schema.id, language.write_selector(schema.text, imports, name)))
 
 
 def bare_encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
-    """Write PROTOBUF_NOSR."""
-    return None if spec.unwrapped else _encoder(spec, _own(spec), None, b"")
+    """Return an encoder of PROTOBUF_NOSR."""
+    return None if spec.unwrapped else _encoder(spec, _generated_schema(spec), None, b"")
 
 
 def _encoder(spec: SerdeSpec, schema: RegisteredSchema, name: str | None, before: bytes) -> BulkEncoder | None:
     fields = list(proto_schema.load(schema.text, spec.schemas.imports_of(schema)).message(name).fields)
     if [field.name for field in fields] != [column.name for column in spec.columns] or not all(map(_is_plain, fields)):
         return None
-    if any(_WRITTEN.get(column.type) != field.type for column, field in zip(spec.columns, fields, strict=True)):
+    if any(_WRITABLE.get(column.type) != field.type for column, field in zip(spec.columns, fields, strict=True)):
         return None
     header = pa.scalar(before, type=pa.binary())
     order = sorted(range(len(fields)), key=lambda at: fields[at].number)
@@ -234,8 +234,8 @@ def _encoder(spec: SerdeSpec, schema: RegisteredSchema, name: str | None, before
 
 
 def _pieces(field: Any, array: pa.Array) -> list[pa.Array]:
-    there = valid_of(array)
-    valid: Numbers = np.ones(len(array), dtype=bool) if there is None else there
+    present = valid_of(array)
+    valid: Numbers = np.ones(len(array), dtype=bool) if present is None else present
     if field.message_type is not None:
         return _timestamp_pieces(field.number, values_of(array), valid)
     wire, _ = _READERS[field.type]

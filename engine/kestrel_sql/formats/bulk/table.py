@@ -1,7 +1,7 @@
-"""Whole batches at a time: what a bulk codec is, and which formats have one.
+"""Finds the bulk codec of a format.
 
-A bulk codec takes the plain case only: records that all look alike and need no coercion. It refuses everything else, so that what a
-record means is said in one place, the codec of single records, and the two agree on all that both take.
+A bulk codec handles plain batches only: records of equal shape that need no coercion. It rejects every other batch, and
+the row codec handles that. So the row codec alone defines what records mean, and both agree wherever both apply.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _ENCODERS: Mapping[str, Callable[[SerdeSpec, Types], BulkEncoder | None]] = Mapp
 
 
 def bulk_decoder(spec: SerdeSpec, types: Types) -> BulkDecoder | None:
-    """Make the function from the bytes of many records, none of them null, to one array per column; None if the format has none."""
+    """Return the bulk decoder for a spec, from the bytes of records to one array per column; None if there is none."""
     make = _DECODERS.get(spec.format.format.upper())
     return make(spec, types) if make is not None and spec.columns else None
 
 
 def bulk_encoder(spec: SerdeSpec, types: Types) -> BulkEncoder | None:
-    """Make the function from one array per column to the bytes of as many records; None if the format has none."""
+    """Return the bulk encoder for a spec, from one array per column to the bytes of records; None if there is none."""
     make = _ENCODERS.get(spec.format.format.upper())
     return make(spec, types) if make is not None and spec.columns else None

@@ -1,7 +1,7 @@
-"""Numbers and text as Avro and protobuf write them, read from and written for many records at once with NumPy.
+"""Reads and writes numbers and strings in the encodings of Avro and protobuf, for many records at once with NumPy.
 
-Reading goes by a cursor: the place in each record from which on it was not read yet. Writing makes pieces: for each record the bytes of
-one field.
+A reader moves a cursor, which holds one position per record. A writer creates pieces: the bytes of one field for each
+record.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ import pyarrow.compute as pc
 from kestrel_sql.formats.bulk.codec import Bytes, Numbers, binary_of, buffers_of, require
 
 _PADDING = 16
-"""Bytes after the last record, so that a number that is cut off is read without looking."""
+"""Bytes after the last record, so that reading a truncated number stays inside the buffer."""
 
-_LONGEST = 10
-"""How many bytes a number of 64 bits takes at most."""
+_MAX_VARINT = 10
+"""The maximal number of bytes of a 64-bit varint."""
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Where each record was read up to, and where it ends."""
+    """The current position in each record, and the end of each record."""
 
     content: Bytes
     at: Numbers
     end: Numbers
 
     def check(self) -> None:
-        """Refuse records that end before what was read of them."""
+        """Reject the batch if a position is past the end of its record."""
         require((self.at <= self.end).all())
 
     def of(self, rows: Numbers) -> Cursor:
-        """The cursor over some of the records."""
+        """Return a cursor over some of the records."""
         return Cursor(self.content, self.at[rows], self.end[rows])
 
 
 def open_records(data: pa.BinaryArray) -> Cursor:
-    """A cursor at the start of all records."""
+    """Return a cursor at the start of all records."""
     content, bounds = buffers_of(data)
     used = content[bounds[0] : bounds[-1]]
-    places = (bounds - bounds[0]).astype(np.int64)
-    return Cursor(np.concatenate([used, np.zeros(_PADDING, dtype=np.uint8)]), places[:-1].copy(), places[1:])
+    positions = (bounds - bounds[0]).astype(np.int64)
+    return Cursor(np.concatenate([used, np.zeros(_PADDING, dtype=np.uint8)]), positions[:-1].copy(), positions[1:])
 
 
 def skip_header(cursor: Cursor, header: bytes) -> None:
-    """Step over bytes with which all records must begin."""
+    """Skip bytes with which every record must start."""
     require((cursor.end - cursor.at >= len(header)).all())
     for byte in header:
         require((cursor.content[cursor.at] == byte).all())
@@ -56,46 +56,46 @@ def skip_header(cursor: Cursor, header: bytes) -> None:
 
 
 def read_bytes(cursor: Cursor) -> Bytes:
-    """The next byte of every record."""
-    found: Bytes = cursor.content[cursor.at]
+    """Read the next byte of every record."""
+    content: Bytes = cursor.content[cursor.at]
     cursor.at += 1
     cursor.check()
-    return found
+    return content
 
 
 def read_varints(cursor: Cursor) -> npt.NDArray[np.uint64]:
-    """The next number of every record, seven bits a byte, the lowest first."""
+    """Read the next varint of every record: seven bits per byte, the lowest first."""
     byte = cursor.content[cursor.at]
     cursor.at += 1
     value = (byte & 0x7F).astype(np.uint64)
-    (open_,) = np.nonzero(byte >= 0x80)
+    (unfinished,) = np.nonzero(byte >= 0x80)
     shift = 7
-    while len(open_):
-        require(shift < 7 * _LONGEST)
-        byte = cursor.content[cursor.at[open_]]
+    while len(unfinished):
+        require(shift < 7 * _MAX_VARINT)
+        byte = cursor.content[cursor.at[unfinished]]
         require(shift < 63 or (byte <= 1).all())
-        cursor.at[open_] += 1
-        value[open_] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        open_ = open_[byte >= 0x80]
+        cursor.at[unfinished] += 1
+        value[unfinished] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        unfinished = unfinished[byte >= 0x80]
         shift += 7
     cursor.check()
     return value
 
 
 def unzigzag(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Signed numbers of which the lowest bit is the sign."""
+    """Decode zigzag numbers, whose lowest bit is the sign."""
     return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
 
 
 def zigzag(value: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The opposite of `unzigzag`."""
+    """Encode signed numbers; inverse of `unzigzag`."""
     return ((value << 1) ^ (value >> 63)).view(np.uint64)
 
 
 def read_fixed(cursor: Cursor, layout: str) -> Numbers:
-    """The next number of every record that is written as it stands in memory."""
+    """Read the next fixed-width number of every record, in the NumPy layout `layout`."""
     kind = np.dtype(layout)
-    # Views of all places at which a number could start cost nothing; the wanted ones are copied.
+    # Views of all possible positions of a number are free; only those of the cursor are copied.
     windows = np.lib.stride_tricks.sliding_window_view(cursor.content, kind.itemsize)
     start = cursor.at.copy()
     cursor.at += kind.itemsize
@@ -104,11 +104,11 @@ def read_fixed(cursor: Cursor, layout: str) -> Numbers:
 
 
 def read_content(cursor: Cursor, lengths: npt.NDArray[np.int64]) -> pa.BinaryArray:
-    """The next bytes of every record, of these lengths."""
+    """Read the next bytes of every record, of the given lengths."""
     start = cursor.at.copy()
     require((lengths >= 0).all() and (lengths <= cursor.end - start).all())
     cursor.at += lengths
-    # Wanted bytes and the gaps between them take turns; every second value is a wanted one.
+    # The offsets delimit wanted bytes and the gaps between them in turn, so every second value is wanted.
     offsets = np.column_stack([start, cursor.at]).astype(np.int32).ravel()
     both = pa.BinaryArray.from_buffers(
         pa.binary(),
@@ -119,9 +119,12 @@ def read_content(cursor: Cursor, lengths: npt.NDArray[np.int64]) -> pa.BinaryArr
 
 
 def varint_pieces(value: npt.NDArray[np.uint64], prefix: Bytes, wanted: Numbers, otherwise: int) -> pa.BinaryArray:
-    """A prefix (one for all or one each), then the number where it is wanted; elsewhere the first `otherwise` bytes of the prefix."""
+    """Write a prefix (one for all or one per record), followed by the number where `wanted`.
+
+    Where it is not wanted, write only the first `otherwise` bytes of the prefix.
+    """
     width = 1
-    while width < _LONGEST and (value >> np.uint64(7 * width)).any():
+    while width < _MAX_VARINT and (value >> np.uint64(7 * width)).any():
         width += 1
     before = prefix.shape[-1]
     lengths = np.full(len(value), before + 1, dtype=np.int32)
@@ -137,7 +140,7 @@ def varint_pieces(value: npt.NDArray[np.uint64], prefix: Bytes, wanted: Numbers,
 
 
 def fixed_pieces(value: Numbers, layout: str, prefix: Bytes, wanted: Numbers, otherwise: int) -> pa.BinaryArray:
-    """Like `varint_pieces`, with the number as it stands in memory."""
+    """Write as `varint_pieces` does, but with fixed-width numbers in the NumPy layout `layout`."""
     numbers = np.ascontiguousarray(value.astype(layout))
     before = prefix.shape[-1]
     cells = np.empty((len(value), before + numbers.itemsize), dtype=np.uint8)
@@ -147,7 +150,7 @@ def fixed_pieces(value: Numbers, layout: str, prefix: Bytes, wanted: Numbers, ot
 
 
 def content_lengths(array: pa.Array) -> npt.NDArray[np.int64]:
-    """How many bytes each text or binary value has; 0 for NULL."""
+    """Return the number of bytes of each string or binary value; 0 for NULL."""
     return np.asarray(pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64)
 
 

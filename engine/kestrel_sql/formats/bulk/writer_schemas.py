@@ -1,4 +1,4 @@
-"""What the bulk readers of the schema languages share: a reader for each schema of a batch, and fields found for columns."""
+"""Shared by the bulk decoders with schemas: one reader per schema of a batch, and the fields of columns."""
 
 from __future__ import annotations
 
@@ -20,29 +20,32 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.types.sql_types import SqlType
 
 _MAX_SCHEMAS = 8
-"""How many schemas are worth a pass of their own."""
+"""The maximal number of schemas in a batch for which one pass each pays off."""
 
 
 class Reader(Protocol):
     """Reads records that were written with one schema."""
 
     def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Give an array per column of the records, which must all begin with `header`."""
+        """Return an array per column of the records, which must all start with `header`."""
         ...
 
 
 def framed_decoder(
     spec: SerdeSpec, language: str, open_reader: Callable[[RegisteredSchema, Selector], Reader | None]
 ) -> BulkDecoder:
-    """Read framed records, each with the reader of its schema; `open_reader` gives None for a schema that is not plain."""
+    """Return a decoder that reads each record with the reader of its schema.
+
+    `open_reader` returns None for a schema that is not plain.
+    """
     readers: dict[bytes, Reader | None] = {}
-    locate = LANGUAGES[language].locate
+    read_selector = LANGUAGES[language].read_selector
 
     def decode(data: pa.BinaryArray) -> list[pa.Array]:
         first = data[0].as_py()
         try:
             schema_id, rest = split_frame(first)
-            selector, body = locate(rest)
+            selector, body = read_selector(rest)
             header = first[: len(first) - len(body)]
             if header not in readers:
                 readers[header] = open_reader(resolve(spec, schema_id), selector)
@@ -59,9 +62,9 @@ def framed_decoder(
 
 
 def _by_schema(decode: BulkDecoder) -> BulkDecoder:
-    """Let `decode` read the records of each schema id in turn, and put the rows back into their order.
+    """Apply `decode` to the records of each schema id, and restore the order of the rows.
 
-    A batch holds several while producers change to a new version.
+    A batch holds several schema ids while producers change to a new version.
     """
 
     def decode_all(data: pa.BinaryArray) -> list[pa.Array]:
@@ -70,10 +73,10 @@ def _by_schema(decode: BulkDecoder) -> BulkDecoder:
         ids = n.read_fixed(cursor, ">u4")
         if (ids == ids[0]).all():
             return decode(data)
-        known, schema_of = np.unique(ids, return_inverse=True)
-        require(len(known) <= _MAX_SCHEMAS)
-        parts = [decode(data.take(pa.array(np.nonzero(schema_of == at)[0]))) for at in range(len(known))]
-        # Where each record stands once those of the first schema come first, then those of the second.
+        schema_ids, schema_of = np.unique(ids, return_inverse=True)
+        require(len(schema_ids) <= _MAX_SCHEMAS)
+        parts = [decode(data.take(pa.array(np.nonzero(schema_of == at)[0]))) for at in range(len(schema_ids))]
+        # The position of each record after the records have been grouped by schema.
         back = pa.array(np.argsort(np.argsort(schema_of, kind="stable")))
         return [pa.concat_arrays(columns).take(back) for columns in zip(*parts, strict=True)]
 
@@ -83,29 +86,33 @@ def _by_schema(decode: BulkDecoder) -> BulkDecoder:
 def find_fields(
     names: Sequence[str], types: Sequence[SqlType], fields: Sequence[tuple[str, ConnectSchema]]
 ) -> dict[int, int] | None:
-    """The place of the field that holds each column, by the column's place; None if a value would have to be converted.
+    """Return the index of the field for each column, by the column's index; None if a value needs a conversion.
 
-    A field belongs to the column of its name, else to that of its name in upper case (rules F4).
+    A field matches the column with its name, else the one with its name in upper case (rules F4).
     """
     index = {column: at for at, column in enumerate(names)}
-    found: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for position, (name, _) in enumerate(fields):
         at = index.get(name, index.get(name.upper()))
         if at is not None:
-            found[at] = position
+            positions[at] = position
     try:
-        converted = any(connect_read.converter(fields[position][1], types[at], "") for at, position in found.items())
+        converted = any(
+            connect_read.converter(fields[position][1], types[at], "") for at, position in positions.items()
+        )
     except connect_read.MismatchError:
         return None
-    return None if converted else found
+    return None if converted else positions
 
 
 def as_columns(
     count: int,
     types: Sequence[pa.DataType],
     fields: Sequence[pa.Array],
-    found: Mapping[int, int],
+    positions: Mapping[int, int],
     cast: Callable[[pa.Array, pa.DataType], pa.Array],
 ) -> list[pa.Array]:
-    """The arrays of the columns; those that no field holds are NULL in all `count` rows."""
-    return [cast(fields[found[at]], kind) if at in found else pa.nulls(count, kind) for at, kind in enumerate(types)]
+    """Return the arrays of the columns; a column without a field is NULL in all `count` rows."""
+    return [
+        cast(fields[positions[at]], kind) if at in positions else pa.nulls(count, kind) for at, kind in enumerate(types)
+    ]

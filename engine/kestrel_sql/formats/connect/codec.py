@@ -1,4 +1,4 @@
-"""What a schema language gives for one schema: its Connect form, and functions between bytes and Connect values."""
+"""The codec of one schema: its Connect form, and conversions between bytes and Connect values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kestrel_sql.formats.connect.schema import ConnectSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
-    """One schema, ready to read and write bodies (the bytes after magic byte and schema id)."""
+class SchemaCodec:
+    """One schema with functions to read and write bodies (the bytes after magic byte and schema id)."""
 
     schema: ConnectSchema
     read: Callable[[bytes], Any]
     write: Callable[[Any], bytes]
 
 
-OpenWire = Callable[[str, Mapping[str, str], str | None], Wire]
-"""Make the Wire of a schema text, the texts it imports by name, and the full name that selects one of several definitions."""
+OpenCodec = Callable[[str, Mapping[str, str], str | None], SchemaCodec]
+"""Creates a codec from a schema text, the texts it imports by name, and the full name of the definition to use."""

@@ -1,4 +1,4 @@
-"""Connect schemas to columns: what a CREATE without columns gets from the schema registry (rules F8)."""
+"""Infers columns from Connect schemas, for CREATE statements without columns (rules F8)."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ VALUE_NAME = "ROWVAL"
 
 
 def columns_of_schema(schema: ConnectSchema, side: Side, *, unwrapped: bool, keep_case: bool) -> tuple[Column, ...]:
-    """The columns of a record's side; names are upper-cased unless `keep_case`, fields of unsupported types are left out.
+    """Return the columns of a key or value schema.
+
+    Names become upper case unless `keep_case`; fields of unsupported types are left out.
 
     Raises:
-        RegistryError: no supported field, or a top-level value that is not a record and not `unwrapped`.
+        RegistryError: no field is supported, or the schema is no record although not `unwrapped`.
     """
     role = Role.KEY if side is Side.KEY else Role.VALUE
     if unwrapped:
@@ -59,7 +61,7 @@ def columns_of_schema(schema: ConnectSchema, side: Side, *, unwrapped: bool, kee
     if schema.kind is not Kind.STRUCT:
         raise RegistryError(
             f"{side.value.capitalize()} schema from schema registry is not a record but {schema.kind.value}",
-            hint="a bare value needs WRAP_SINGLE_VALUE = false",
+            hint="set WRAP_SINGLE_VALUE = false for a bare value",
         )
     columns = tuple(Column(field.name, field.type, role) for field in _fields(schema, keep_case))
     if not columns:
@@ -75,7 +77,7 @@ def _fields(schema: ConnectSchema, keep_case: bool) -> tuple[Field, ...]:
 
 
 def type_of(schema: ConnectSchema, keep_case: bool) -> SqlType | None:
-    """The SQL type of a schema, or None if SQL has none for it."""
+    """Return the SQL type of a schema, or None if there is none."""
     match schema.kind:
         case Kind.DECIMAL:
             return Decimal(schema.precision, schema.scale)

@@ -1,4 +1,4 @@
-"""Connect values to rows: which writer type may become which column (rules F4.6)."""
+"""Converts Connect values to rows: which type of the writer may become which column type (rules F4.6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
 Convert = Callable[[Any], Any]
-"""A Connect value that is not None to the value of a column."""
+"""Converts a Connect value, not None, to a value of a column."""
 
 _SMALL = INTEGERS - {Kind.INT64}
 
@@ -32,7 +32,7 @@ ACCEPTED: dict[Base, frozenset[Kind]] = {
 
 
 class MismatchError(Exception):
-    """A writer type that no coercion turns into the column's; found when a reader is made, reported for every record."""
+    """No conversion leads from the writer's type to the column's; found once, reported for every record."""
 
 
 def _refuse(schema: ConnectSchema, sql_type: SqlType, path: str) -> MismatchError:
@@ -61,10 +61,10 @@ def _text(kind: Kind) -> Convert | None:
 
 
 def converter(schema: ConnectSchema, sql_type: SqlType, path: str) -> Convert | None:
-    """Make the function that turns a value of `schema` into one of `sql_type`; None if it can stay as it is.
+    """Return the conversion from a value of `schema` to one of `sql_type`; None if the value needs none.
 
     Raises:
-        MismatchError: no coercion leads from one to the other.
+        MismatchError: there is no conversion.
     """
     match sql_type:
         case Primitive(base) if schema.kind in ACCEPTED[base]:
@@ -106,7 +106,7 @@ def _items(convert: Convert | None) -> Convert | None:
 def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
     def read(members: dict[Any, Any]) -> dict[str, Any]:
         if None in members:
-            # A Java map may have a null key, Spark's may not.
+            # A Java map may have a null key, a map in Spark may not.
             raise ConversionError("MAP with a null key")
         if key_text is not None:
             members = {key_text(key): value for key, value in members.items()}
@@ -121,9 +121,9 @@ def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
 def _fields(
     schema: ConnectSchema, names: tuple[str, ...], types: tuple[SqlType, ...], path: str
 ) -> Callable[[dict[str, Any]], Row]:
-    """Match every data field by exact name, else by its upper-cased name; the last match of a column counts.
+    """Match every field of the data by exact name, else by upper-case name; of several matches the last one wins.
 
-    A name with dots is found under the name that Avro can have, too.
+    A column name with dots also matches its Avro form with underscores.
     """
     index = {name.replace(".", "_"): at for at, name in enumerate(names)} | {name: at for at, name in enumerate(names)}
     plan: dict[int, tuple[str, Convert | None]] = {}
@@ -145,7 +145,7 @@ def _fields(
 
 
 def row_reader(schema: ConnectSchema, columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Any], Row]:
-    """Make the function from a top-level Connect value to a row; a type mismatch makes it fail for every record."""
+    """Return the conversion from a top-level value to a row; if types do not match, it fails for every record."""
     try:
         if unwrapped:
             return _bare(converter(schema, columns[0].type, f"->{columns[0].name}"))

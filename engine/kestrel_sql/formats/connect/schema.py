@@ -1,7 +1,7 @@
-"""The schema model between AVRO, JSON_SR and PROTOBUF and the SQL types; it is Kafka Connect's.
+"""Kafka Connect's schema model, which links AVRO, JSON_SR and PROTOBUF to SQL types.
 
-Values: BOOLEAN bool; integers int; floats float; STRING str; BYTES bytes; DECIMAL `decimal.Decimal`; DATE days, TIME ms of the day and
-TIMESTAMP ms, each int; ARRAY list; MAP dict; STRUCT dict from field name to value.
+Values: BOOLEAN bool; integers int; floats float; STRING str; BYTES bytes; DECIMAL `decimal.Decimal`; DATE int (days);
+TIME int (ms of the day); TIMESTAMP int (ms); ARRAY list; MAP dict; STRUCT dict from field name to value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, Named
 
 
 class Kind(Enum):
-    """The kinds of Connect schema, logical types included; the value is the name used in messages."""
+    """The kinds of Connect schemas, including logical types; the value is the name in messages."""
 
     BOOLEAN = "BOOLEAN"
     INT8 = "INT8"
@@ -39,21 +39,21 @@ class Kind(Enum):
 INTEGERS = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64})
 FLOATS = frozenset({Kind.FLOAT32, Kind.FLOAT64})
 MAX_DEPTH = 64
-"""How deep schemas may nest; deeper ones, such as recursive ones, are refused."""
+"""The maximal nesting depth of a schema; deeper ones, such as recursive ones, are rejected."""
 
 MAX_PARTS = 20_000
-"""How many parts a schema may have once every reference is replaced by what it refers to: a few lines can stand for billions."""
+"""The maximal number of parts of a schema after its references are resolved; a few lines can expand to billions."""
 
 
 class Missing(Enum):
-    """The default of a field that has none (None is a default)."""
+    """Marks a field without a default; None is a possible default."""
 
     MISSING = "MISSING"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectSchema:
-    """A schema; `item` is the item of an ARRAY or the value of a MAP, `key` the key of a MAP, `fields` belong to a STRUCT."""
+    """A schema; `item` is the item of an ARRAY or value of a MAP, `key` the key of a MAP, `fields` are for STRUCT."""
 
     kind: Kind
     optional: bool = False
@@ -66,13 +66,13 @@ class ConnectSchema:
 
     @property
     def only_item(self) -> ConnectSchema:
-        """The item of an ARRAY, the value of a MAP."""
+        """The item of an ARRAY or the value of a MAP."""
         if self.item is None:
             raise FormatError(f"{self.kind.value} without item schema")
         return self.item
 
     def as_optional(self) -> ConnectSchema:
-        """The same schema, null allowed."""
+        """Return the same schema with null allowed."""
         return self if self.optional else replace(self, optional=True)
 
 
@@ -85,12 +85,12 @@ class ConnectField:
 
 
 def simple(kind: Kind) -> ConnectSchema:
-    """A required schema without parameters."""
+    """Return a required schema without parameters."""
     return ConnectSchema(kind)
 
 
 def struct_of(fields: Iterable[tuple[str, ConnectSchema]]) -> ConnectSchema:
-    """A required STRUCT."""
+    """Return a required STRUCT."""
     return ConnectSchema(Kind.STRUCT, fields=tuple(ConnectField(name, schema) for name, schema in fields))
 
 
@@ -108,10 +108,10 @@ _OF_BASE = {
 
 
 def of_type(sql_type: SqlType, format_name: str) -> ConnectSchema:
-    """The optional schema of a SQL type.
+    """Return the optional schema of a SQL type.
 
     Raises:
-        FormatError: a MAP whose keys are not STRING.
+        FormatError: a MAP has keys other than STRING.
     """
     match sql_type:
         case Primitive(base):

@@ -1,4 +1,4 @@
-"""Rows to Connect values of a target schema, which is our own or one from the registry (rules F8)."""
+"""Converts rows to Connect values of a target schema, generated or from the registry (rules F8)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Convert = Callable[[Any], Any]
 
 
 class _UnwritableError(Exception):
-    """A row that can never be written with the target schema."""
+    """The target schema cannot hold rows with these columns."""
 
 
 def row_writer(columns: tuple[Column, ...], target: ConnectSchema, unwrapped: bool) -> Callable[[Row], Any]:
-    """Make the function from a row to a value of `target`, copied by field name; what does not fit fails for every row."""
+    """Return the conversion from a row to a value of `target`, by field name; if impossible, it fails for every row."""
     try:
         if unwrapped:
             convert = _value(columns[0].type, target, columns[0].name)
@@ -76,22 +76,22 @@ def _converter(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert |
 def _struct(
     names: tuple[str, ...], types: tuple[SqlType, ...], target: ConnectSchema
 ) -> Callable[[Row], dict[str, Any]]:
-    known = {field.name: field.schema for field in target.fields}
+    schemas = {field.name: field.schema for field in target.fields}
     steps: list[tuple[str, Convert]] = []
     for name, sql_type in zip(names, types, strict=True):
-        # Avro has no dots in names, so a field of a STRUCT that has some is written under another.
-        written = name if name in known else name.replace(".", "_")
-        if written not in known:
+        # Avro allows no dots in names, so such a field of a STRUCT is written with underscores.
+        field_name = name if name in schemas else name.replace(".", "_")
+        if field_name not in schemas:
             raise _UnwritableError(f"Schema from Schema Registry misses field with name: {name}")
-        steps.append((written, _value(sql_type, known[written], name)))
-    taken = {written for written, _ in steps}
-    extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in taken}
+        steps.append((field_name, _value(sql_type, schemas[field_name], name)))
+    used = {field_name for field_name, _ in steps}
+    extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in used}
 
     def write(row: Row) -> dict[str, Any]:
-        found = dict(extra)
+        members = dict(extra)
         for (name, convert), value in zip(steps, row, strict=True):
-            found[name] = convert(value)
-        return found
+            members[name] = convert(value)
+        return members
 
     return write
 
@@ -102,5 +102,6 @@ def _default(name: str, schema: ConnectSchema) -> Any:
     if schema.optional:
         return None
     raise _UnwritableError(
-        f"Missing default value for required Avro field: [{name}]. This field appears in Avro schema in Schema Registry but not in the row."
+        f"Missing default value for required Avro field: [{name}]. "
+        "This field appears in Avro schema in Schema Registry but not in the row."
     )

@@ -1,1 +1,1 @@
-"""JSON and JSON_SR."""
+"""The formats JSON and JSON_SR."""

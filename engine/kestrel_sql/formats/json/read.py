@@ -1,4 +1,4 @@
-"""JSON to rows, with ksqlDB's coercions (rules F4.4)."""
+"""Reads JSON to rows, with ksqlDB's coercions (rules F4.4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, Named
 from kestrel_sql.types.time_units import DAY_MS
 
 Convert = Callable[[Any], Any]
-"""A parsed value that is not None to the value of a column."""
+"""Converts a parsed value, not None, to a value of a column."""
 
 _NODE_NAMES = {
     bool: "BooleanNode",
@@ -44,7 +44,7 @@ _NODE_NAMES = {
 
 
 class _NeedsExactError(Exception):
-    """A number with a fraction was read as a float and its exact digits matter; the text is read again."""
+    """A fraction was read as a float, but its exact digits matter; the document must be read again."""
 
 
 def _refuse(value: Any, required: str) -> ConversionError:
@@ -174,7 +174,7 @@ def _to_array(item: SqlType, target: str) -> Convert:
         try:
             return [None if member is None else convert_item(member) for member in value]
         except ConversionError as error:
-            error.enter(_index_of(value, convert_item))
+            error.prepend(_index_of(value, convert_item))
             raise
 
     return convert
@@ -199,15 +199,15 @@ def _to_map(sql_type: Map) -> Convert:
     def convert(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise _refuse(value, target)
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key in java_hash_order(value, len(value)) if len(value) > 1 else value:
             member = value[key]
             try:
-                found[key] = None if member is None else convert_item(member)
+                result[key] = None if member is None else convert_item(member)
             except ConversionError as error:
-                error.enter(f".{key}")
+                error.prepend(f".{key}")
                 raise
-        return found
+        return result
 
     return convert
 
@@ -226,7 +226,7 @@ def _to_struct(sql_type: Struct) -> Convert:
 
 
 def _fields(names: tuple[str, ...], converters: tuple[Convert, ...]) -> Callable[[dict[str, Any]], Row]:
-    """Look every name up: exactly first, else among the upper-cased names, of which the last duplicate counts."""
+    """Return a function that looks up each name exactly, else among upper-case names, of which the last one wins."""
     plan = tuple(zip(names, converters, strict=True))
 
     def read(members: dict[str, Any]) -> Row:
@@ -242,7 +242,7 @@ def _fields(names: tuple[str, ...], converters: tuple[Convert, ...]) -> Callable
                 try:
                     value = convert(value)
                 except ConversionError as error:
-                    error.enter(f".{name}")
+                    error.prepend(f".{name}")
                     raise
             row.append(value)
         return tuple(row)
@@ -259,10 +259,10 @@ _AS_INTEGER = {
 
 
 def converter(sql_type: SqlType) -> Convert:
-    """Make the function that coerces a parsed value to `sql_type`.
+    """Return the function that coerces a parsed value to `sql_type`.
 
     Raises:
-        FormatError: a MAP whose keys are not STRING.
+        FormatError: a MAP has keys other than STRING.
     """
     match sql_type:
         case Primitive(base):
@@ -300,10 +300,10 @@ def _primitive(base: Base) -> Convert:
 
 
 def row_reader(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[bytes], Row]:
-    """Make the function that reads a row from JSON text.
+    """Return the function that reads a row from JSON text.
 
     Raises:
-        FormatError: a column of a type that JSON cannot hold.
+        FormatError: JSON does not support the type of a column.
     """
     convert = _bare(columns[0]) if unwrapped else _wrapped(columns)
     parse = json_text.read_exact if any(_has_decimal(column.type) for column in columns) else json_text.read_fast
@@ -351,10 +351,10 @@ def _has_decimal(sql_type: SqlType) -> bool:
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Read schemaless JSON.
+    """Return a decoder of schemaless JSON.
 
     Raises:
-        FormatError: a column of a type that JSON cannot hold.
+        FormatError: JSON does not support the type of a column.
     """
     if not spec.columns:
         return none.decoder(spec)

@@ -1,4 +1,4 @@
-"""JSON_SR bodies to Connect values and back, as Connect's JsonSchemaConverter reads and writes them."""
+"""Converts between JSON_SR bodies and Connect values, as Connect's JsonSchemaConverter does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from kestrel_sql.formats.connect.codec import Wire
+from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
 from kestrel_sql.formats.json import text as json_text
 from kestrel_sql.formats.json.schema import parse_text
@@ -23,11 +23,11 @@ Convert = Callable[[Any], Any]
 _BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64, Kind.DATE: 32, Kind.TIME: 32, Kind.TIMESTAMP: 64}
 
 
-def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
-    """Make reader and writer of a JSON schema.
+def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> SchemaCodec:
+    """Return the codec of a JSON schema.
 
     Raises:
-        FormatError: not a JSON schema, or one that Connect has no form for.
+        FormatError: the schema is invalid, or has no Connect form.
     """
     schema = parse_text(text, imports)
     from_json, to_json = reader(schema), writer(schema)
@@ -38,11 +38,11 @@ def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
     def write(value: Any) -> bytes:
         return orjson.dumps(to_json(value))
 
-    return Wire(schema, read, write)
+    return SchemaCodec(schema, read, write)
 
 
 def reader(schema: ConnectSchema) -> Convert:
-    """Make the function from a parsed JSON value, null included, to a Connect value."""
+    """Return the conversion from a parsed JSON value, including null, to a Connect value."""
     convert = _reader(schema)
 
     def read(value: Any) -> Any:
@@ -72,7 +72,7 @@ def _reader(schema: ConnectSchema) -> Convert:
         case Kind.BYTES:
             return lambda value: base64.b64decode(value, validate=True)
         case Kind.STRING:
-            # Jackson's textValue() and booleanValue() answer null and false for other nodes.
+            # Jackson's textValue() and booleanValue() return null and false for other nodes.
             return lambda value: value if type(value) is str else None
         case Kind.BOOLEAN:
             return lambda value: value is True
@@ -80,9 +80,9 @@ def _reader(schema: ConnectSchema) -> Convert:
             return _integer(_BITS[kind])
 
 
-def _require(value: Any, kind: type, word: str) -> None:
+def _require(value: Any, kind: type, description: str) -> None:
     if type(value) is not kind:
-        raise ConversionError(f"Expected {word}, found {type(value).__name__}")
+        raise ConversionError(f"Expected {description}, found {type(value).__name__}")
 
 
 def _items(convert: Convert, kind: type) -> Convert:
@@ -97,7 +97,7 @@ def _members(convert: Convert, text_keys: bool) -> Convert:
     def read(value: Any) -> dict[Any, Any]:
         if type(value) is list:
             for entry in value if text_keys else ():
-                _require(entry["key"], str, "text")
+                _require(entry["key"], str, "a string")
             return {entry["key"]: convert(entry["value"]) for entry in value}
         _require(value, dict, "an object")
         return {key: convert(item) for key, item in value.items()}
@@ -108,14 +108,14 @@ def _members(convert: Convert, text_keys: bool) -> Convert:
 def _struct_reader(fields: tuple[tuple[str, Convert], ...]) -> Convert:
     def read(value: Any) -> dict[str, Any]:
         _require(value, dict, "an object")
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, convert in fields:
             try:
-                found[name] = convert(value.get(name))
+                members[name] = convert(value.get(name))
             except ConversionError as error:
-                error.enter(f".{name}")
+                error.prepend(f".{name}")
                 raise
-        return found
+        return members
 
     return read
 
@@ -151,7 +151,7 @@ def _decimal(scale: int) -> Convert:
 
 
 def writer(schema: ConnectSchema) -> Convert:
-    """Make the function from a Connect value, null included, to something orjson writes the right way."""
+    """Return the conversion from a Connect value, including None, to a value that orjson writes as Connect does."""
     convert = _writer(schema)
     if convert is None:
         return lambda value: value

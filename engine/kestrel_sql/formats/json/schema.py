@@ -1,4 +1,4 @@
-"""JSON schemas as Connect writes them: as Connect schemas, and generated from columns (rules F4.5)."""
+"""Converts JSON schemas to Connect schemas, and generates them from columns (rules F4.5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBERS = {
     "float64": Kind.FLOAT64,
 }
 _REFINED = {"integer": _NUMBERS, "number": _NUMBERS, "string": {"bytes": Kind.BYTES}}
-"""What `connect.type` makes of a JSON type; another word there counts as none."""
+"""The kinds that `connect.type` selects for a JSON type; other values of `connect.type` are ignored."""
 
 _BY_TYPE = {"boolean": Kind.BOOLEAN, "integer": Kind.INT64, "number": Kind.FLOAT64, "string": Kind.STRING}
 
@@ -43,10 +43,10 @@ class _Scope:
 
 
 def parse_text(text: str, imports: Mapping[str, str]) -> ConnectSchema:
-    """The Connect form of a JSON schema's text.
+    """Return the Connect form of a JSON schema.
 
     Raises:
-        FormatError: not a JSON schema, or one that Connect has no form for.
+        FormatError: the text is not a JSON schema, or has no Connect form.
     """
     try:
         root = json.loads(text)
@@ -78,25 +78,25 @@ def _convert(schema: Any, scope: _Scope, depth: int) -> ConnectSchema:
     if "$ref" in schema:
         target, inner = _follow(schema["$ref"], scope)
         return _convert(target, inner, depth + 1)
-    for word in ("oneOf", "anyOf", "allOf"):
-        if word in schema:
-            return _with_default(schema, _choice(schema[word], scope, depth))
+    for keyword in ("oneOf", "anyOf", "allOf"):
+        if keyword in schema:
+            return _with_default(schema, _choice(schema[keyword], scope, depth))
     kind = schema.get("type")
     if isinstance(kind, list):
         return _with_default(schema, _choice([{**schema, "type": each} for each in kind], scope, depth))
     return _with_default(schema, _plain(schema, kind, scope, depth))
 
 
-def _with_default(schema: dict[str, Any], found: ConnectSchema) -> ConnectSchema:
-    return replace(found, default=schema["default"]) if "default" in schema else found
+def _with_default(schema: dict[str, Any], connect: ConnectSchema) -> ConnectSchema:
+    return replace(connect, default=schema["default"]) if "default" in schema else connect
 
 
 def _choice(branches: list[Any], scope: _Scope, depth: int) -> ConnectSchema:
     others = [branch for branch in branches if branch.get("type") != "null"]
     if len(others) != 1:
         raise FormatError("JSON schemas that allow several types are not supported")
-    found = _convert(others[0], scope, depth + 1)
-    return found.as_optional() if len(others) < len(branches) else found
+    connect = _convert(others[0], scope, depth + 1)
+    return connect.as_optional() if len(others) < len(branches) else connect
 
 
 def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> ConnectSchema:
@@ -133,20 +133,20 @@ def _object(schema: dict[str, Any], scope: _Scope, depth: int) -> ConnectSchema:
     required = schema.get("required", ())
     fields = []
     for name, each in _ordered(schema.get("properties", {})):
-        found = _convert(each, scope, depth + 1)
-        fields.append((name, found if name in required else found.as_optional()))
+        connect = _convert(each, scope, depth + 1)
+        fields.append((name, connect if name in required else connect.as_optional()))
     return struct_of(fields)
 
 
 def _ordered(properties: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Order properties by index; those without one stand as Connect's reader, which keeps them in a `HashMap`, meets them."""
+    """Sort properties by index; the index of others is their position in the `HashMap` of Connect's reader."""
     listed = [(name, properties[name]) for name in java_hash_order(properties)]
     places = {name: each.get("connect.index", at) for at, (name, each) in enumerate(listed)}
     return sorted(listed, key=lambda each: places[each[0]])
 
 
 def schema_text(columns: tuple[Column, ...], unwrapped: bool) -> str:
-    """Write the schema of a sink: every property optional, with its index."""
+    """Write the schema of a sink; all properties are optional and have an index."""
     if unwrapped:
         return json.dumps(_optional(columns[0].type))
     return json.dumps(_properties(tuple((column.name, column.type) for column in columns)))

@@ -1,4 +1,4 @@
-"""JSON text to Python values as Jackson reads it: exact decimals, the first value of the text, a limit on nesting."""
+"""Reads and writes JSON text as Jackson does: exact decimals, the first value of the text, a limit on nesting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from kestrel_sql.java.numbers import java_double
 
 MAX_NUMBER_DIGITS = 1000
-"""Jackson refuses longer numbers."""
+"""Jackson rejects longer numbers."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -41,7 +41,7 @@ _DECODER = json.JSONDecoder(parse_float=_exact_decimal, parse_int=_exact_integer
 
 
 def read_exact(data: bytes) -> Any:
-    """Read the first JSON value of `data`, numbers with a fraction or exponent as Decimal; what follows is ignored.
+    """Read the first JSON value of `data` and ignore the rest; numbers with a fraction or exponent become Decimal.
 
     Raises:
         ValueError: the text is not JSON.
@@ -56,7 +56,7 @@ def read_exact(data: bytes) -> Any:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Replace half surrogate pairs by question marks, as Java does when it writes UTF-8."""
+    """Replace lone surrogates by question marks, as Java does when it encodes UTF-8."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode("utf-8")
@@ -69,7 +69,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def read_fast(data: bytes) -> Any:
-    """Read JSON with numbers with a fraction as floats; text that only Jackson's leniency accepts goes the exact way.
+    """Read JSON with fractions as floats; text that only Jackson accepts is read by `read_exact`.
 
     Raises:
         ValueError: the text is not JSON.
@@ -81,7 +81,7 @@ def read_fast(data: bytes) -> Any:
 
 
 def write_compact(value: Any, *, ordered: bool = True) -> str:
-    """Write a parsed value as compact JSON, members of objects sorted by name if `ordered`, as ksqlDB does for a STRING column."""
+    """Write a parsed value as compact JSON; `ordered` sorts members, as ksqlDB does for a STRING column."""
     match value:
         case None:
             return "null"

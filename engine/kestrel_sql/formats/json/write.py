@@ -1,4 +1,4 @@
-"""Rows to JSON: every column in schema order, nulls explicit, numbers as Java writes them (rules F4.4)."""
+"""Writes rows as JSON: columns in schema order, explicit nulls, numbers as in Java (rules F4.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BYTES, DOUBLE, STRING, Array, Decimal, Map, SqlType, Struct
 
 Convert = Callable[[Any], Any]
-"""A column's value that is not None to something orjson writes the right way."""
+"""Converts a value of a column, not None, to one that orjson writes as ksqlDB does."""
 
 
 def _double(value: float) -> Any:
@@ -33,10 +33,10 @@ def _base64(value: bytes) -> str:
 
 
 def converter(sql_type: SqlType) -> Convert | None:
-    """Make the function that prepares a value of `sql_type` for orjson; None if it can go as it is.
+    """Return the function that prepares a value of `sql_type` for orjson; None if the value needs no change.
 
     Raises:
-        FormatError: a MAP whose keys are not STRING.
+        FormatError: a MAP has keys other than STRING.
     """
     match sql_type:
         case Decimal():
@@ -79,10 +79,10 @@ def _struct(fields: tuple[tuple[str, Convert | None], ...]) -> Convert:
 
 
 def row_writer(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Row], bytes | None]:
-    """Make the function that writes a row as JSON text; an unwrapped null gives null bytes.
+    """Return the function that writes a row as JSON; an unwrapped NULL becomes null bytes.
 
     Raises:
-        FormatError: a column of a type that JSON cannot hold.
+        FormatError: JSON does not support the type of a column.
     """
     converters = [converter(column.type) for column in columns]
     if unwrapped:
@@ -113,10 +113,10 @@ def row_writer(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Row], 
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
-    """Write schemaless JSON.
+    """Return an encoder of schemaless JSON.
 
     Raises:
-        FormatError: a column of a type that JSON cannot hold.
+        FormatError: JSON does not support the type of a column.
     """
     if not spec.columns:
         return none.encoder(spec)

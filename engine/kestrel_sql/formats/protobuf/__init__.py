@@ -1,1 +1,1 @@
-"""PROTOBUF and PROTOBUF_NOSR."""
+"""The formats PROTOBUF and PROTOBUF_NOSR."""

@@ -1,4 +1,4 @@
-"""Protobuf messages to Connect values and back."""
+"""Converts between protobuf messages and Connect values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message_factory import GetMessageClass
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats.connect.codec import Wire
+from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.protobuf.schema import (
     DECIMAL,
@@ -31,26 +31,26 @@ _MAX_UNSCALED = 512
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
-def open_wire(text: str, imports: Mapping[str, str], name: str | None) -> Wire:
-    """Make reader and writer of one message of a protobuf schema.
+def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> SchemaCodec:
+    """Return the codec of a message of a protobuf schema, the first by default.
 
     Raises:
-        FormatError: not a protobuf schema, or no such message.
+        FormatError: the schema is invalid, or has no such message.
     """
     return _open(text, tuple(imports.items()), (load(text, imports).index_of(name),))
 
 
-def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...]) -> Wire:
-    """Like `open_wire`, for the message that the indexes of a frame name.
+def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...]) -> SchemaCodec:
+    """Return the codec of the message selected by the indexes of a frame.
 
     Raises:
-        FormatError: not a protobuf schema, or no such message.
+        FormatError: the schema is invalid, or has no such message.
     """
     return _open(text, tuple(imports.items()), indexes)
 
 
 @lru_cache(maxsize=256)
-def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, ...]) -> Wire:
+def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, ...]) -> SchemaCodec:
     schema = load(text, dict(imports))
     message = schema.at(indexes)
     factory = GetMessageClass(message)
@@ -66,7 +66,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, .
         data: bytes = target.SerializeToString(deterministic=True)
         return data
 
-    return Wire(connect, read, write)
+    return SchemaCodec(connect, read, write)
 
 
 def _message_reader(message: Any) -> Convert:
@@ -125,7 +125,7 @@ def _single_reader(field: Any) -> Convert | None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return lambda number: names.get(number, str(number))
     if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
-        # Java has no unsigned long: the upper half of the range is negative.
+        # Java has no unsigned long; numbers from 2^63 are negative there.
         return lambda number: number - (1 << 64) if number > LONG_MAX else number
     return None
 
@@ -167,7 +167,7 @@ def _read_timestamp(value: Any) -> int:
 _READERS: dict[Kind, Convert] = {Kind.DATE: _read_date, Kind.TIME: _read_time, Kind.TIMESTAMP: _read_timestamp}
 
 Fill = Callable[[Any, Any], None]
-"""Copy a Connect value that is not None into a message."""
+"""Copies a Connect value, not None, into a message."""
 
 
 def _message_writer(message: Any) -> Fill:
@@ -235,7 +235,7 @@ def _scalar(field: Any) -> Convert:
     if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
         return lambda value: value & ((1 << 64) - 1)
     default = field.default_value
-    # Null items of an array have no form on the wire; Connect writes the type's default.
+    # Protobuf has no null items in arrays; Connect writes the default of the type.
     return lambda value: default if value is None else value
 
 

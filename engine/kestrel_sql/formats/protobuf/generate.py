@@ -1,4 +1,4 @@
-"""Protobuf schemas generated from columns, in the layout of Confluent's converter (rules F4.8)."""
+"""Generates protobuf schemas from columns, in the layout of Confluent's converter (rules F4.8)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Writer:
     imports: set[str] = field(default_factory=set)
 
     def message(self, name: str, fields: tuple[tuple[str, SqlType], ...], *, entry: bool = False) -> list[str]:
-        """The lines of a message; nested messages follow its fields."""
+        """Return the lines of a message; nested messages follow its fields."""
         lines, nested = [f"message {name} {{"], list[str]()
         for number, (each, sql_type) in enumerate(fields, 1):
             type_name, options, inner = self.type(sql_type, plain=entry)
@@ -63,7 +63,7 @@ class _Writer:
         return [*lines, "}"]
 
     def type(self, sql_type: SqlType, *, plain: bool) -> tuple[str, str, list[str]]:
-        """The type of a field with its label, its options, and the messages it needs; `plain` without nullable form."""
+        """Return a field's label and type, its options, and the messages it needs; a `plain` field is not nullable."""
         match sql_type:
             case Primitive(base) if base in _MESSAGES:
                 name, source = _MESSAGES[base]
@@ -90,14 +90,14 @@ class _Writer:
                 raise FormatError(f"PROTOBUF has no type for {sql_type}")
 
     def scalar(self, base: Base) -> str:
-        """A scalar in the nullable form asked for."""
+        """Return a scalar type in the chosen nullable form."""
         if self.nullable == "WRAPPER":
             self.imports.add("google/protobuf/wrappers.proto")
             return f"google.protobuf.{_WRAPPERS[base]}"
         return f"optional {_SCALARS[base]}" if self.nullable == "OPTIONAL" else _SCALARS[base]
 
     def next_name(self) -> str:
-        """A name that no message of the file has yet."""
+        """Return an unused message name."""
         self.count += 1
         return f"ConnectDefault{self.count}"
 
@@ -112,10 +112,10 @@ def _indent(lines: list[str]) -> list[str]:
 def schema_text(columns: tuple[Column, ...], name: str | None, nullable: str | None) -> str:
     """Write the schema of a message with one field per column.
 
-    `name` is the full name of the message; `nullable` is OPTIONAL, WRAPPER or None, how fields show that they are null.
+    `name` is the full name of the message. `nullable` is OPTIONAL, WRAPPER or None: how fields represent NULL.
 
     Raises:
-        FormatError: a type that a field cannot have.
+        FormatError: protobuf does not support the type of a column.
     """
     package, _, simple = (name or DEFAULT_NAME).rpartition(".")
     writer = _Writer((nullable or "").upper(), 0 if name else 1)

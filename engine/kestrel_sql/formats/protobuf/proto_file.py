@@ -1,4 +1,4 @@
-"""The text of a .proto file to a descriptor; reads what schemas need and skips services, options and extensions."""
+"""Parses .proto files to descriptors; skips services, extensions, and options that schemas do not need."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _MAX_NESTING = 32
 
 @dataclass(slots=True)
 class ProtoFile:
-    """A parsed file: its descriptor, and (precision, scale) of the decimal fields by message name and field number."""
+    """A parsed file: its descriptor, and (precision, scale) of decimal fields by message name and field number."""
 
     descriptor: FileDescriptorProto
     decimals: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 def parse(text: str, name: str) -> ProtoFile:
-    """Read the text of the file called `name`.
+    """Parse the text of the file called `name`.
 
     Raises:
-        FormatError: not the text of a .proto file.
+        FormatError: the text is not a .proto file.
     """
     parser = _Parser(_tokens(text), ProtoFile(FileDescriptorProto(name=name)))
     try:
@@ -67,16 +67,16 @@ def parse(text: str, name: str) -> ProtoFile:
 
 
 def _tokens(text: str) -> list[str]:
-    found: list[str] = []
+    tokens: list[str] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise FormatError(f"Not a protobuf schema: unexpected {text[at]!r}")
         if match["token"]:
-            found.append(match["token"])
+            tokens.append(match["token"])
         at = match.end()
-    return found
+    return tokens
 
 
 @dataclass(slots=True)
@@ -94,12 +94,12 @@ class _Parser:
         return self.tokens[self.at]
 
     def expect(self, token: str) -> None:
-        found = self.next()
-        if found != token:
-            raise FormatError(f"Not a protobuf schema: expected '{token}', found '{found}'")
+        actual = self.next()
+        if actual != token:
+            raise FormatError(f"Not a protobuf schema: expected '{token}', found '{actual}'")
 
     def skip_statement(self) -> None:
-        """Skip to the end of a statement or of its block."""
+        """Skip to the end of a statement or block."""
         depth = 0
         while True:
             token = self.next()
@@ -154,7 +154,7 @@ class _Parser:
             self.member(message, full_name, depth, optionals)
         self.expect("}")
         for each in optionals:
-            # proto3's `optional` is a oneof of one member, listed after the real ones.
+            # `optional` of proto3 is a oneof with one member; such oneofs come after the real ones.
             each.proto3_optional = True
             each.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add().name = f"_{each.name}"
@@ -203,7 +203,7 @@ class _Parser:
         return added
 
     def options(self) -> str:
-        """Skip `[…]` and give its text without blanks."""
+        """Skip `[…]` and return its text without blanks."""
         if self.peek() != "[":
             return ""
         start, depth = self.at, 0

@@ -1,4 +1,4 @@
-"""Protobuf descriptors: made from text with private pools, and as Connect schemas (rules F4.8 and F8)."""
+"""Builds protobuf descriptors from text in private pools, and converts them to Connect schemas (rules F4.8 and F8)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ProtoSchema:
-    """A file's descriptor, and (precision, scale) of its decimal fields."""
+    """A file descriptor, and (precision, scale) of its decimal fields by message name and field number."""
 
     file: Any
     decimals: Mapping[tuple[str, int], tuple[int, int]]
@@ -87,10 +87,10 @@ class ProtoSchema:
         return [message.full_name for message in self.file.message_types_by_name.values()]
 
     def index_of(self, name: str | None) -> int:
-        """The position of the top-level message of that full name; without a name the first of the file.
+        """Return the index of the top-level message with that full name; 0 for None.
 
         Raises:
-            FormatError: no such message.
+            FormatError: there is no such message.
         """
         names = self.names
         if not names or (name is not None and name not in names):
@@ -98,33 +98,33 @@ class ProtoSchema:
         return 0 if name is None else names.index(name)
 
     def message(self, name: str | None) -> Descriptor:
-        """The top-level message of that full name; without a name the first of the file.
+        """Return the top-level message with that full name; the first one for None.
 
         Raises:
-            FormatError: no such message.
+            FormatError: there is no such message.
         """
         return self.at((self.index_of(name),))
 
     def at(self, indexes: tuple[int, ...]) -> Descriptor:
-        """The message that the indexes of a frame name.
+        """Return the message selected by the indexes of a frame.
 
         Raises:
-            FormatError: no such message.
+            FormatError: there is no such message.
         """
         messages = list(self.file.message_types_by_name.values())
-        found: Descriptor | None = None
+        message: Descriptor | None = None
         for index in indexes or (0,):
             if not 0 <= index < len(messages):
                 raise FormatError(f"Schema has no message at {list(indexes)}")
-            found = messages[index]
-            messages = list(found.nested_types)
-        if found is None:
+            message = messages[index]
+            messages = list(message.nested_types)
+        if message is None:
             raise FormatError("Schema has no messages")
-        return found
+        return message
 
 
 def load(text: str, imports: Mapping[str, str]) -> ProtoSchema:
-    """Make descriptors of a schema and of what it imports; made ones are kept.
+    """Return the descriptors of a schema and its imports; results are cached.
 
     Raises:
         FormatError: the text is not a schema, or an import is unknown.
@@ -174,7 +174,7 @@ def _add_known(pool: DescriptorPool, file: Any, added: set[str]) -> None:
 
 
 def is_map(field: Any) -> bool:
-    """Whether a repeated field is a map: protobuf's own, or Connect's list of messages called `…Entry` with key and value."""
+    """Whether a repeated field is a map: protobuf's own, or Connect's messages `…Entry` with key and value."""
     message = field.message_type
     if not field.is_repeated or message is None:
         return False
@@ -183,18 +183,18 @@ def is_map(field: Any) -> bool:
 
 
 def members(message: Descriptor) -> list[tuple[str, list[Any]]]:
-    """The fields of a message by Connect name, in order; a real oneof is one member, holding all its fields."""
-    found: list[tuple[str, list[Any]]] = []
+    """Return the fields of a message by Connect name, in order; a real oneof is one member with all its fields."""
+    result: list[tuple[str, list[Any]]] = []
     seen: set[str] = set()
     real = {oneof.name: f"{oneof.name}_{oneof.index}" for oneof in message.oneofs if not _is_synthetic(oneof)}
     for field in message.fields:
         oneof = field.containing_oneof
         if oneof is None or oneof.name not in real:
-            found.append((field.name, [field]))
+            result.append((field.name, [field]))
         elif oneof.name not in seen:
             seen.add(oneof.name)
-            found.append((real[oneof.name], list(oneof.fields)))
-    return found
+            result.append((real[oneof.name], list(oneof.fields)))
+    return result
 
 
 def is_oneof(fields: list[Any]) -> bool:
@@ -208,10 +208,10 @@ def _is_synthetic(oneof: Any) -> bool:
 
 
 def to_connect(message: Descriptor, schema: ProtoSchema, depth: int = 0) -> ConnectSchema:
-    """The Connect form of a message.
+    """Return the Connect form of a message.
 
     Raises:
-        FormatError: a recursive message.
+        FormatError: the message is recursive, too deep or too large.
     """
     if depth > MAX_DEPTH:
         raise FormatError("Protobuf schema is recursive or too deeply nested")
@@ -230,10 +230,10 @@ def to_connect(message: Descriptor, schema: ProtoSchema, depth: int = 0) -> Conn
 
 
 def _parts(message: Descriptor, counted: dict[str, int]) -> int:
-    """How many parts a message has; a message that is used twice is counted twice and walked once."""
+    """Return the number of parts of a message; a nested message counts for each use, and is traversed once."""
     name = message.full_name
     if name not in counted:
-        # A message inside itself is met again while it counts as one part; it is refused for its depth.
+        # A recursive message counts itself as one part here; `to_connect` rejects it for its depth.
         counted[name] = 1
         inner = (field.message_type for field in message.fields)
         counted[name] = 1 + sum(1 if part is None else _parts(part, counted) for part in inner)
@@ -247,7 +247,7 @@ def _field(field: Any, schema: ProtoSchema, depth: int) -> ConnectSchema:
     single = _single(field, schema, depth)
     if field.is_repeated:
         return ConnectSchema(Kind.ARRAY, optional=True, item=single)
-    # A null of a field without presence is written as its default, so every field takes null.
+    # Fields without presence write null as their default, so every field accepts null.
     return single.as_optional()
 
 

@@ -1,1 +1,1 @@
-"""Formats with a schema registry: the wire framing, schema languages, and columns of a schema."""
+"""Formats with a schema registry: message framing, schema languages, and the columns of a schema."""

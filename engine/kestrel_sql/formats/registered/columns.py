@@ -1,4 +1,4 @@
-"""Schemas of the registry to columns, and columns to the schemas that sinks register (rules F4 and F8)."""
+"""Infers columns from registered schemas, and generates the schemas that sinks register (rules F4 and F8)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kestrel_sql.errors import FormatError, RegistryError
 from kestrel_sql.formats.avro import schema as avro_schema
 from kestrel_sql.formats.connect.infer import columns_of_schema
 from kestrel_sql.formats.protobuf import schema as proto_schema
-from kestrel_sql.formats.registered.languages import LANGUAGES, Language
+from kestrel_sql.formats.registered.languages import LANGUAGES, SchemaLanguage
 from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegisteredSchema, RegistryView, SchemaFormat
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.types.schema import Column
 
 
-def language_of(name: str) -> Language:
-    """The schema language of a format.
+def language_of(name: str) -> SchemaLanguage:
+    """Return the schema language of a format.
 
     Raises:
-        FormatError: the format has none.
+        FormatError: the format has no schemas.
     """
     language = LANGUAGES.get(name.upper())
     if language is None:
@@ -28,19 +28,19 @@ def language_of(name: str) -> Language:
 
 
 def schema_text(columns: tuple[Column, ...], info: FormatInfo, *, unwrapped: bool = False) -> str:
-    """Write the schema of a sink's side; its record is called as the format's `fullSchemaName` says.
+    """Write the schema for the key or value of a sink; `fullSchemaName` of the format names its record.
 
     Raises:
-        FormatError: the format has no schemas, or cannot hold the columns.
+        FormatError: the format has no schemas, or does not support the columns.
     """
-    return language_of(info.format).own_text(columns, unwrapped, info)
+    return language_of(info.format).generate_schema(columns, unwrapped, info)
 
 
-def own_schema(spec: SerdeSpec) -> RegisteredSchema:
-    """The schema generated from a spec's columns, with the id 0 that no registry gives.
+def generated_schema(spec: SerdeSpec) -> RegisteredSchema:
+    """Return the schema generated from a spec's columns, with id 0, which no registry assigns.
 
     Raises:
-        FormatError: the format has no schemas, or cannot hold the columns.
+        FormatError: the format has no schemas, or does not support the columns.
     """
     language = language_of(spec.format.format)
     return RegisteredSchema(0, language.format, schema_text(spec.columns, spec.format, unwrapped=spec.unwrapped))
@@ -55,12 +55,12 @@ def columns_of(
     keep_case: bool = False,
     view: RegistryView = NO_SCHEMAS,
 ) -> tuple[Column, ...] | None:
-    """The columns that a CREATE without columns gets from a schema, None if it has no definition `full_name`.
+    """Return the columns of a schema for a CREATE without columns; None if the schema has no definition `full_name`.
 
-    `view` resolves what the schema imports. Only PROTOBUF schemas have definitions to select from.
+    `view` resolves imports of the schema. Only PROTOBUF schemas may have several definitions.
 
     Raises:
-        RegistryError: several definitions and none selected, or no supported field.
+        RegistryError: there are several definitions and none is selected, or no field is supported.
         FormatError: the text is not a schema of its language.
     """
     language = next(each for each in LANGUAGES.values() if each.format is schema.format)
@@ -70,7 +70,7 @@ def columns_of(
         if full_name is not None and full_name not in names:
             return None
         _check_definitions(names, side, full_name)
-    connect = language.open_wire(schema.text, imports, full_name).schema
+    connect = language.open_codec(schema.text, imports, full_name).schema
     return columns_of_schema(connect, side, unwrapped=language.is_unwrapped(connect, unwrapped), keep_case=keep_case)
 
 
@@ -83,7 +83,7 @@ def _check_definitions(names: list[str], side: Side, full_name: str | None) -> N
 
 
 def full_name_of(schema: RegisteredSchema, view: RegistryView = NO_SCHEMAS) -> str | None:
-    """The full name of the record or of the first message of a schema; None for bare types and JSON schemas.
+    """Return the full name of a schema's record or first message; None for bare types and JSON schemas.
 
     Raises:
         FormatError: the text is not a schema of its language.

@@ -1,4 +1,4 @@
-"""AVRO, JSON_SR and PROTOBUF: a zero byte, the schema's id, then a body that the writer's schema explains (rules F4, F8)."""
+"""AVRO, JSON_SR and PROTOBUF: a zero byte, a schema id, and a body in the encoding of that schema (rules F4, F8)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from kestrel_sql.formats import none
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect import write as connect_write
-from kestrel_sql.formats.connect.codec import Wire
-from kestrel_sql.formats.registered.columns import own_schema
-from kestrel_sql.formats.registered.languages import LANGUAGES, Language
+from kestrel_sql.formats.connect.codec import SchemaCodec
+from kestrel_sql.formats.registered.columns import generated_schema
+from kestrel_sql.formats.registered.languages import LANGUAGES, SchemaLanguage
 from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
 
 _HEADER = struct.Struct(">BI")
 
-OWN_ID = 0
-"""The id of a schema that no registry holds: the one generated from the columns, as on internal topics. Registries count from 1."""
+GENERATED_ID = 0
+"""The id of a generated schema that no registry holds, as on internal topics; registries count from 1."""
 
 
 def split_frame(data: bytes) -> tuple[int, bytes]:
-    """Take magic byte and schema id off.
+    """Split a message into schema id and body.
 
     Raises:
-        ValueError: too short, or another magic byte.
+        ValueError: the message is too short or has another magic byte.
     """
     if len(data) < _HEADER.size or data[0] != 0:
         raise ValueError("Unknown magic byte!")
@@ -33,91 +33,91 @@ def split_frame(data: bytes) -> tuple[int, bytes]:
 
 
 def frame(schema_id: int, body: bytes) -> bytes:
-    """Put magic byte and schema id before a body."""
+    """Prepend magic byte and schema id to a body."""
     return _HEADER.pack(0, schema_id) + body
 
 
-def written_schema(spec: SerdeSpec) -> RegisteredSchema:
-    """The schema that a sink writes with: the one of its `schemaId`, else its own, under the id the registry gave it."""
-    given = spec.format.property("schemaId")
-    if given is not None and int(given) in spec.schemas.by_id:
-        return spec.schemas.by_id[int(given)]
-    own = own_schema(spec)
+def sink_schema(spec: SerdeSpec) -> RegisteredSchema:
+    """Return the schema that a sink writes with: that of `schemaId`, else the generated one, with its registered id."""
+    schema_id = spec.format.property("schemaId")
+    if schema_id is not None and int(schema_id) in spec.schemas.by_id:
+        return spec.schemas.by_id[int(schema_id)]
+    own = generated_schema(spec)
     return spec.schemas.find(own.format, own.text) or own
 
 
 def resolve(spec: SerdeSpec, schema_id: int) -> RegisteredSchema:
-    """The schema of an id found in a frame.
+    """Return the schema for an id in a frame.
 
     Raises:
-        ValueError: the registry does not have it.
+        ValueError: the registry has no such schema.
     """
-    if schema_id == OWN_ID:
-        return own_schema(spec)
+    if schema_id == GENERATED_ID:
+        return generated_schema(spec)
     schema = spec.schemas.by_id.get(schema_id)
     if schema is None:
         raise ValueError(f"Error retrieving schema for id {schema_id}")
     return schema
 
 
-def wires(spec: SerdeSpec) -> Callable[[bytes], tuple[Wire, bytes]]:
-    """Make the function that finds the writer's schema of a framed message and cuts out the body; schemas are opened once."""
-    language: Language = LANGUAGES[spec.format.format]
-    opened: dict[tuple[int, tuple[int, ...]], Wire] = {}
+def codec_finder(spec: SerdeSpec) -> Callable[[bytes], tuple[SchemaCodec, bytes]]:
+    """Return a function from a message to the codec of its writer's schema and its body; codecs are created once."""
+    language: SchemaLanguage = LANGUAGES[spec.format.format]
+    opened: dict[tuple[int, tuple[int, ...]], SchemaCodec] = {}
 
-    def find(data: bytes) -> tuple[Wire, bytes]:
+    def find(data: bytes) -> tuple[SchemaCodec, bytes]:
         schema_id, rest = split_frame(data)
-        selector, body = language.locate(rest)
-        wire = opened.get((schema_id, selector))
-        if wire is None:
+        selector, body = language.read_selector(rest)
+        codec = opened.get((schema_id, selector))
+        if codec is None:
             schema = resolve(spec, schema_id)
-            wire = language.open_at(schema.text, spec.schemas.imports_of(schema), selector)
-            opened[schema_id, selector] = wire
-        return wire, body
+            codec = language.open_at(schema.text, spec.schemas.imports_of(schema), selector)
+            opened[schema_id, selector] = codec
+        return codec, body
 
     return find
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Read framed messages with the schema they were written with."""
+    """Return a decoder that reads each message with the schema of its writer."""
     if not spec.columns:
         return none.decoder(spec)
-    find = wires(spec)
+    find = codec_finder(spec)
     language = LANGUAGES[spec.format.format]
-    columns = language.wire_columns(spec.columns)
+    columns = language.schema_columns(spec.columns)
     readers: dict[int, Callable[[Any], Row]] = {}
 
     def decode(data: bytes) -> Row:
-        wire, body = find(data)
-        reader = readers.get(id(wire))
+        codec, body = find(data)
+        reader = readers.get(id(codec))
         if reader is None:
-            unwrapped = language.is_unwrapped(wire.schema, spec.unwrapped)
-            reader = readers[id(wire)] = connect_read.row_reader(wire.schema, columns, unwrapped)
-        return reader(wire.read(body))
+            unwrapped = language.is_unwrapped(codec.schema, spec.unwrapped)
+            reader = readers[id(codec)] = connect_read.row_reader(codec.schema, columns, unwrapped)
+        return reader(codec.read(body))
 
     return guard_decoder(spec, f"Error deserializing message from topic: {spec.topic}", decode)
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
-    """Write framed messages with the spec's own schema, or that of its `schemaId`; an unwrapped null gives null bytes.
+    """Return an encoder for the generated schema or that of `schemaId`; an unwrapped NULL becomes null bytes.
 
     Raises:
-        FormatError: columns that the format cannot hold.
+        FormatError: the format does not support the columns.
     """
     if not spec.columns:
         return none.encoder(spec)
     language = LANGUAGES[spec.format.format]
-    schema = written_schema(spec)
+    schema = sink_schema(spec)
     imports = spec.schemas.imports_of(schema)
-    name = language.definition(schema.text, imports, spec.format.property("fullSchemaName"))
-    wire = language.open_wire(schema.text, imports, name)
-    unwrapped = language.is_unwrapped(wire.schema, spec.unwrapped)
-    to_connect = connect_write.row_writer(language.wire_columns(spec.columns), wire.schema, unwrapped)
-    header = _HEADER.pack(0, schema.id) + language.header(schema.text, imports, name)
+    name = language.find_definition(schema.text, imports, spec.format.property("fullSchemaName"))
+    codec = language.open_codec(schema.text, imports, name)
+    unwrapped = language.is_unwrapped(codec.schema, spec.unwrapped)
+    to_connect = connect_write.row_writer(language.schema_columns(spec.columns), codec.schema, unwrapped)
+    header = _HEADER.pack(0, schema.id) + language.write_selector(schema.text, imports, name)
 
     def encode(row: Row) -> bytes | None:
         if unwrapped and row[0] is None:
             return None
-        return header + wire.write(to_connect(row))
+        return header + codec.write(to_connect(row))
 
     return guard_encoder(spec, encode)

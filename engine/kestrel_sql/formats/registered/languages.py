@@ -1,4 +1,4 @@
-"""The schema languages: how each opens a schema, frames a message and writes the schema of columns."""
+"""The schema languages: how each opens schemas, frames messages, and generates schemas from columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.formats.avro import codec as avro
 from kestrel_sql.formats.avro import schema as avro_schema
-from kestrel_sql.formats.connect.codec import OpenWire, Wire
+from kestrel_sql.formats.connect.codec import OpenCodec, SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.json import registered as json_sr
 from kestrel_sql.formats.json import schema as json_sr_schema
@@ -25,22 +25,25 @@ _MAX_INDEXES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
+class SchemaLanguage:
     """One schema language.
 
-    `definition` gives the name that a format's `fullSchemaName` selects in a schema, None for the first definition. `open_wire` opens
-    the one of that name, `open_at` the one that a frame names; `locate` splits that off a body and `header` writes it.
-    `own_text` writes the schema of columns. `wire_columns` gives columns their names in the schema.
+    * `find_definition` returns the name of the definition that `fullSchemaName` selects, None for the first one;
+      `open_codec` returns the codec of that definition.
+    * `read_selector` splits a message body into the selector of its definition and the rest, and `open_at` returns the
+      codec for a selector. `write_selector` returns the bytes of the selector.
+    * `generate_schema` writes the schema of columns; `schema_columns` names columns as the schema does.
+    * `is_unwrapped` tells whether a message is a bare value, from the schema and the configuration.
     """
 
     format: SchemaFormat
-    definition: Callable[[str, Mapping[str, str], str | None], str | None]
-    open_wire: OpenWire
-    open_at: Callable[[str, Mapping[str, str], Selector], Wire]
-    locate: Callable[[bytes], tuple[Selector, bytes]]
-    header: Callable[[str, Mapping[str, str], str | None], bytes]
-    own_text: Callable[[tuple[Column, ...], bool, FormatInfo], str]
-    wire_columns: Callable[[tuple[Column, ...]], tuple[Column, ...]]
+    find_definition: Callable[[str, Mapping[str, str], str | None], str | None]
+    open_codec: OpenCodec
+    open_at: Callable[[str, Mapping[str, str], Selector], SchemaCodec]
+    read_selector: Callable[[bytes], tuple[Selector, bytes]]
+    write_selector: Callable[[str, Mapping[str, str], str | None], bytes]
+    generate_schema: Callable[[tuple[Column, ...], bool, FormatInfo], str]
+    schema_columns: Callable[[tuple[Column, ...]], tuple[Column, ...]]
     is_unwrapped: Callable[[ConnectSchema, bool], bool]
 
 
@@ -52,7 +55,7 @@ def _avro_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(replace(column, name=column.name.replace(".", "_")) for column in columns)
 
 
-def _locate_nothing(body: bytes) -> tuple[Selector, bytes]:
+def _no_selector(body: bytes) -> tuple[Selector, bytes]:
     return (), body
 
 
@@ -68,19 +71,19 @@ def _proto_definition(text: str, imports: Mapping[str, str], name: str | None) -
     return name if name in proto_schema.load(text, imports).names else None
 
 
-def _as_asked(schema: ConnectSchema, asked: bool) -> bool:
-    return asked
+def _as_configured(schema: ConnectSchema, configured: bool) -> bool:
+    return configured
 
 
-def _proto_unwrapped(schema: ConnectSchema, asked: bool) -> bool:
+def _proto_unwrapped(schema: ConnectSchema, configured: bool) -> bool:
     return schema.kind is not Kind.STRUCT
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a zigzag varint; gives the value and where it ends.
+    """Read a zigzag varint at `at`; return its value and the position after it.
 
     Raises:
-        ValueError: it does not end, or is longer than ten bytes.
+        ValueError: the varint does not end, or is longer than ten bytes.
     """
     result = shift = 0
     while shift < 70 and at < len(data):
@@ -93,17 +96,17 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("Malformed message index")
 
 
-def write_varint(rest: int) -> bytes:
-    """Write a number from 0 as a varint."""
+def write_varint(number: int) -> bytes:
+    """Write a non-negative integer as a varint."""
     out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
     return bytes(out)
 
 
-def _locate_message(body: bytes) -> tuple[Selector, bytes]:
+def _read_indexes(body: bytes) -> tuple[Selector, bytes]:
     count, at = read_varint(body, 0)
     if count == 0:
         return (0,), body[at:]
@@ -116,9 +119,9 @@ def _locate_message(body: bytes) -> tuple[Selector, bytes]:
     return tuple(indexes), body[at:]
 
 
-def _message_header(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
+def _write_indexes(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
     index = proto_schema.load(text, imports).index_of(name)
-    # A path of one index, both numbers in zigzag: doubled, as they are not negative.
+    # A path of one index; zigzag doubles numbers that are not negative.
     return b"\x00" if index == 0 else write_varint(2) + write_varint(2 * index)
 
 
@@ -134,44 +137,44 @@ def _proto_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) 
     return proto_text.schema_text(columns, info.property("fullSchemaName"), info.property("nullableRepresentation"))
 
 
-def _avro_at(text: str, imports: Mapping[str, str], selector: Selector) -> Wire:
-    return avro.open_wire(text, imports, None)
+def _avro_at(text: str, imports: Mapping[str, str], selector: Selector) -> SchemaCodec:
+    return avro.open_codec(text, imports, None)
 
 
-def _json_at(text: str, imports: Mapping[str, str], selector: Selector) -> Wire:
-    return json_sr.open_wire(text, imports, None)
+def _json_at(text: str, imports: Mapping[str, str], selector: Selector) -> SchemaCodec:
+    return json_sr.open_codec(text, imports, None)
 
 
-LANGUAGES: Mapping[str, Language] = {
-    "AVRO": Language(
+LANGUAGES: Mapping[str, SchemaLanguage] = {
+    "AVRO": SchemaLanguage(
         SchemaFormat.AVRO,
         _no_definition,
-        avro.open_wire,
+        avro.open_codec,
         _avro_at,
-        _locate_nothing,
+        _no_selector,
         _no_header,
         _avro_text,
         _avro_columns,
-        _as_asked,
+        _as_configured,
     ),
-    "JSON_SR": Language(
+    "JSON_SR": SchemaLanguage(
         SchemaFormat.JSON,
         _no_definition,
-        json_sr.open_wire,
+        json_sr.open_codec,
         _json_at,
-        _locate_nothing,
+        _no_selector,
         _no_header,
         _json_text,
         _same_columns,
-        _as_asked,
+        _as_configured,
     ),
-    "PROTOBUF": Language(
+    "PROTOBUF": SchemaLanguage(
         SchemaFormat.PROTOBUF,
         _proto_definition,
-        protobuf.open_wire,
+        protobuf.open_codec,
         protobuf.open_at,
-        _locate_message,
-        _message_header,
+        _read_indexes,
+        _write_indexes,
         _proto_text,
         _same_columns,
         _proto_unwrapped,

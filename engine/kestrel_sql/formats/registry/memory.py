@@ -1,4 +1,4 @@
-"""Schemas of the schema registry: what one is, a registry in memory, and the snapshot that workers carry."""
+"""Schemas of a schema registry, a registry in memory, and the snapshot that workers use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SchemaFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A schema that another one imports under `name`."""
+    """A schema that another schema imports under `name`."""
 
     name: str
     subject: str
@@ -41,36 +41,36 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class RegistryView:
-    """A picklable snapshot: schemas by id, the latest of each subject, and referenced texts by import name."""
+    """A picklable snapshot: schemas by id, the latest schema id by subject, and schema ids by subject and version."""
 
     by_id: Mapping[int, RegisteredSchema] = field(default_factory=dict)
     latest: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def find(self, format: SchemaFormat, text: str) -> RegisteredSchema | None:
-        """The schema without imports that equals `text`, or None."""
+        """Return the schema without imports that equals `text`, or None."""
         wanted = canonical(format, text)
         known = (each for each in self.by_id.values() if each.format is format and not each.references)
         return next((each for each in known if canonical(format, each.text) == wanted), None)
 
     def latest_of(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of `subject`, or None."""
+        """Return the latest schema of `subject`, or None."""
         schema_id = self.latest.get(subject)
         return None if schema_id is None else self.by_id[schema_id]
 
     def imports_of(self, schema: RegisteredSchema) -> dict[str, str]:
-        """The texts of everything `schema` refers to, directly or not, by import name; what is missing is left out."""
-        found: dict[str, str] = {}
+        """Return the texts of all direct and indirect references of `schema` by import name, except missing ones."""
+        texts: dict[str, str] = {}
         pending = list(schema.references)
         while pending:
             reference = pending.pop()
             schema_id = self.versions.get((reference.subject, reference.version))
-            if schema_id is None or reference.name in found:
+            if schema_id is None or reference.name in texts:
                 continue
             target = self.by_id[schema_id]
-            found[reference.name] = target.text
+            texts[reference.name] = target.text
             pending.extend(target.references)
-        return found
+        return texts
 
 
 NO_SCHEMAS = RegistryView()
@@ -78,25 +78,25 @@ NO_SCHEMAS = RegistryView()
 
 @lru_cache(maxsize=4096)
 def canonical(format: SchemaFormat, text: str) -> str:
-    """The text of a schema in the form in which equal schemas are equal: members of objects sorted, blanks collapsed."""
+    """Return the text of a schema in canonical form: object members sorted, blanks collapsed."""
     if format is SchemaFormat.PROTOBUF:
         return " ".join(text.split())
     try:
         return json.dumps(json.loads(text), sort_keys=True)
     except ValueError:
-        # The name of an Avro primitive may stand without its quotes.
+        # The name of an Avro primitive may lack its quotes.
         return json.dumps(text.strip())
 
 
 class SchemaRegistry(Protocol):
-    """A schema registry, in memory or by URL."""
+    """A schema registry, in memory or remote."""
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Find the newest schema of `subject`, or None."""
+        """Return the latest schema of `subject`, or None."""
         ...
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Find the schema with that id, or None."""
+        """Return the schema with that id, or None."""
         ...
 
     def register(
@@ -108,38 +108,38 @@ class SchemaRegistry(Protocol):
         *,
         schema_id: int | None = None,
     ) -> int:
-        """Add a schema to `subject` and give its id, which must be `schema_id` if that is given.
+        """Add a schema to `subject` and return its id, which must be `schema_id` if that is not None.
 
         Raises:
-            RegistryError: the schema is refused or has another id.
+            RegistryError: the registry rejects the schema, or its id differs.
         """
         ...
 
     def freeze(self, subject: str) -> None:
-        """Keep others from giving `subject` another schema, where the registry can; where it cannot, a warning is logged."""
+        """Keep others from adding schemas to `subject`; if the registry cannot, log a warning."""
         ...
 
     def delete(self, subject: str) -> None:
-        """Delete `subject` with all its versions for good; one that is not there is no error.
+        """Delete `subject` permanently with all its versions, if it exists.
 
         Raises:
-            RegistryError: the registry refuses.
+            RegistryError: the registry rejects the deletion.
         """
         ...
 
     def subjects(self) -> tuple[str, ...]:
-        """Give all subjects."""
+        """Return all subjects."""
         ...
 
     def snapshot(self) -> RegistryView:
-        """Give a picklable view for workers."""
+        """Return a picklable view for workers."""
         ...
 
 
 class MemoryRegistry:
-    """A schema registry in memory: ids count from 1, equal schemas share an id, a subject numbers its versions from 1.
+    """A schema registry in memory: ids count from 1, equal schemas share an id, versions of a subject count from 1.
 
-    confluent-kafka's `mock://` client is not used: it neither takes explicit ids nor shares ids across subjects.
+    confluent-kafka's `mock://` client does not fit: it accepts no explicit ids and shares no ids across subjects.
     """
 
     def __init__(self) -> None:
@@ -148,12 +148,12 @@ class MemoryRegistry:
         self._subjects: dict[str, list[int]] = {}
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of `subject`, or None if there is none."""
+        """Return the latest schema of `subject`, or None."""
         versions = self._subjects.get(subject)
         return self._by_id[versions[-1]] if versions else None
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """The schema with that id, or None."""
+        """Return the schema with that id, or None."""
         return self._by_id.get(schema_id)
 
     def register(
@@ -165,36 +165,36 @@ class MemoryRegistry:
         *,
         schema_id: int | None = None,
     ) -> int:
-        """Add a schema to `subject`, as its newest version unless it has it already, and give its id.
+        """Add a schema to `subject` as its latest version, unless it is there already, and return its id.
 
         Raises:
             RegistryError: `schema_id` belongs to another schema.
         """
         content = (format, canonical(format, text), references)
         known = self._known(subject, content)
-        chosen = known or self._next_id() if schema_id is None else schema_id
-        if chosen in self._by_id and self._ids_of(chosen) != content:
-            raise RegistryError(f"Schema id {chosen} is taken by another schema")
-        self._by_id.setdefault(chosen, RegisteredSchema(chosen, format, text, references))
-        self._ids.setdefault(content, chosen)
+        new_id = known or self._next_id() if schema_id is None else schema_id
+        if new_id in self._by_id and self._ids_of(new_id) != content:
+            raise RegistryError(f"Schema id {new_id} is taken by another schema")
+        self._by_id.setdefault(new_id, RegisteredSchema(new_id, format, text, references))
+        self._ids.setdefault(content, new_id)
         versions = self._subjects.setdefault(subject, [])
-        if chosen not in versions:
-            versions.append(chosen)
-        return chosen
+        if new_id not in versions:
+            versions.append(new_id)
+        return new_id
 
     def delete(self, subject: str) -> None:
-        """Forget the versions of `subject`; ids stay resolvable, as in the real registry."""
+        """Remove `subject`; its schemas stay available by id, as in a real registry."""
         self._subjects.pop(subject, None)
 
     def freeze(self, subject: str) -> None:
-        """Do nothing: there are no others."""
+        """Do nothing: a registry in memory has no other users."""
 
     def subjects(self) -> tuple[str, ...]:
-        """All subjects, in order of first registration."""
+        """Return all subjects in order of first registration."""
         return tuple(self._subjects)
 
     def snapshot(self) -> RegistryView:
-        """A picklable copy for workers."""
+        """Return a picklable copy for workers."""
         return RegistryView(
             by_id=dict(self._by_id),
             latest={subject: ids[-1] for subject, ids in self._subjects.items()},
@@ -202,7 +202,7 @@ class MemoryRegistry:
         )
 
     def _known(self, subject: str, content: tuple[SchemaFormat, str, tuple[SchemaReference, ...]]) -> int | None:
-        """The id under which `subject`, or else any other, has that schema."""
+        """Return the id of the schema in `subject`, else in any subject, or None."""
         own = (schema_id for schema_id in self._subjects.get(subject, ()) if self._ids_of(schema_id) == content)
         return next(own, None) or self._ids.get(content)
 

@@ -1,6 +1,7 @@
-"""A schema registry by URL, on confluent-kafka's client: bounded in time, each id asked for once in a process.
+"""A remote schema registry, accessed with confluent-kafka's client; calls have time limits, schemas by id are cached.
 
-Ids never change their schema, so what was found stays known when the registry is away. What a subject's newest schema is, is asked anew.
+The schema of an id never changes, so cached schemas stay available while the registry is down. The latest schema of a
+subject is requested every time.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from kestrel_sql.formats.registry.memory import (
 T = TypeVar("T")
 
 REQUEST_SECONDS = 3.0
-"""How long one request may wait for the registry; `timeout` of the configuration overrides it."""
+"""The time limit of one request in seconds; `timeout` in the configuration overrides it."""
 
 CALL_SECONDS = 8.0
-"""How long anything that is asked of the registry may take, retries included."""
+"""The time limit of one operation in seconds, including retries."""
 
-REST_SECONDS = 5.0
-"""How long a registry that was away is not asked again: records must not wait for it one by one."""
+PAUSE_SECONDS = 5.0
+"""The pause in seconds after a failure, so that records need not wait for the registry one by one."""
 
 _PREFIXES = ("ksql.schema.registry.", "schema.registry.")
-_PASSED_ON = frozenset(
+_CLIENT_SETTINGS = frozenset(
     {
         "basic.auth.user.info",
         "bearer.auth.credentials.source",
@@ -52,102 +53,103 @@ _PASSED_ON = frozenset(
         "ssl.key.password",
     }
 )
-_IMPLIED = frozenset({"url", "basic.auth.credentials.source"})
-"""The URL is given apart, and whether there are credentials says where they come from."""
+_IGNORED_SETTINGS = frozenset({"url", "basic.auth.credentials.source"})
+"""Ignored settings: the URL is a parameter of its own, and credentials follow from the other settings."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@,]*@")
 _NOT_FOUND = 404
 _READ_ONLY = 42205
-"""The registry's code for a subject that takes no more schemas."""
+"""The registry's error code for a subject in read-only mode."""
 
 _TOO_MANY, _SERVER_ERROR = 429, 500
 
 _LOG = logging.getLogger(__name__)
 
-_known: dict[str, dict[int, RegisteredSchema]] = {}
-"""What this process knows, by URL without credentials: tasks of one worker come and go, schemas stay."""
+_cache: dict[str, dict[int, RegisteredSchema]] = {}
+"""The schema cache of this process by URL without credentials; it outlives the tasks of a worker."""
 
 
 def open_registry(url: str, config: Mapping[str, str]) -> SchemaRegistry:
-    """Open the registry at `url`, several of which may be separated by commas; nothing is asked yet.
+    """Return the registry at `url`, which may list several URLs separated by commas; no request is sent yet.
 
-    `config` takes `basic.auth.user.info` (`name:password`), `bearer.auth.*`, `ssl.*.location` of PEM files, `ssl.key.password`, `proxy` and
-    `timeout` (seconds), each with or without the prefix `ksql.schema.registry.` or `schema.registry.`.
+    `config` accepts `basic.auth.user.info` (`name:password`), `bearer.auth.*`, `ssl.*.location` (PEM files),
+    `ssl.key.password`, `proxy` and `timeout` (seconds), each with or without the prefix `ksql.schema.registry.` or
+    `schema.registry.`.
 
     Raises:
-        RegistryError: an unknown setting, a file that is not there, or something that is no URL.
+        RegistryError: a setting is unknown, a file does not exist, or the URL is invalid.
     """
     return RemoteRegistry(url, _settings(config))
 
 
 def _settings(config: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, value in config.items():
         prefix = next((each for each in _PREFIXES if name.startswith(each)), "")
         short = name.removeprefix(prefix)
-        if short in _IMPLIED:
+        if short in _IGNORED_SETTINGS:
             continue
-        if short not in _PASSED_ON | {"timeout"}:
+        if short not in _CLIENT_SETTINGS | {"timeout"}:
             raise RegistryError(
                 f"Unknown setting of the schema registry: {name}",
-                hint=f"known are {', '.join(sorted(_PASSED_ON | {'timeout'}))}",
+                hint=f"use one of {', '.join(sorted(_CLIENT_SETTINGS | {'timeout'}))}",
             )
-        found[short] = value
-    return found
+        settings[short] = value
+    return settings
 
 
 class RemoteRegistry:
-    """The registry at a URL; it pickles, and opens its connection where it is used."""
+    """The registry at a URL; it pickles, and connects on first use."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
         self._url = url
         self._settings = dict(settings)
         self.name = _CREDENTIALS.sub("", url)
-        self._away_until = 0.0
+        self._unavailable_until = 0.0
         self._client: Any = self._open()
-        _known.setdefault(self.name, {})
+        _cache.setdefault(self.name, {})
 
     def __repr__(self) -> str:
         return f"RemoteRegistry({self.name})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self._url, "settings": self._settings, "known": dict(_known[self.name])}
+        return {"url": self._url, "settings": self._settings, "cache": dict(_cache[self.name])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._url, self._settings = state["url"], state["settings"]
         self.name = _CREDENTIALS.sub("", self._url)
-        self._away_until = 0.0
+        self._unavailable_until = 0.0
         self._client = None
-        _known.setdefault(self.name, {}).update(state["known"])
+        _cache.setdefault(self.name, {}).update(state["cache"])
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Ask for the newest schema of `subject`; None if there is none.
+        """Request the latest schema of `subject`; None if there is none.
 
         Raises:
-            RegistryUnavailableError: no answer in time.
-            RegistryError: the registry refused.
+            RegistryUnavailableError: the registry did not answer in time.
+            RegistryError: the registry rejected the request.
         """
         return self._version(subject, "latest")
 
     def version(self, subject: str, number: int) -> RegisteredSchema | None:
-        """Ask for a version of `subject`; raises as `latest`."""
+        """Request a version of `subject`; raises as `latest` does."""
         return self._version(subject, number)
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Give the schema with that id, or None; raises as `latest`."""
-        known = _known[self.name]
-        if schema_id not in known:
-            found = self._ask(
-                lambda client: _registered(schema_id, client.get_schema(schema_id)), f"schema id {schema_id}"
+        """Return the schema with that id from the cache or the registry, or None; raises as `latest` does."""
+        cached = _cache[self.name]
+        if schema_id not in cached:
+            schema = self._request(
+                lambda client: _registered_schema(schema_id, client.get_schema(schema_id)), f"schema id {schema_id}"
             )
-            if found is None:
+            if schema is None:
                 return None
-            known[schema_id] = found
-        return known[schema_id]
+            cached[schema_id] = schema
+        return cached[schema_id]
 
-    def known(self) -> Mapping[int, RegisteredSchema]:
-        """What this process knows already."""
-        return _known[self.name]
+    def cached(self) -> Mapping[int, RegisteredSchema]:
+        """Return the cached schemas by id."""
+        return _cache[self.name]
 
     def register(
         self,
@@ -158,91 +160,93 @@ class RemoteRegistry:
         *,
         schema_id: int | None = None,
     ) -> int:
-        """Register a schema under `subject` and give its id.
+        """Register a schema under `subject` and return its id.
 
         Raises:
-            RegistryUnavailableError: no answer in time.
-            RegistryError: the registry refused, or gave another id than `schema_id`.
+            RegistryUnavailableError: the registry did not answer in time.
+            RegistryError: the registry rejected the schema, or its id is not `schema_id`.
         """
         imports = [WireReference(each.name, each.subject, each.version) for each in references]
         schema = Schema(text, format.value, imports)
-        given = self._ask(lambda client: _register(client, subject, schema), f"subject {subject}")
-        if not isinstance(given, int) or (schema_id is not None and given != schema_id):
+        assigned = self._request(lambda client: _register(client, subject, schema), f"subject {subject}")
+        if not isinstance(assigned, int) or (schema_id is not None and assigned != schema_id):
             raise RegistryError(
-                f"The schema registry at {self.name} gave id {given} to subject {subject}, not {schema_id}"
+                f"The schema registry at {self.name} assigned id {assigned} to subject {subject}, not {schema_id}"
             )
-        known = _known[self.name].get(given)
-        if known is not None and canonical(known.format, known.text) != canonical(format, text):
-            # The registry may write the same schema in another way; what is written under an id is ours.
-            known = None
-        _known[self.name][given] = known or RegisteredSchema(given, format, text, references)
-        return given
+        cached = _cache[self.name].get(assigned)
+        if cached is not None and canonical(cached.format, cached.text) != canonical(format, text):
+            # The registry may store the same schema with another text; messages are written with our text.
+            cached = None
+        _cache[self.name][assigned] = cached or RegisteredSchema(assigned, format, text, references)
+        return assigned
 
     def freeze(self, subject: str) -> None:
-        """Make the schemas of `subject` read-only; where the registry refuses, a warning is logged and nothing fails."""
+        """Make the schemas of `subject` read-only; if the registry refuses, log a warning and go on."""
         try:
-            done = self._ask(lambda client: client.update_mode(subject, "READONLY"), f"the mode of subject {subject}")
-            reason = "" if done else f"the schema registry at {self.name} knows no modes"
+            done = self._request(
+                lambda client: client.update_mode(subject, "READONLY"), f"the mode of subject {subject}"
+            )
+            reason = "" if done else f"the schema registry at {self.name} does not support modes"
         except RegistryError as error:
             reason = error.message
         if reason:
             _LOG.warning(
-                "Others may still change the key schema of subject %s: %s (see its setting mode.mutability)",
+                "Others may still change the key schema of subject %s: %s (see the registry's setting mode.mutability)",
                 subject,
                 reason,
             )
 
     def delete(self, subject: str) -> None:
-        """Delete `subject` for good, which a registry does in two steps; raises as `latest`."""
-        self._ask(lambda client: _delete(client, subject, permanent=False), f"subject {subject}")
-        self._ask(lambda client: _delete(client, subject, permanent=True), f"subject {subject}")
+        """Delete `subject` permanently, in the two steps that a registry requires; raises as `latest` does."""
+        self._request(lambda client: _delete(client, subject, permanent=False), f"subject {subject}")
+        self._request(lambda client: _delete(client, subject, permanent=True), f"subject {subject}")
 
     def subjects(self) -> tuple[str, ...]:
-        """Ask for all subjects; raises as `latest`."""
-        return tuple(self._ask(lambda client: client.get_subjects(), "subjects") or ())
+        """Request all subjects; raises as `latest` does."""
+        return tuple(self._request(lambda client: client.get_subjects(), "subjects") or ())
 
     def snapshot(self) -> RegistryView:
-        """Give a view that asks for what it does not know."""
+        """Return a view that requests what is not cached."""
         return RegistryView(by_id=_Schemas(self), latest=_Latest(self), versions=_Versions(self))
 
     def _version(self, subject: str, number: int | str) -> RegisteredSchema | None:
         def ask(client: Any) -> RegisteredSchema:
-            found = client.get_version(subject, number)
-            return _registered(found.schema_id, found.schema)
+            version = client.get_version(subject, number)
+            return _registered_schema(version.schema_id, version.schema)
 
-        schema = self._ask(ask, f"subject {subject}")
-        return None if schema is None else _known[self.name].setdefault(schema.id, schema)
+        schema = self._request(ask, f"subject {subject}")
+        return None if schema is None else _cache[self.name].setdefault(schema.id, schema)
 
-    def _ask(self, call: Callable[[Any], T], what: str) -> T | None:
-        """Do `call` in time; None if the registry does not have what was asked for."""
-        if time.monotonic() < self._away_until:
-            raise self._away(what, "it did not answer a moment ago")
+    def _request(self, call: Callable[[Any], T], what: str) -> T | None:
+        """Run `call` within the time limit; None if the registry answers that it does not have the object."""
+        if time.monotonic() < self._unavailable_until:
+            raise self._unavailable(what, "it did not answer a moment ago")
         if self._client is None:
             self._client = self._open()
         try:
-            return _within(CALL_SECONDS, lambda: call(self._client))
+            return _run_with_timeout(CALL_SECONDS, lambda: call(self._client))
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
             if error.http_status_code >= _SERVER_ERROR or error.http_status_code == _TOO_MANY:
-                raise self._gone(what, f"HTTP status {error.http_status_code}") from None
+                raise self._mark_unavailable(what, f"HTTP status {error.http_status_code}") from None
             reason = f"HTTP status {error.http_status_code}, {self._without_secrets(str(error.error_message))}"
             raise RegistryError(f"The schema registry at {self.name} refused {what}: {reason}") from None
-        except Exception as error:  # noqa: BLE001 - the client raises what its HTTP library and a strange answer make it raise
-            raise self._gone(what, type(error).__name__) from None
+        except Exception as error:  # noqa: BLE001 - the client also raises errors of its HTTP library and of bad answers
+            raise self._mark_unavailable(what, type(error).__name__) from None
 
-    def _gone(self, what: str, reason: str) -> RegistryUnavailableError:
-        self._away_until = time.monotonic() + REST_SECONDS
-        return self._away(what, reason)
+    def _mark_unavailable(self, what: str, reason: str) -> RegistryUnavailableError:
+        self._unavailable_until = time.monotonic() + PAUSE_SECONDS
+        return self._unavailable(what, reason)
 
-    def _away(self, what: str, reason: str) -> RegistryUnavailableError:
+    def _unavailable(self, what: str, reason: str) -> RegistryUnavailableError:
         return RegistryUnavailableError(
-            f"The schema registry at {self.name} cannot be asked for {what}: {reason}",
-            hint="check the URL and that the registry is up; ids that are known already go on working",
+            f"The schema registry at {self.name} did not answer for {what}: {reason}",
+            hint="check the URL and that the registry is up; cached schemas keep working",
         )
 
     def _open(self) -> Any:
-        options: dict[str, Any] = {key: value for key, value in self._settings.items() if key in _PASSED_ON}
+        options: dict[str, Any] = {key: value for key, value in self._settings.items() if key in _CLIENT_SETTINGS}
         try:
             options["timeout"] = float(self._settings.get("timeout", REQUEST_SECONDS))
             return SchemaRegistryClient(
@@ -250,7 +254,7 @@ class RemoteRegistry:
             )
         except (ValueError, TypeError, OSError) as error:
             reason = self._without_secrets(str(error)) or type(error).__name__
-            raise RegistryError(f"The schema registry at {self.name} cannot be opened: {reason}") from None
+            raise RegistryError(f"Cannot open the schema registry at {self.name}: {reason}") from None
 
     def _without_secrets(self, text: str) -> str:
         text = _CREDENTIALS.sub("", text)
@@ -266,7 +270,7 @@ def _register(client: Any, subject: str, schema: Schema) -> Any:
     except SchemaRegistryError as error:
         if error.error_code != _READ_ONLY:
             raise
-        # A subject that takes no more schemas may have this one.
+        # The read-only subject may already have this schema.
         return client.lookup_schema(subject, schema).schema_id
 
 
@@ -276,68 +280,68 @@ def _delete(client: Any, subject: str, *, permanent: bool) -> Any:
     except SchemaRegistryError as error:
         if error.error_code != _READ_ONLY:
             raise
-        # The key of a sink, see `freeze`; its mode would outlive it.
+        # `freeze` made the subject read-only, and the mode would outlive the subject.
         client.update_mode(subject, "READWRITE")
         return client.delete_subject(subject, permanent)
 
 
-def _within(seconds: float, work: Callable[[], T]) -> T:
-    """Do `work` in a thread of its own, for a server that sends a byte now and then keeps every other limit.
+def _run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
+    """Run `work` in a thread of its own: a server that sends single bytes evades all other time limits.
 
     Raises:
-        TimeoutError: it takes longer; the thread is left to itself.
+        TimeoutError: the work takes longer; its thread is abandoned.
     """
     result: Future[T] = Future()
 
     def run() -> None:
         try:
             result.set_result(work())
-        except Exception as error:  # noqa: BLE001 - it is raised on in the thread that waits
+        except Exception as error:  # noqa: BLE001 - re-raised in the waiting thread
             result.set_exception(error)
 
     threading.Thread(target=run, daemon=True, name="schema-registry").start()
     return result.result(timeout=seconds)
 
 
-def _registered(schema_id: Any, schema: Any) -> RegisteredSchema:
+def _registered_schema(schema_id: Any, schema: Any) -> RegisteredSchema:
     references = tuple(
         SchemaReference(str(each.name), str(each.subject), int(each.version or 0)) for each in schema.references or ()
     )
     if not isinstance(schema_id, int) or not isinstance(schema.schema_str, str):
-        raise TypeError("a schema without an id or a text")
+        raise TypeError("a schema without id or text")
     return RegisteredSchema(schema_id, SchemaFormat(schema.schema_type or "AVRO"), schema.schema_str, references)
 
 
 class _Schemas(Mapping[int, RegisteredSchema]):
-    """Schemas by id; iteration gives those that are known, look-up asks for others."""
+    """Schemas by id; iteration covers cached schemas, a lookup requests others."""
 
     def __init__(self, registry: RemoteRegistry) -> None:
         self._registry = registry
 
     def __getitem__(self, schema_id: int) -> RegisteredSchema:
-        found = self._registry.by_id(schema_id)
-        if found is None:
+        schema = self._registry.by_id(schema_id)
+        if schema is None:
             raise KeyError(schema_id)
-        return found
+        return schema
 
     def __iter__(self) -> Iterator[int]:
-        return iter(list(self._registry.known()))
+        return iter(list(self._registry.cached()))
 
     def __len__(self) -> int:
-        return len(self._registry.known())
+        return len(self._registry.cached())
 
 
 class _Latest(Mapping[str, int]):
-    """The id of the newest schema of each subject."""
+    """The latest schema id of each subject."""
 
     def __init__(self, registry: RemoteRegistry) -> None:
         self._registry = registry
 
     def __getitem__(self, subject: str) -> int:
-        found = self._registry.latest(subject)
-        if found is None:
+        schema = self._registry.latest(subject)
+        if schema is None:
             raise KeyError(subject)
-        return found.id
+        return schema.id
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._registry.subjects())
@@ -347,7 +351,7 @@ class _Latest(Mapping[str, int]):
 
 
 class _Versions(Mapping[tuple[str, int], int]):
-    """The id of a version of a subject; a version never changes its schema, so it is asked for once."""
+    """The schema ids of versions of subjects; a version never changes, so its id is cached."""
 
     def __init__(self, registry: RemoteRegistry) -> None:
         self._registry = registry
@@ -355,10 +359,10 @@ class _Versions(Mapping[tuple[str, int], int]):
 
     def __getitem__(self, version: tuple[str, int]) -> int:
         if version not in self._ids:
-            found = self._registry.version(*version)
-            if found is None:
+            schema = self._registry.version(*version)
+            if schema is None:
                 raise KeyError(version)
-            self._ids[version] = found.id
+            self._ids[version] = schema.id
         return self._ids[version]
 
     def __iter__(self) -> Iterator[tuple[str, int]]:

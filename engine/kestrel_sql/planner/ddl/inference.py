@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import RegistryError, StatementError
-from kestrel_sql.formats.capabilities import FULL_NAME, SCHEMA_ID, column_list, facts_of
+from kestrel_sql.formats.capabilities import FULL_NAME, SCHEMA_ID, capabilities_of, column_list
 from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
@@ -108,7 +108,7 @@ def registrations(topic: str, formats: Formats, schema: Schema, *, sink: bool) -
     return tuple(
         _registration(topic, kind, info, columns, features, sink)
         for kind, info, columns, features in sides
-        if columns and facts_of(info.format).infers
+        if columns and capabilities_of(info.format).infers_columns
     )
 
 
@@ -151,11 +151,11 @@ def _sink_requests(properties: SinkProperties, leftmost: Source) -> tuple[_SideR
 
 
 def _unwraps_key(info: FormatInfo) -> bool:
-    return facts_of(info.format).chooses_wrapping
+    return capabilities_of(info.format).chooses_wrapping
 
 
 def _infer(request: _SideRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:
-    if not facts_of(request.format.format).infers:
+    if not capabilities_of(request.format.format).infers_columns:
         return None
     schema = _find(request, registry)
     columns = registry.columns(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from kestrel_sql.errors import FormatError, StatementError
-from kestrel_sql.formats.capabilities import facts_of
+from kestrel_sql.formats.capabilities import capabilities_of
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.plan.step import SelectItem, Step
 from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
@@ -220,7 +220,7 @@ def _check_storable(relation: Relation, functions: tuple[FunctionCall, ...], typ
     states = tuple(
         Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, relation.scope)) for i, call in enumerate(functions)
     )
-    if facts_of(relation.formats.value_format.format).check(states):
+    if capabilities_of(relation.formats.value_format.format).check(states):
         raise FormatError(
             "One of the functions used in the statement has an intermediate type that the value format can not handle. "
             "Please remove the function or change the format.",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError, TypeMismatchError
-from kestrel_sql.formats.capabilities import facts_of
+from kestrel_sql.formats.capabilities import capabilities_of
 from kestrel_sql.plan.schemas import step_schema
 from kestrel_sql.plan.step import FormatInfo, Step
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
@@ -154,7 +154,7 @@ def _check_same_key(relation: Relation, expressions: tuple[Expression, ...], *, 
 
 def infers_schema(key_format: FormatInfo) -> bool:
     """Whether a key format keeps its schemas in a registry, which makes joins copy the topic (rules N7.5)."""
-    return facts_of(key_format.format).infers
+    return capabilities_of(key_format.format).infers_columns
 
 
 def exploded(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> Relation:

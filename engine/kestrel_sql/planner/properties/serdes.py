@@ -10,10 +10,10 @@ from kestrel_sql.formats.capabilities import (
     FULL_NAME,
     SCHEMA_ID,
     UNWRAP_PRIMITIVES,
-    FormatFacts,
+    FormatCapabilities,
+    capabilities_of,
     check_properties,
     column_list,
-    facts_of,
 )
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 from kestrel_sql.planner.config import Config
@@ -40,8 +40,10 @@ def source_formats(name: str, properties: SourceProperties, schema: Schema, conf
     formats = Formats(
         key_format=key,
         value_format=value,
-        key_features=_key_features(facts_of(key.format), len(schema.key)),
-        value_features=_value_features(facts_of(value.format), len(schema.value), properties.wrap_single_value, config),
+        key_features=_key_features(capabilities_of(key.format), len(schema.key)),
+        value_features=_value_features(
+            capabilities_of(value.format), len(schema.value), properties.wrap_single_value, config
+        ),
     )
     validate_formats(formats, schema)
     return formats
@@ -87,8 +89,10 @@ def sink_formats(
     formats = Formats(
         key_format=key,
         value_format=value,
-        key_features=_key_features(facts_of(key.format), len(schema.key)),
-        value_features=_value_features(facts_of(value.format), len(schema.value), properties.wrap_single_value, config),
+        key_features=_key_features(capabilities_of(key.format), len(schema.key)),
+        value_features=_value_features(
+            capabilities_of(value.format), len(schema.value), properties.wrap_single_value, config
+        ),
     )
     validate_formats(formats, schema)
     return formats
@@ -140,7 +144,7 @@ def check_schema_id(word: str, name: str, side: SideProperties) -> None:
     Raises:
         FormatError: the format called `name` has no schemas.
     """
-    if side.schema_id is not None and not facts_of(name).infers:
+    if side.schema_id is not None and not capabilities_of(name).infers_columns:
         raise FormatError(
             f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {name}."
         )
@@ -153,9 +157,9 @@ def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool 
     becomes JSON where it cannot hold the new key (rules F9).
     """
     key_format = without_schema_id(source.key_format)
-    if rekeyed and not _holds(facts_of(key_format.format), key):
+    if rekeyed and not _holds(capabilities_of(key_format.format), key):
         key_format = FormatInfo("JSON")
-    features = _key_features(facts_of(key_format.format), len(key)) if rekeyed else source.key_features
+    features = _key_features(capabilities_of(key_format.format), len(key)) if rekeyed else source.key_features
     return Formats(key_format, without_schema_id(source.value_format), features)
 
 
@@ -175,7 +179,7 @@ def validate_formats(formats: Formats, schema: Schema) -> None:
 
 
 def _validate(side: str, info: FormatInfo, columns: tuple[Column, ...], features: frozenset[SerdeFeature]) -> None:
-    reason = facts_of(info.format).check(columns)
+    reason = capabilities_of(info.format).check(columns)
     if reason:
         names = ", ".join(sorted(feature.value for feature in features))
         raise FormatError(
@@ -188,7 +192,7 @@ def _validate(side: str, info: FormatInfo, columns: tuple[Column, ...], features
 
 def _required(name: str | None, side: str) -> str:
     if name:
-        return facts_of(name).name
+        return capabilities_of(name).name
     word = f"{side.upper()}_FORMAT"
     raise PropertyError(
         f"Statement is missing the '{word}' property from the WITH clause. "
@@ -197,7 +201,7 @@ def _required(name: str | None, side: str) -> str:
 
 
 def _inherited(name: str, source: FormatInfo, side: SideProperties) -> dict[str, str]:
-    inheritable = facts_of(name).inheritable if name == source.format else frozenset[str]()
+    inheritable = capabilities_of(name).inheritable if name == source.format else frozenset[str]()
     return {**{key: text for key, text in source.properties if key in inheritable}, **dict(side.properties)}
 
 
@@ -212,17 +216,19 @@ def _format_info(name: str, properties: Mapping[str, str], *, key_of: str | None
     return info
 
 
-def _key_features(facts: FormatFacts, columns: int) -> frozenset[SerdeFeature]:
-    unwraps = columns == 1 and facts.chooses_wrapping
+def _key_features(capabilities: FormatCapabilities, columns: int) -> frozenset[SerdeFeature]:
+    unwraps = columns == 1 and capabilities.chooses_wrapping
     return frozenset({SerdeFeature.UNWRAP_SINGLES}) if unwraps else frozenset()
 
 
-def _value_features(facts: FormatFacts, columns: int, wrap: bool | None, config: Config) -> frozenset[SerdeFeature]:
+def _value_features(
+    capabilities: FormatCapabilities, columns: int, wrap: bool | None, config: Config
+) -> frozenset[SerdeFeature]:
     if wrap is not None:
         feature = _wrapping(wrap)
-        if feature not in facts.features:
+        if feature not in capabilities.features:
             raise PropertyError(
-                f"Format '{facts.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'."
+                f"Format '{capabilities.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'."
             )
         if columns != 1:
             raise PropertyError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
@@ -230,12 +236,14 @@ def _value_features(facts: FormatFacts, columns: int, wrap: bool | None, config:
     default = config.wrap_single_values
     if columns != 1 or default is None:
         return frozenset()
-    return frozenset({_wrapping(default)}) & facts.features
+    return frozenset({_wrapping(default)}) & capabilities.features
 
 
 def _wrapping(wrap: bool) -> SerdeFeature:
     return SerdeFeature.WRAP_SINGLES if wrap else SerdeFeature.UNWRAP_SINGLES
 
 
-def _holds(facts: FormatFacts, key: tuple[Column, ...]) -> bool:
-    return (facts.holds_many or len(key) <= 1) and all(facts.holds_key(column.type) for column in key)
+def _holds(capabilities: FormatCapabilities, key: tuple[Column, ...]) -> bool:
+    return (capabilities.supports_many or len(key) <= 1) and all(
+        capabilities.supports_key(column.type) for column in key
+    )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from kestrel_sql.errors import PropertyError, SqlSyntaxError
-from kestrel_sql.formats.capabilities import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID, facts_of
+from kestrel_sql.formats.capabilities import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID, capabilities_of
 from kestrel_sql.java.time.pattern import compile_pattern
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.properties.values import (
@@ -182,12 +182,12 @@ def _side(clause: WithClause, side: str) -> SideProperties:
         )
     name = clause.text("FORMAT") or clause.text(f"{side}_FORMAT")
     properties = _format_properties(clause, side)
-    if name is not None and NULLABLE in properties and NULLABLE not in facts_of(name).properties:
+    if name is not None and NULLABLE in properties and NULLABLE not in capabilities_of(name).properties:
         raise PropertyError(
             f"Property {side}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format"
         )
     return SideProperties(
-        format=None if name is None else facts_of(name).name,
+        format=None if name is None else capabilities_of(name).name,
         properties=tuple(sorted(properties.items())),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import Row, SerdeSpec
-from kestrel_sql.formats.source_messages import message_decoder, shown_bytes
+from kestrel_sql.formats.source_messages import message_decoder, quote_bytes
 from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
 
 NULL_KEY = "record with NULL key in UPSERT source; to retract this error, produce a record upstream with a NULL key and NULL value"
@@ -153,7 +153,7 @@ def _text(value: bytes | None, name: str) -> str | None:
     try:
         return bytes(value).decode("utf-8")
     except UnicodeDecodeError:
-        shown = shown_bytes(bytes(value))
+        shown = quote_bytes(bytes(value))
         raise SerdeError(
             f"Found ill-formed byte sequence in header '{name}' that cannot be decoded as valid utf-8 (original bytes: {shown})"
         ) from None
