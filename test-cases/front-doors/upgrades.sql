@@ -1,6 +1,7 @@
 -- Queries that are replaced while rows flow.
 
 --@test: a new filter keeps the state and forgets nothing
+--@rules: L5.22 L5.23 Q14.1 Q14.2
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
 CREATE TABLE t AS SELECT k, SUM(v) AS total FROM s GROUP BY k;
 INSERT INTO s VALUES (1, 10);
@@ -13,6 +14,7 @@ ASSERT VALUES t (k, total) VALUES (1, 11);
 ASSERT VALUES t (k, total) VALUES (1, 18);
 
 --@test: a column is appended to a query
+--@rules: L5.22
 CREATE STREAM s (k INT KEY, v INT, w STRING) WITH (kafka_topic='s', value_format='JSON');
 CREATE STREAM o WITH (kafka_topic='o') AS SELECT k, v FROM s;
 INSERT INTO s (ROWTIME, k, v) VALUES (5, 1, 2);
@@ -23,6 +25,7 @@ ASSERT VALUES o (ROWTIME, k, v, w) VALUES (6, 3, 4, 'x');
 ASSERT STREAM o (k INT KEY, v INT, w STRING) WITH (kafka_topic='o', value_format='JSON');
 
 --@test: a query does not follow its altered source
+--@rules: L5.17
 --@expected.error: io.confluent.ksql.util.KsqlException
 --@expected.message: must have matching source schema
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
@@ -31,6 +34,7 @@ ALTER STREAM s ADD COLUMN w STRING;
 CREATE OR REPLACE STREAM o WITH (kafka_topic='o') AS SELECT k, v, w FROM s;
 
 --@test: a derived stream joins with the table that its own input feeds, row by row
+--@rules: Q14.2
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
 CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
 CREATE STREAM o AS SELECT s.k AS k, v, n FROM s LEFT JOIN t ON s.k = t.k;
@@ -40,6 +44,7 @@ ASSERT VALUES o (k, v) VALUES (1, 10);
 ASSERT VALUES o (k, v) VALUES (1, 20);
 
 --@test: a tombstone
+--@rules: Q14.2
 CREATE TABLE a (k INT PRIMARY KEY, v INT) WITH (kafka_topic='a', value_format='JSON');
 CREATE TABLE b AS SELECT * FROM a WHERE v > 0;
 INSERT INTO a VALUES (1, 1);
@@ -49,6 +54,7 @@ ASSERT NULL VALUES b (k) KEY (1);
 ASSERT TABLE b (k INT PRIMARY KEY, v INT) WITH (kafka_topic='B', value_format='JSON');
 
 --@test: a grouping cannot be replaced
+--@rules: L5.22
 --@expected.error: io.confluent.ksql.util.KsqlException
 --@expected.message: must have matching
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');

@@ -39,6 +39,7 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.rules("Q11.1")
 def test_only_cases_of_ksqldb_call_its_test_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = write(tmp_path / "test-cases" / "a.json", CORPUS)
     foreign = write(tmp_path / "query-validation-tests" / "a.json", CORPUS)

@@ -10,7 +10,7 @@ from kestrel_sql.formats.record_json import from_json_form, to_json_form
 from tests.engine.formats.samples import spec
 
 
-@pytest.mark.rules("Q6.1", "Q6.2")
+@pytest.mark.rules("Q6.1", "Q6.2", "Q6.3", "Q6.4")
 @pytest.mark.parametrize(
     ("format", "columns", "given", "seen"),
     [

@@ -58,7 +58,7 @@ def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: st
     }
 
 
-@pytest.mark.rules("E8.3")
+@pytest.mark.rules("E8.3", "E8.4")
 @pytest.mark.parametrize(
     ("kind", "part", "expected"),
     [

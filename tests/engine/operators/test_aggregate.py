@@ -35,6 +35,7 @@ def row(key: Any, value: Any, timestamp: int = 0, old_key: Any = None, old: Any 
     return Row(0, wrapped, value, timestamp, old=old, old_key=None if old_key is None else (old_key,))
 
 
+@pytest.mark.rules("O7.2")
 def test_one_output_per_row_with_the_running_maximum_of_timestamps() -> None:
     rows = [row("a", ("x", 3), 10), row("b", ("y", 1), 11), row("a", ("z", None), 5), row("a", ("z", 4), 12)]
     assert brief(replay(stream(COUNT, SUM), rows)) == [
@@ -65,6 +66,7 @@ def test_aggregates_that_change_in_place_show_their_new_result_in_old() -> None:
     ]
 
 
+@pytest.mark.rules("O10.5")
 def test_a_table_row_that_stays_in_its_group_gives_one_output() -> None:
     rows = [
         row("a", ("x", 3), 5),

@@ -83,6 +83,7 @@ def test_expired_sessions_leave_no_state_and_a_busy_session_one_entry() -> None:
     assert len(state["ends"]) == 1
 
 
+@pytest.mark.rules("O8.9")
 def test_non_aggregate_columns_are_those_of_the_current_row() -> None:
     assert replay(sessions(10, 1000), at(0, 5))[1][1].value == (5, 2, 0, 5)
 

@@ -28,6 +28,7 @@ def engine() -> Iterator[MemoryEngine]:
         yield made
 
 
+@pytest.mark.rules("L5.16", "L5.23")
 def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -> None:
     tell(engine, "INSERT INTO s VALUES (1, 2); INSERT INTO s VALUES (2, LEN('abc')); INSERT INTO s VALUES (1, -5);")
     assert tell(engine, "SELECT * FROM t;").rows == ((1, 2), (2, 3))

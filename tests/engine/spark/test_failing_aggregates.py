@@ -97,6 +97,7 @@ def check_failed(output: Output, function: str) -> None:
     assert f"{function} failed: Numeric field overflow: A field with precision 4 and scale 2" in entry.message
 
 
+@pytest.mark.rules("E8.2", "E5.2")
 @pytest.mark.parametrize("name", FAILING)
 def test_alone(runner: MemoryRunner, name: str) -> None:
     function, statement = FAILING[name]
