@@ -1,4 +1,4 @@
-"""The specification is whole: every rule is proved by a case or a test, and what names a rule names one that exists."""
+"""The specification is whole: every rule is proved by a case, a test or a stored plan, and what names a rule names one that exists."""
 
 from __future__ import annotations
 
@@ -52,6 +52,14 @@ def named_by_cases() -> dict[str, list[str]]:
 @cache
 def named_by_tests() -> Mapping[str, tuple[str, ...]]:
     return marked_tests(ROOT / "tests")
+
+
+def test_every_rule_is_proved_by_a_case_a_test_or_a_stored_plan() -> None:
+    proved = named_by_cases().keys() | named_by_tests().keys() | {rule.id for rule in rules().values() if rule.plans}
+    unproved = [
+        f"{rule.file.name}:{rule.line}: {rule.id} {rule.text}" for rule in rules().values() if rule.id not in proved
+    ]
+    assert not unproved, "\n".join([f"{len(unproved)} rules are proved by nothing", *unproved])
 
 
 @pytest.mark.rules("Q2.3")
