@@ -21,6 +21,7 @@ from kestrel_sql.cli.prompt import run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, record_lines, sink_topics
 from kestrel_sql.cli.render import show, show_error, show_progress
 from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker, wants_broker
+from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
@@ -40,6 +41,7 @@ EXAMPLES = """examples:
   kestrel run app.sql --bootstrap-servers H:P --checkpoint DIR
                                                         a script against a Kafka broker, until Ctrl-C
   kestrel run app.sql --functions mine.py …             the same, with functions of your own
+  kestrel serve                                         ksqlDB's HTTP API over topics in memory, and a page
   kestrel functions SUBSTRING                           what a function takes and gives
   kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
   kestrel import plans/                                 which statements of a ksqlDB installation would run
@@ -105,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
     _add_engine_options(run)
     add_kafka_options(run)
+    _add_engine_options(add_serve_parser(commands))
     functions = commands.add_parser("functions", help="list the functions, or describe one")
     functions.add_argument("name", nargs="?", help="a function to describe")
     _add_functions_option(functions)
@@ -252,6 +255,7 @@ def import_command(arguments: argparse.Namespace, out: Console, errors: Console)
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace, Console, Console], int]] = {
     "shell": shell_command,
     "run": run_command,
+    "serve": serve_command,
     "functions": functions_command,
     "broker": broker_command,
     "prepare": prepare_command,

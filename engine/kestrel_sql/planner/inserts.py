@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import StatementError, UnknownColumnError, UnknownSourceError
+from kestrel_sql.errors import Span, StatementError, UnknownColumnError, UnknownSourceError
 from kestrel_sql.formats.capabilities import column_list
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.walk import column_refs
@@ -41,7 +41,7 @@ def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config
     """
     if not config.flag("ksql.insert.into.values.enabled"):
         raise StatementError("The server has disabled INSERT INTO ... VALUES functionality.", span=statement.span)
-    source = _writable(statement, catalog)
+    source = writable_source(statement.target, catalog, statement.span)
     columns = _targets(statement, source)
     headers = [column.name for column in columns if column.role is Role.HEADERS]
     if headers:
@@ -63,20 +63,26 @@ def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config
     )
 
 
-def _writable(statement: InsertValues, catalog: Catalog) -> Source:
-    source = catalog.sources.get(statement.target)
+def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> Source:
+    """The stream or table that rows are to be inserted into.
+
+    Raises:
+        UnknownSourceError: it does not exist.
+        StatementError: it is read-only or windowed.
+    """
+    source = catalog.sources.get(name)
     if source is None:
         raise UnknownSourceError(
-            f"Cannot insert values into an unknown stream/table: {quote(statement.target)}",
-            span=statement.span,
-            hint=case_hint(statement.target, catalog.sources),
+            f"Cannot insert values into an unknown stream/table: {quote(name)}",
+            span=span,
+            hint=case_hint(name, catalog.sources),
         )
     if source.is_source:
         raise StatementError(
-            f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=statement.span
+            f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=span
         )
     if source.window is not None:
-        raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=statement.span)
+        raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=span)
     return source
 
 

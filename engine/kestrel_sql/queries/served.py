@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
@@ -19,6 +21,9 @@ from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
+
+_MOMENT_S = 0.05
+"""Seconds between two looks at what a statement waits for."""
 
 _CHUNK = 10_000
 """Records that a push query reads at once."""
@@ -43,7 +48,7 @@ class PushQuery:
 class ServedEngine(MemoryEngine):
     """Executes statements under the settings of each request.
 
-    One thread calls `scoped`, `define`, `steer`, `advance` and `advance_push`. Others may call `plan`, `answer`, `lags`
+    One thread calls `scoped`, `define`, `control`, `advance` and `advance_push`. Others may call `plan`, `answer`, `lags`
     and `progress` at the same time, but only one of them `answer` for tables: they share a reader of the state.
     """
 
@@ -63,10 +68,10 @@ class ServedEngine(MemoryEngine):
             session.config, session.variables = kept
 
     def view(self) -> EngineView:
-        """What statements look at that ask about the engine."""
-        return self._view()
+        """What statements look at that ask about the engine; any thread may wait on it."""
+        return replace(self._view(), wait=partial(time.sleep, _MOMENT_S))
 
-    def steer(self, statement: ControlQuery) -> None:
+    def control(self, statement: ControlQuery) -> None:
         """Terminate, pause or resume a query.
 
         Raises:
@@ -120,13 +125,13 @@ class ServedEngine(MemoryEngine):
         pipeline = self._build(planned.plan, config)
         return PushQuery(unlimited, self._topics(planned.plan), pipeline, self._memory().open(pipeline), since)
 
-    def advance_push(self, push: PushQuery) -> Sequence[Row]:
-        """Let a push query process what has arrived, some thousand records at most, and give its rows.
+    def advance_push(self, push: PushQuery, until: int) -> Sequence[Row]:
+        """Let a push query process what has arrived below an arrival number, some thousand records at most, and give its rows.
 
         Raises:
             QueryError: the query failed.
         """
-        until = min(self.broker.arrivals, push.position + _CHUNK)
+        until = min(until, self.broker.arrivals, push.position + _CHUNK)
         records = self._read(push.topics, push.position, until)
         push.position = until
         if not records:

@@ -1,0 +1,171 @@
+"""The entity of each statement that asks about the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import singledispatch
+from typing import Any
+
+from kestrel_sql.admin.asserts import assert_schema, assert_topic
+from kestrel_sql.admin.explain import explained_plan
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.planner.config import IMMUTABLE
+from kestrel_sql.server.entities.functions import function_entry, function_names
+from kestrel_sql.server.entities.queries import described_plan, query_description
+from kestrel_sql.server.entities.schemas import schema_info
+from kestrel_sql.server.entities.sources import (
+    running_query,
+    source_description,
+    source_entry,
+    sources_of_kind,
+    topic_entries,
+)
+from kestrel_sql.server.service import Entity
+from kestrel_sql.sql.nodes import admin as a
+from kestrel_sql.sql.nodes.statements import SourceKind
+
+
+def entity_of(statement: object, text: str, view: EngineView) -> Entity | None:
+    """Answer a statement that only asks; None for one that does something.
+
+    Raises:
+        StatementError: it asks about a thing that does not exist, or an assertion does not hold.
+    """
+    found = _entity(statement, view)
+    if found is None:
+        return None
+    kind = found.pop("@type")
+    return {"@type": kind, "statementText": text, **found, "warnings": []}
+
+
+@singledispatch
+def _entity(statement: object, view: EngineView) -> Entity | None:
+    return None
+
+
+@_entity.register
+def _(statement: a.ListObjects, view: EngineView) -> Entity:
+    build = _LISTS.get(statement.what)
+    if build is None:
+        raise UnsupportedError(
+            f"Kestrel runs no connectors: LIST {statement.what} is not supported",
+            span=statement.span,
+            hint=f"there are {', '.join(sorted(_LISTS))}",
+        )
+    return build(view, statement.extended)
+
+
+@_entity.register
+def _(statement: a.Describe, view: EngineView) -> Entity:
+    match statement.what:
+        case "SOURCE":
+            source = view.source(statement.name or "", statement.span)
+            described = source_description(source, view, extended=statement.extended)
+            return {"@type": "sourceDescription", "sourceDescription": described}
+        case "STREAMS" | "TABLES":
+            return _descriptions(SourceKind(statement.what.removesuffix("S")), view, statement.extended)
+        case "FUNCTION":
+            return {"@type": "describe_function", **function_entry(statement.name or "", view.session.functions)}
+        case other:
+            raise UnsupportedError(
+                f"Kestrel runs no connectors: DESCRIBE {other} is not supported", span=statement.span
+            )
+
+
+@_entity.register
+def _(statement: a.Explain, view: EngineView) -> Entity:
+    running = view.session.queries.get(statement.target) if isinstance(statement.target, str) else None
+    plan = explained_plan(statement, view)
+    described = described_plan(plan, view) if running is None else query_description(running, view)
+    return {"@type": "queryDescription", "queryDescription": described}
+
+
+@_entity.register
+def _(statement: a.AssertTopic, view: EngineView) -> Entity:
+    assert_topic(statement, view)
+    return {"@type": "assert_topic", "topicName": statement.topic, "exists": statement.exists}
+
+
+@_entity.register
+def _(statement: a.AssertSchema, view: EngineView) -> Entity:
+    assert_schema(statement, view)
+    return {"@type": "assert_schema", "subject": statement.subject, "id": statement.id, "exists": statement.exists}
+
+
+@_entity.register(a.CreateConnector)
+@_entity.register(a.DropConnector)
+def _(statement: a.CreateConnector | a.DropConnector, view: EngineView) -> Entity:
+    raise UnsupportedError(
+        "Kestrel runs no connectors",
+        span=statement.span,
+        hint="feed the topic by Kafka Connect itself, and CREATE a STREAM over it",
+    )
+
+
+def _sources(kind: SourceKind) -> Callable[[EngineView, bool], Entity]:
+    def build(view: EngineView, extended: bool) -> Entity:
+        if extended:
+            return _descriptions(kind, view, extended)
+        name = f"{kind.value.lower()}s"
+        return {"@type": name, name: [source_entry(source) for source in sources_of_kind(kind, view)]}
+
+    return build
+
+
+def _descriptions(kind: SourceKind, view: EngineView, extended: bool) -> Entity:
+    described = [source_description(each, view, extended=extended) for each in sources_of_kind(kind, view)]
+    return {"@type": "source_descriptions", "sourceDescriptions": described}
+
+
+def _topics(view: EngineView, extended: bool) -> Entity:
+    return {
+        "@type": "kafka_topics_extended" if extended else "kafka_topics",
+        "topics": topic_entries(view, extended=extended),
+    }
+
+
+def _queries(view: EngineView, extended: bool) -> Entity:
+    queries = list(view.session.queries.values())
+    if extended:
+        return {"@type": "query_descriptions", "queryDescriptions": [query_description(each, view) for each in queries]}
+    return {"@type": "queries", "queries": [running_query(query, view) for query in queries]}
+
+
+def _properties(view: EngineView, extended: bool) -> Entity:
+    config = view.session.config
+    listed: list[dict[str, Any]] = [
+        {"name": name, "scope": "KSQL", "value": config[name], "editable": name not in IMMUTABLE, "level": "QUERY"}
+        for name in sorted(config)
+    ]
+    changed = sorted(config.overrides)
+    return {"@type": "properties", "properties": listed, "overwrittenProperties": changed, "defaultProperties": []}
+
+
+def _functions(view: EngineView, extended: bool) -> Entity:
+    return {"@type": "function_names", "functions": function_names(view.session.functions)}
+
+
+def _types(view: EngineView, extended: bool) -> Entity:
+    types = view.session.catalog.types
+    return {"@type": "type_list", "types": {name: schema_info(types[name]) for name in sorted(types)}}
+
+
+def _variables(view: EngineView, extended: bool) -> Entity:
+    return {
+        "@type": "variables",
+        "variables": [{"name": name, "value": value} for name, value in sorted(view.session.variables.items())],
+    }
+
+
+_LISTS: Mapping[str, Callable[[EngineView, bool], Entity]] = {
+    "STREAMS": _sources(SourceKind.STREAM),
+    "TABLES": _sources(SourceKind.TABLE),
+    "TOPICS": _topics,
+    "ALL TOPICS": _topics,
+    "QUERIES": _queries,
+    "TYPES": _types,
+    "FUNCTIONS": _functions,
+    "PROPERTIES": _properties,
+    "VARIABLES": _variables,
+}

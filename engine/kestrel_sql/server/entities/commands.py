@@ -1,0 +1,113 @@
+"""The ids and results of statements that change the engine."""
+
+from __future__ import annotations
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.server.service import CommandStatus, Entity
+from kestrel_sql.session.session import Executed
+from kestrel_sql.sql.nodes.admin import ControlQuery
+from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
+from kestrel_sql.sql.nodes.statements import (
+    AlterSource,
+    AlterSystem,
+    CreateAs,
+    CreateSource,
+    CreateType,
+    DropSource,
+    DropType,
+    InsertInto,
+)
+from kestrel_sql.types.sql_types import quote
+
+Command = (
+    CreateSource
+    | CreateKafkaSource
+    | CreateAs
+    | InsertInto
+    | DropSource
+    | AlterSource
+    | AlterSystem
+    | CreateType
+    | DropType
+    | ControlQuery
+)
+"""Statements that a ksqlDB server sends through its command topic."""
+
+
+def command_id(statement: Command, sources: dict[str, Source], unique: str) -> str:
+    """The id of a command, `type/entity/action`; `unique` stands for the entity of one that has no name."""
+    match statement:
+        case InsertInto():
+            return f"stream/{quote(statement.target)}/create"
+        case CreateSource() | CreateAs():
+            return f"{statement.kind.value.lower()}/{quote(statement.name)}/create"
+        case CreateKafkaSource():
+            source = sources.get(statement.name)
+            kind = "table" if source is not None and source.kind.value == "TABLE" else "stream"
+            return f"{kind}/{quote(statement.name)}/create"
+        case DropSource():
+            return f"{statement.kind.value.lower()}/{statement.name}/drop"
+        case AlterSource():
+            return f"{statement.kind.value.lower()}/{statement.name}/alter"
+        case CreateType():
+            return f"type/{statement.name}/create"
+        case DropType():
+            return f"type/{statement.name}/drop"
+        case ControlQuery():
+            return f"{statement.verb.lower()}/{statement.query_id or 'ALL'}/execute"
+        case AlterSystem():
+            return f"cluster/{unique}/alter"
+
+
+def success(statement: Command, done: Executed | None, dropped: Source | None) -> CommandStatus:
+    """The status of a command that was executed; `dropped` is the source that it removed."""
+    query = done.plan.query_plan if done is not None and done.plan is not None else None
+    if query is not None and not isinstance(statement, CreateSource):
+        return CommandStatus(
+            status="SUCCESS", message=f"Created query with ID {query.query_id}", query_id=query.query_id
+        )
+    return CommandStatus(status="SUCCESS", message=_message(statement, dropped))
+
+
+def _message(statement: Command, dropped: Source | None) -> str:
+    match statement:
+        case CreateSource():
+            return f"{statement.kind.value.capitalize()} created"
+        case DropSource() if dropped is not None:
+            return f"Source {quote(dropped.name)} (topic: {dropped.topic}) was dropped."
+        case DropSource():
+            return f"Source {quote(statement.name)} does not exist."
+        case CreateType():
+            return f"Registered custom type with name '{statement.name}' and SQL type {statement.type}"
+        case DropType():
+            return f"Dropped type '{statement.name}'"
+        case AlterSource():
+            return f"{statement.kind.value.capitalize()} altered"
+        case ControlQuery():
+            verb = {"TERMINATE": "terminated", "PAUSE": "paused", "RESUME": "resumed"}[statement.verb]
+            return f"Query {verb}." if statement.query_id else f"All queries {verb}."
+        case _:
+            return "Done"
+
+
+def current_status(text: str, command: str, status: CommandStatus, sequence: int) -> Entity:
+    """The entity of a command."""
+    return {
+        "@type": "currentStatus",
+        "statementText": text,
+        "commandId": command,
+        "commandStatus": status.to_json(),
+        "commandSequenceNumber": sequence,
+        "warnings": [],
+    }
+
+
+def exists_warning(text: str, statement: CreateSource | CreateAs | CreateKafkaSource, kind: str) -> Entity:
+    """The entity of CREATE … IF NOT EXISTS where the source exists."""
+    name = quote(statement.name)
+    return {
+        "@type": "warning_entity",
+        "statementText": text,
+        "message": f"Cannot add {kind} {name}: A {kind} with the same name already exists.",
+        "warnings": [],
+    }

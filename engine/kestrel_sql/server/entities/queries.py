@@ -1,0 +1,92 @@
+"""Queries and their plans as the API shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.plan.codec.plan_file import encode_statement
+from kestrel_sql.plan.document import QueryPlan, StatementPlan
+from kestrel_sql.plan.schemas import result_schema
+from kestrel_sql.plan.step import Step
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.server.entities.schemas import field_info
+from kestrel_sql.session.session import PersistentQuery
+
+_HOST = "localhost:8088"
+"""The host that reports the state of queries; there is one only."""
+
+
+def query_description(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
+    """A persistent query as a `QueryDescription`."""
+    state = view.state(query)
+    service = view.session.config["ksql.service.id"]
+    return {
+        **described_plan(query.plan, view),
+        "id": query.id,
+        "statementText": query.statement_text,
+        "overriddenProperties": dict(query.config.overrides),
+        "ksqlHostQueryStatus": {_HOST: state},
+        "queryType": "PERSISTENT",
+        "consumerGroupId": f"_confluent-ksql-{service}query_{query.id}",
+        "state": state,
+    }
+
+
+def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:
+    """A plan that does not run as a `QueryDescription`."""
+    types = Types(view.session.functions, view.session.config)
+    sink = view.session.catalog.sources.get(plan.sink or "")
+    schema = sink.schema if sink is not None else result_schema(plan.physical_plan, types.of)
+    steps = plan_steps(plan, view)
+    return {
+        "id": plan.query_id,
+        "statementText": "",
+        "windowType": None if sink is None or sink.window is None else sink.window.type.value,
+        "fields": [field_info(column) for column in schema.columns],
+        "sources": list(plan.sources),
+        "sinks": [] if plan.sink is None else [plan.sink],
+        "topology": "\n".join(
+            f"{'  ' * each['depth']}{each['step']} {each['name']}: {each['schema']}" for each in steps
+        ),
+        "executionPlan": json.dumps(encode_statement(StatementPlan(statement_text="", query_plan=plan)), default=str),
+        "overriddenProperties": {},
+        "ksqlHostQueryStatus": {},
+        "queryType": "PERSISTENT" if plan.sink is not None else "PUSH",
+        "queryErrors": [],
+        "tasksMetadata": [],
+        "consumerGroupId": "",
+        "state": None,
+    }
+
+
+def plan_steps(plan: QueryPlan, view: EngineView) -> list[dict[str, Any]]:
+    """The steps of a plan from the last to the first, each with the ids of its inputs."""
+    types = Types(view.session.functions, view.session.config)
+    steps: list[dict[str, Any]] = []
+    for number, depth, step in _numbered(plan.physical_plan, 0, 0):
+        steps.append(
+            {
+                "id": number,
+                "depth": depth,
+                "step": step.tag,
+                "name": step.query_context,
+                "schema": str(result_schema(step, types.of)),
+                "inputs": [],
+            }
+        )
+        parent = next((each for each in reversed(steps[:-1]) if each["depth"] == depth - 1), None)
+        if parent is not None:
+            parent["inputs"].append(number)
+    return steps
+
+
+def _numbered(step: Step, number: int, depth: int) -> Iterator[tuple[int, int, Step]]:
+    yield number, depth, step
+    number += 1
+    for upstream in step.upstream:
+        for found in _numbered(upstream, number, depth + 1):
+            yield found
+            number = found[0] + 1

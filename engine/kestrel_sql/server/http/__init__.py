@@ -1,0 +1,1 @@
+"""The HTTP side: routes, framing, limits; knows engines by the protocol `Service` only."""

@@ -1,0 +1,83 @@
+"""All routes of the server as one ASGI application."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.server.errors import ApiError, api_error, internal_error
+from kestrel_sql.server.http import inserts, queries, small, statements, websocket
+from kestrel_sql.server.http.answers import error_answer
+from kestrel_sql.server.http.context import Context
+from kestrel_sql.server.security.gate import Authenticate, Gate
+
+_log = logging.getLogger(__name__)
+
+ROUTES: tuple[BaseRoute, ...] = (
+    Route("/", small.root),
+    Route("/ksql", statements.ksql, methods=["POST"]),
+    Route("/ksql/terminate", statements.terminate, methods=["POST"]),
+    Route("/query", queries.query, methods=["POST"]),
+    Route("/query-stream", queries.query_stream, methods=["POST"]),
+    Route("/inserts-stream", inserts.inserts_stream, methods=["POST"]),
+    Route("/close-query", queries.close_query, methods=["POST"]),
+    Route("/info", small.info),
+    Route("/healthcheck", small.healthcheck),
+    Route("/clusterStatus", small.cluster_status),
+    Route("/heartbeat", small.refuse_internal, methods=["POST"]),
+    Route("/lag", small.refuse_internal, methods=["POST"]),
+    Route("/v1/metadata", small.metadata),
+    Route("/v1/metadata/id", small.metadata_id),
+    Route("/status", statements.statuses),
+    Route("/status/{command:path}", statements.status),
+    Route("/is_valid_property/{name}", small.is_valid_property),
+    Route("/chc/ready", small.alive),
+    Route("/chc/live", small.alive),
+    WebSocketRoute("/ws/query", websocket.ws_query),
+)
+
+
+def build_app(
+    context: Context,
+    *,
+    authenticate: Authenticate | None = None,
+    origins: tuple[str, ...] = (),
+    local_only: bool = True,
+) -> ASGIApp:
+    """The application over a service."""
+    app = Starlette(
+        routes=list(ROUTES),
+        exception_handlers={
+            ApiError: _api_error,
+            EngineError: _engine_error,
+            HTTPException: _http_error,
+            Exception: _failure,
+        },
+    )
+    app.router.redirect_slashes = False
+    app.state.context = context
+    return Gate(app, authenticate, origins, local_only)
+
+
+async def _api_error(http: HttpRequest, error: Exception) -> Response:
+    return error_answer(error) if isinstance(error, ApiError) else await _failure(http, error)
+
+
+async def _engine_error(http: HttpRequest, error: Exception) -> Response:
+    return error_answer(api_error(error, "")) if isinstance(error, EngineError) else await _failure(http, error)
+
+
+async def _http_error(http: HttpRequest, error: Exception) -> Response:
+    return PlainTextResponse("Not Found", 404)
+
+
+async def _failure(http: HttpRequest, error: Exception) -> Response:
+    _log.error("%s %s failed", http.method, http.url.path, exc_info=error)
+    return error_answer(internal_error(error))

@@ -1,0 +1,151 @@
+"""Bodies of requests: bounded in size and time, and read leniently as ksqlDB reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+
+from kestrel_sql.server.errors import BAD_REQUEST, ApiError
+from kestrel_sql.server.service import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one request may take; times in seconds, sizes in bytes, `pulls_per_second` for each user."""
+
+    body_bytes: int = 10 << 20
+    body_seconds: float = 30.0
+    line_bytes: int = 1 << 20
+    statements: int = 500
+    pulls_per_second: int | None = None
+    concurrent_pulls: int | None = None
+
+
+async def read_body(request: HttpRequest, limits: Limits) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ApiError: it is too large, or does not come in time.
+    """
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > limits.body_bytes:
+        raise _too_large(limits)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.body_bytes:
+                    raise _too_large(limits)
+    except TimeoutError:
+        raise ApiError(40800, f"The body of the request did not come within {limits.body_seconds:g} seconds") from None
+    return bytes(body)
+
+
+async def read_object(request: HttpRequest, limits: Limits) -> dict[str, Any]:
+    """Read the JSON object of a body; an empty body is an empty object.
+
+    Raises:
+        ApiError: it is no JSON object.
+    """
+    body = await read_body(request, limits)
+    return parse_object(body) if body.strip() else {}
+
+
+def parse_object(text: bytes | str) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises:
+        ApiError: it is none.
+    """
+    try:
+        found = orjson.loads(text)
+    except ValueError as error:
+        raise ApiError(BAD_REQUEST, f"Invalid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ApiError(BAD_REQUEST, "Invalid request: the body must be a JSON object")
+    return found
+
+
+async def read_lines(request: HttpRequest, limits: Limits) -> AsyncIterator[bytes]:
+    """Read the lines of a body as they come, blank ones left out.
+
+    Raises:
+        ApiError: a line is too long.
+    """
+    rest = bytearray()
+    try:
+        async for chunk in request.stream():
+            rest += chunk
+            *lines, last = rest.split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield bytes(line)
+            rest = bytearray(last)
+            if len(rest) > limits.line_bytes:
+                raise ApiError(41300, f"A line is longer than {limits.line_bytes} bytes")
+    except ClientDisconnect:
+        return
+    if rest.strip():
+        yield bytes(rest)
+
+
+def ksql_request(body: Mapping[str, Any]) -> Request:
+    """The request that a KsqlRequest is.
+
+    Raises:
+        ApiError: a field has the wrong type.
+    """
+    sequence = body.get("commandSequenceNumber")
+    if sequence is not None and (not isinstance(sequence, int) or isinstance(sequence, bool)):
+        raise ApiError(BAD_REQUEST, "commandSequenceNumber must be a whole number")
+    return Request(
+        text=_text(body, "ksql"),
+        properties=_map(body, "streamsProperties"),
+        variables=_variables(body),
+        sequence=-1 if sequence is None else sequence,
+    )
+
+
+def query_request(body: Mapping[str, Any]) -> Request:
+    """The request that the arguments of `/query-stream` are.
+
+    Raises:
+        ApiError: `sql` is missing, or a field has the wrong type.
+    """
+    if not isinstance(body.get("sql"), str):
+        raise ApiError(
+            BAD_REQUEST, "Missing required creator property 'sql': the body must have a member `sql` with one statement"
+        )
+    return Request(text=body["sql"], properties=_map(body, "properties"), variables=_variables(body))
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ApiError(BAD_REQUEST, f"{name} must be a string")
+    return value or ""
+
+
+def _map(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise ApiError(BAD_REQUEST, f"{name} must be an object")
+    return value or {}
+
+
+def _variables(body: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: value if isinstance(value, str) else orjson.dumps(value).decode()
+        for name, value in _map(body, "sessionVariables").items()
+    }
+
+
+def _too_large(limits: Limits) -> ApiError:
+    return ApiError(41300, f"The body of the request is larger than {limits.body_bytes} bytes")

@@ -1,0 +1,113 @@
+"""What all routes share: the service, the limits, and who asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+
+from kestrel_sql.server.errors import BAD_STATEMENT, TOO_MANY_REQUESTS, ApiError
+from kestrel_sql.server.http.bodies import Limits
+from kestrel_sql.server.security.access import Access, Principal
+from kestrel_sql.server.service import Request, Service
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+
+@dataclass(slots=True)
+class Context:
+    """One server as its routes see it."""
+
+    service: Service
+    access: Access
+    limits: Limits = field(default_factory=Limits)
+    started: float = field(default_factory=time.time)
+    _pulls: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _pulling: int = 0
+
+    def parse(self, http: HTTPConnection, request: Request) -> Sequence[ParsedStatement]:
+        """Parse a request, and check that its user may do what it asks.
+
+        Raises:
+            ApiError: it is no SQL, has too many statements, or is not allowed.
+        """
+        parsed = self.service.parse(request)
+        if len(parsed) > self.limits.statements:
+            raise ApiError(
+                BAD_STATEMENT,
+                f"A request may have {self.limits.statements} statements, not {len(parsed)}",
+                statement="",
+            )
+        user = principal_of(http)
+        for each in parsed:
+            self.access.check(user, each, self.service.source)
+        return parsed
+
+    def one_statement(self, http: HTTPConnection, request: Request) -> Query | PrintTopic:
+        """The only statement of a request, a SELECT or PRINT.
+
+        Raises:
+            ApiError: it is something else.
+        """
+        parsed = self.parse(http, request)
+        if len(parsed) != 1:
+            raise ApiError(
+                BAD_STATEMENT,
+                f"Expected exactly one KSQL statement; found {len(parsed)} instead",
+                statement=request.text,
+            )
+        statement = parsed[0].statement
+        if not isinstance(statement, Query | PrintTopic):
+            raise ApiError(
+                BAD_STATEMENT,
+                "Statement type is not supported here: send a SELECT or PRINT, and POST other statements to /ksql",
+                statement=parsed[0].text,
+            )
+        return statement
+
+    @contextmanager
+    def pulling(self, http: HTTPConnection) -> Iterator[None]:
+        """Count a query that starts against the rate of its user.
+
+        Raises:
+            ApiError: there were too many in this second, or there are too many at this time.
+        """
+        self._take(principal_of(http).name)
+        most = self.limits.concurrent_pulls
+        if most is not None and self._pulling >= most:
+            raise ApiError(TOO_MANY_REQUESTS, f"Host is at concurrency limit for pull queries, currently set to {most}")
+        self._pulling += 1
+        try:
+            yield
+        finally:
+            self._pulling -= 1
+
+    def _take(self, user: str) -> None:
+        """Take one of the tokens of a user; a second's worth is the most that is saved up."""
+        rate = self.limits.pulls_per_second
+        if rate is None:
+            return
+        now = time.monotonic()
+        tokens, then = self._pulls.get(user, (float(rate), now))
+        tokens = min(float(rate), tokens + (now - then) * rate)
+        if tokens < 1:
+            raise ApiError(
+                TOO_MANY_REQUESTS, f"Host is at rate limit for queries, currently set to {rate} a second for each user"
+            )
+        self._pulls[user] = tokens - 1, now
+
+
+def context_of(http: HTTPConnection) -> Context:
+    """The context of a request."""
+    context: Context = http.app.state.context
+    return context
+
+
+def principal_of(http: HTTPConnection) -> Principal:
+    """The user of a request."""
+    principal: Principal = http.state.principal
+    return principal

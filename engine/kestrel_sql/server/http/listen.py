@@ -1,0 +1,100 @@
+"""The sockets: HTTP/1.1, HTTP/2 and websockets on one port, with and without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config, Sockets
+from starlette.types import ASGIApp
+
+_IDLE_S = 15.0
+"""How long a connection may stay without a request, and how long the headers of one may take."""
+
+_GRACE_S = 3.0
+"""How long requests may take to end when the server ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Files in PEM; with `clients`, the certificates of authorities, clients must show a certificate that one of them signed."""
+
+    certificate: Path
+    key: Path
+    clients: Path | None = None
+
+
+class Listener:
+    """An application on a port, in a thread of its own with its event loop."""
+
+    def __init__(self, make_app: Callable[[], ASGIApp], host: str, port: int, tls: Tls | None = None) -> None:
+        """Bind the socket; port 0 takes a free one.
+
+        Raises:
+            OSError: the address is not this machine's, or it is taken.
+        """
+        self._config = _config(host, port, tls)
+        self._sockets: Sockets = self._config.create_sockets()
+        # The sockets are made here, so that their port is known before anybody is told of it.
+        self._config.create_sockets = lambda: self._sockets  # type: ignore[method-assign]
+        bound = (self._sockets.secure_sockets or self._sockets.insecure_sockets)[0].getsockname()
+        self.port: int = bound[1]
+        name = f"[{host}]" if ":" in host else host
+        self.url = f"{'https' if tls else 'http'}://{name}:{self.port}"
+        self._make_app = make_app
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="kestrel-http", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Stop answering, and end all connections."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(2 * _GRACE_S + 1)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the start
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        app = self._make_app()
+        self._ready.set()
+        await serve(app, self._config, shutdown_trigger=self._stop.wait)  # type: ignore[arg-type]
+
+
+def _config(host: str, port: int, tls: Tls | None) -> Config:
+    config = Config()
+    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    config.include_server_header = False
+    config.include_date_header = False
+    config.keep_alive_timeout = _IDLE_S
+    config.graceful_timeout = _GRACE_S
+    config.shutdown_timeout = _GRACE_S
+    config.h11_max_incomplete_size = 64 << 10
+    config.h2_max_header_list_size = 64 << 10
+    config.websocket_max_message_size = 1 << 20
+    config.errorlog = None
+    if tls is not None:
+        config.certfile, config.keyfile = str(tls.certificate), str(tls.key)
+        if tls.clients is not None:
+            config.ca_certs, config.verify_mode = str(tls.clients), ssl.CERT_REQUIRED
+    return config

@@ -1,0 +1,105 @@
+"""`/query`, `/query-stream` and `/close-query`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, nullcontext
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from kestrel_sql.queries.transient import QueryKind
+from kestrel_sql.server.errors import BAD_REQUEST, ApiError
+from kestrel_sql.server.http.answers import StreamAnswer
+from kestrel_sql.server.http.bodies import ksql_request, query_request, read_object
+from kestrel_sql.server.http.context import Context, context_of
+from kestrel_sql.server.http.framing import DELIMITED, QUERY, QUERY_STREAM, Frame, Framing, frame_of, negotiate
+from kestrel_sql.server.service import PrintedTopic, Request, RowStream
+from kestrel_sql.sql.nodes.admin import PrintTopic
+
+
+async def query(http: HttpRequest) -> Response:
+    """Answer `POST /query`: one SELECT or PRINT."""
+    context = context_of(http)
+    request = ksql_request(await read_object(http, context.limits))
+    framing = _framing(http, QUERY, absent=Framing.OBJECTS, refused=406)
+    statement = context.one_statement(http, request)
+    if isinstance(statement, PrintTopic):
+        if http.scope["http_version"].startswith("2"):
+            raise ApiError(40500, "PRINT on /query needs HTTP/1.1; /query-stream takes both")
+        return _printed(await context.service.print_topic(request), everything=True)
+    return await _answer(context, http, request, framing, pulls=statement.emit is None)
+
+
+async def query_stream(http: HttpRequest) -> Response:
+    """Answer `POST /query-stream`: one SELECT or PRINT."""
+    context = context_of(http)
+    framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED, refused=404)
+    request = query_request(await read_object(http, context.limits))
+    try:
+        statement = context.one_statement(http, request)
+        if isinstance(statement, PrintTopic):
+            if framing is not Framing.DELIMITED:
+                raise ApiError(40600, f"PRINT is answered as {DELIMITED} only")
+            return _printed(await context.service.print_topic(request), everything=False)
+        return await _answer(context, http, request, framing, pulls=statement.emit is None)
+    except ApiError as error:
+        if error.statement is not None and "\nStatement: " not in error.message:
+            error.message = f"{error.message}\nStatement: {error.statement}"
+        raise
+
+
+async def close_query(http: HttpRequest) -> Response:
+    """Answer `POST /close-query`."""
+    context = context_of(http)
+    query_id = (await read_object(http, context.limits)).get("queryId")
+    if not isinstance(query_id, str):
+        raise ApiError(BAD_REQUEST, "Missing required creator property 'queryId'")
+    if not context.service.close_query(query_id):
+        raise ApiError(BAD_REQUEST, f"No query with id {query_id}")
+    return Response(status_code=200)
+
+
+def _framing(http: HttpRequest, offered: Mapping[str, Framing], *, absent: Framing, refused: int) -> Framing:
+    accept = http.headers.get("accept")
+    if accept is None:
+        return absent
+    found = negotiate(accept, offered)
+    if found is None:
+        raise ApiError(refused * 100, f"None of {accept} can be answered; there are {', '.join(offered)}")
+    return found
+
+
+async def _answer(context: Context, http: HttpRequest, request: Request, framing: Framing, *, pulls: bool) -> Response:
+    with context.pulling(http) if pulls else nullcontext():
+        stream = await context.service.query(request)
+    frame = frame_of(framing, stream)
+    return StreamAnswer(row_chunks(stream, frame), stream.close, framing.value, stream.headers)
+
+
+async def row_chunks(stream: RowStream, frame: Frame) -> AsyncIterator[bytes]:
+    """The chunks of a query's answer; a failure after the first comes as a row of its own."""
+    if stream.kind is QueryKind.PULL_TABLE:
+        # Most such answers are small: one chunk costs half of two.
+        yield frame.start + b"".join([frame.rows(batch) async for batch in stream]) + frame.end(None)
+        return
+    yield frame.start
+    try:
+        async for batch in stream:
+            yield frame.rows(batch)
+    except ApiError as error:
+        yield frame.error(error) + frame.end(None)
+        return
+    yield frame.end("Limit Reached" if stream.limited else "Query Completed")
+
+
+def _printed(printed: PrintedTopic, *, everything: bool) -> Response:
+    """The lines of a topic; without `everything` its records only."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        async with aclosing(printed.lines) as batches:  # type: ignore[type-var]
+            async for lines in batches:
+                shown = lines if everything else [line for line in lines if line.startswith("rowtime: ")]
+                yield "".join(f"{line}\n" for line in shown).encode()
+
+    return StreamAnswer(chunks(), lambda: None, None if everything else DELIMITED)

@@ -1,0 +1,54 @@
+"""`/ksql`, `/ksql/terminate`, and what became of commands."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from kestrel_sql.server.errors import BAD_REQUEST, QUERY_ENDPOINT, UNKNOWN_COMMAND, ApiError
+from kestrel_sql.server.http.answers import json_answer
+from kestrel_sql.server.http.bodies import ksql_request, read_object
+from kestrel_sql.server.http.context import context_of, principal_of
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+
+
+async def ksql(http: HttpRequest) -> Response:
+    """Answer `POST /ksql`: one entity for each statement that has an answer."""
+    context = context_of(http)
+    request = ksql_request(await read_object(http, context.limits))
+    for parsed in context.parse(http, request):
+        if isinstance(parsed.statement, Query | PrintTopic):
+            raise ApiError(
+                QUERY_ENDPOINT,
+                "SELECT and PRINT are answered by /query and /query-stream, not by /ksql",
+                statement=parsed.text,
+            )
+    return json_answer(await context.service.execute(request))
+
+
+async def terminate(http: HttpRequest) -> Response:
+    """Answer `POST /ksql/terminate`."""
+    context = context_of(http)
+    context.access.require(principal_of(http), "admin")
+    topics = (await read_object(http, context.limits)).get("deleteTopicList") or []
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        raise ApiError(BAD_REQUEST, "deleteTopicList must be a list of strings")
+    return json_answer([await context.service.terminate(topics)])
+
+
+async def status(http: HttpRequest) -> Response:
+    """Answer `GET /status/{type}/{entity}/{action}`."""
+    command = unquote(http.path_params["command"])
+    found = context_of(http).service.status(command)
+    if found is None:
+        raise ApiError(UNKNOWN_COMMAND, "Command not found")
+    return json_answer(found.to_json())
+
+
+async def statuses(http: HttpRequest) -> Response:
+    """Answer `GET /status`."""
+    known = context_of(http).service.statuses()
+    return json_answer({"commandStatuses": {command: each.status for command, each in known.items()}})

@@ -1,0 +1,29 @@
+"""What is counted of each persistent query."""
+
+from __future__ import annotations
+
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.service import QueryFigures
+
+
+def query_figures(engine: ServedEngine) -> list[QueryFigures]:
+    """The figures of all persistent queries; any thread may ask."""
+    progress = engine.progress()
+    figures = []
+    for query in [*engine.session.queries.values()]:
+        rows_in, rows_out, lag, error = progress.get(query.id, (0, 0, 0, ""))
+        state = "ERROR" if error else ("PAUSED" if query.id in engine.paused else "RUNNING")
+        figures.append(
+            QueryFigures(
+                id=query.id,
+                state=state,
+                statement=query.statement_text,
+                sources=query.plan.sources,
+                sink=query.plan.sink,
+                rows_in=rows_in,
+                rows_out=rows_out,
+                lag=lag,
+                error=error,
+            )
+        )
+    return figures

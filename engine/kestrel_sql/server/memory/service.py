@@ -1,0 +1,396 @@
+"""An engine over topics in memory behind the HTTP API (`Service`).
+
+Three kinds of threads work beside the event loop: the engine's, which runs commands and, between them, one piece of one
+query at a time; the puller's, which answers pull queries from the last batch while the engine works on the next; and a
+few that answer statements which only ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.print_topic import printed_source
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import EngineError
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.inserts import writable_source
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
+from kestrel_sql.server.entities.queries import plan_steps
+from kestrel_sql.server.errors import (
+    BAD_REQUEST,
+    BAD_STATEMENT,
+    NOT_READY,
+    SEQUENCE_TIMEOUT,
+    TERMINATED,
+    ApiError,
+    api_error,
+    internal_error,
+)
+from kestrel_sql.server.memory.figures import query_figures
+from kestrel_sql.server.memory.inserts import RowInserter, column_name
+from kestrel_sql.server.memory.printing import printed_lines
+from kestrel_sql.server.memory.pulled import PulledRows
+from kestrel_sql.server.memory.pushes import Pushes
+from kestrel_sql.server.memory.statements import Statements, is_command
+from kestrel_sql.server.memory.worker import Worker
+from kestrel_sql.server.properties import check_property, with_properties
+from kestrel_sql.server.service import (
+    CommandStatus,
+    Entity,
+    Figures,
+    PrintedTopic,
+    Request,
+    RowStream,
+    State,
+)
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import Record
+
+_log = logging.getLogger(__name__)
+
+_COMMAND_TIMEOUT_S = 5.0
+"""How long a request waits for the command that it names."""
+
+_ERRORS_SHOWN = 200
+
+_T = TypeVar("_T")
+
+
+class MemoryService:
+    """Serves one `ServedEngine`."""
+
+    def __init__(self, engine: ServedEngine, push_queue_rows: int = 10_000) -> None:
+        """Start the threads; Spark starts in the engine's, and requests that need it wait for it."""
+        self._engine = engine
+        self._base = engine.session.config
+        self._statements = Statements(engine, self._wake)
+        self._pushes = Pushes(engine, self._base.integer("ksql.max.push.queries") or 100, push_queue_rows)
+        self._numbers = count(1)
+        self._pulled = 0
+        self._inserted = 0
+        self._turn = 0
+        self._terminated = False
+        self._closed = False
+        self._errors: deque[Mapping[str, Any]] = deque(maxlen=_ERRORS_SHOWN)
+        self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
+        self._puller = Worker("kestrel-puller")
+        self._worker = Worker("kestrel-engine", self._step)
+        self._started = self._worker.submit(engine.start)
+
+    def close(self) -> None:
+        """End all queries and threads."""
+        self._closed = True
+        self._pushes.close()
+        self._puller.close()
+        self._worker.close()
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._engine.close()
+
+    def _wake(self) -> None:
+        self._worker.wake()
+
+    @property
+    def service_id(self) -> str:
+        """The `ksql.service.id`."""
+        return self._base["ksql.service.id"]
+
+    @property
+    def state(self) -> State:
+        """Starting until Spark runs."""
+        if self._terminated:
+            return State.TERMINATED
+        if not self._started.done():
+            return State.STARTING
+        return State.ERROR if self._started.cancelled() or self._started.exception() else State.RUNNING
+
+    def parse(self, request: Request) -> Sequence[ParsedStatement]:
+        """Parse the text of a request with its variables.
+
+        Raises:
+            ApiError: the text is not SQL.
+        """
+        scope = replace(self._engine.session, variables=dict(request.variables))
+        try:
+            return scope.parse(request.text)
+        except EngineError as error:
+            raise api_error(error, request.text, request.text) from error
+
+    def source(self, name: str) -> Source | None:
+        """The stream or table of that name."""
+        return self._engine.session.catalog.sources.get(name)
+
+    async def execute(self, request: Request) -> Sequence[Entity]:
+        """Try all statements of a request, then carry them out; commands and what follows them on the engine's thread.
+
+        Raises:
+            ApiError: a statement is refused.
+        """
+        self._check_ready()
+        await self.wait_for(request.sequence)
+        config = with_properties(self._base, request.properties)
+        parsed, variables = self.parse(request), dict(request.variables)
+
+        def work() -> list[Entity]:
+            self._statements.validate(request.text, parsed, config, variables)
+            return self._statements.run(request.text, parsed, config, variables)
+
+        if any(is_command(each.statement) for each in parsed):
+            return await _result(asyncio.wrap_future(self._worker.submit(work)))
+        return await _result(asyncio.get_running_loop().run_in_executor(self._readers, work))
+
+    async def query(self, request: Request) -> RowStream:
+        """Start the one SELECT of a request.
+
+        Raises:
+            ApiError: it is refused, or there are too many queries.
+        """
+        self._check_ready()
+        await self.wait_for(request.sequence)
+        config = with_properties(self._base, request.properties)
+        parsed = self.parse(request)[0]
+        statement = parsed.statement
+        if not isinstance(statement, Query):
+            raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
+        number = next(self._numbers)
+        query_id = (
+            f"query_{int(time.time() * 1000)}_{number}"
+            if statement.emit is None
+            else f"transient_{statement.source.name}_{number}"
+        )
+
+        def plan() -> TransientQuery:
+            try:
+                return self._engine.plan(statement, config, query_id)
+            except EngineError as error:
+                raise api_error(error, parsed.text, request.text) from error
+
+        if statement.emit is None:
+            return await self._pull(plan, config, query_id, parsed, request.text)
+        since = 0 if config["auto.offset.reset"].lower() == "earliest" else self._engine.broker.arrivals
+        planned = await _result(asyncio.get_running_loop().run_in_executor(self._readers, plan))
+        subscriber = self._pushes.subscribe(planned, config, since, statement)
+        self._wake()
+        return subscriber
+
+    async def _pull(
+        self, plan: Callable[[], TransientQuery], config: Config, query_id: str, parsed: ParsedStatement, text: str
+    ) -> RowStream:
+        def answer() -> tuple[QueryKind, Answer]:
+            planned = plan()
+            try:
+                return planned.kind, self._engine.pull(planned, config)
+            except EngineError as error:
+                raise api_error(error, parsed.text, text) from error
+
+        kind, found = await _result(asyncio.wrap_future(self._puller.submit(answer)))
+        self._pulled += 1
+        rows = [Row(values, at in found.tombstones) for at, values in enumerate(found.rows)]
+        return PulledRows(query_id, found.columns, kind, found.limited, self._staleness(), rows)
+
+    def _staleness(self) -> Mapping[str, str]:
+        """How many records the queries have still to process that the answer does not know of."""
+        waiting = sum(sum(lags.values()) for lags in self._engine.lags().values())
+        return MappingProxyType({"kestrel-lag-records": str(waiting)})
+
+    async def print_topic(self, request: Request) -> PrintedTopic:
+        """Start the one PRINT of a request.
+
+        Raises:
+            ApiError: there is no such topic.
+        """
+        self._check_ready()
+        parsed = self.parse(request)[0]
+        statement = parsed.statement
+        if not isinstance(statement, PrintTopic):
+            raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
+        try:
+            printed_source(statement, self._engine.view())
+        except EngineError as error:
+            raise api_error(error, parsed.text, request.text) from error
+        return PrintedTopic(topic=statement.topic, lines=printed_lines(statement, self._engine.view()))
+
+    async def inserter(self, target: str, properties: Mapping[str, object]) -> RowInserter:
+        """Open a stream or table for rows.
+
+        Raises:
+            ApiError: it is unknown or read-only, or inserts are switched off.
+        """
+        self._check_ready()
+        config = with_properties(self._base, properties)
+        if not config.flag("ksql.insert.into.values.enabled"):
+            raise ApiError(BAD_REQUEST, "The server has disabled INSERT INTO ... VALUES functionality.")
+        try:
+            source = writable_source(column_name(target), self._engine.session.catalog)
+        except EngineError as error:
+            raise ApiError(BAD_STATEMENT, error.render()) from error
+        return RowInserter(source, self._engine.session.serde(), self._engine.now, self._produce)
+
+    def _produce(self, record: Record) -> None:
+        self._inserted += 1
+        self._statements.produce(record)
+
+    def close_query(self, query_id: str) -> bool:
+        """End a push query; whether there was one."""
+        return self._pushes.end(query_id)
+
+    async def wait_for(self, sequence: int) -> None:
+        """Wait until a command has been executed.
+
+        Raises:
+            ApiError: it was not in time.
+        """
+        deadline = time.monotonic() + _COMMAND_TIMEOUT_S
+        while sequence > self._statements.sequence:
+            if time.monotonic() > deadline:
+                raise ApiError(
+                    SEQUENCE_TIMEOUT,
+                    f"Timed out while waiting for a previous command to execute. command sequence number: {sequence}",
+                )
+            await asyncio.sleep(0.02)
+
+    def status(self, command_id: str) -> CommandStatus | None:
+        """The status of a command, None if it is unknown."""
+        return self._statements.statuses.get(command_id)
+
+    def statuses(self) -> Mapping[str, CommandStatus]:
+        """The statuses of all commands."""
+        return dict(self._statements.statuses)
+
+    def check_property(self, name: str) -> None:
+        """Check that a request may set a property.
+
+        Raises:
+            ApiError: it is unknown or may not be set.
+        """
+        check_property(name, self._base)
+
+    async def terminate(self, topics: Sequence[str]) -> Entity:
+        """Close all queries and delete the sink topics that match a pattern.
+
+        Raises:
+            ApiError: a pattern is no regular expression.
+        """
+        try:
+            patterns = [re.compile(topic) for topic in topics]
+        except re.error as error:
+            raise ApiError(BAD_REQUEST, f"Invalid pattern: {error}") from error
+        self._pushes.end_all()
+        await _result(asyncio.wrap_future(self._worker.submit(lambda: self._delete(patterns))))
+        self._terminated = True
+        return {
+            "@type": "currentStatus",
+            "statementText": "TERMINATE CLUSTER;",
+            "commandId": "cluster/TerminateCluster/terminate",
+            "commandStatus": CommandStatus(status="QUEUED", message="Statement written to command topic").to_json(),
+            "commandSequenceNumber": self._statements.sequence + 1,
+            "warnings": [],
+        }
+
+    def _delete(self, patterns: Sequence[re.Pattern[str]]) -> None:
+        session = self._engine.session
+        sinks = [session.catalog.sources[q.plan.sink] for q in session.queries.values() if q.plan.sink is not None]
+        session.queries.clear()
+        self._engine.flush()
+        for sink in sinks:
+            if any(pattern.fullmatch(sink.topic) for pattern in patterns):
+                self._engine.broker.delete(sink.topic)
+                session.delete_schemas(sink)
+
+    async def plan(self, query_id: str) -> Sequence[Mapping[str, Any]]:
+        """The steps of a persistent query.
+
+        Raises:
+            ApiError: there is no such query.
+        """
+        query = self._engine.session.queries.get(query_id)
+        if query is None:
+            raise ApiError(BAD_REQUEST, f"Unknown queryId: {query_id}", status=404)
+        return plan_steps(query.plan, self._engine.view())
+
+    def figures(self) -> Figures:
+        """Everything that is counted."""
+        return Figures(
+            queries=query_figures(self._engine),
+            push_queries=self._pushes.queries,
+            push_clients=self._pushes.clients,
+            pull_queries=self._pulled,
+            rows_pushed=self._pushes.rows,
+            rows_inserted=self._inserted,
+            dropped_clients=self._pushes.dropped,
+            errors=list(self._errors),
+        )
+
+    def _check_ready(self) -> None:
+        if self._terminated:
+            raise ApiError(TERMINATED, "Server has been terminated")
+        if self.state is State.ERROR:
+            raise ApiError(NOT_READY, "Spark did not start; the server's log says why")
+
+    def _step(self) -> bool:
+        """A piece of work of the engine's thread: one query, whose turn it is."""
+        if self._closed or not self._started.done():
+            return False
+        lags = self._engine.lags()
+        waiting: list[Callable[[], None]] = [
+            lambda name=name: self._advance(name)  # type: ignore[misc]
+            for name, lag in lags.items()
+            if sum(lag.values()) and self._runs(name)
+        ]
+        waiting += self._pushes.work()
+        if not waiting:
+            return False
+        self._turn = (self._turn + 1) % len(waiting)
+        waiting[self._turn]()
+        self._take_log()
+        return True
+
+    def _runs(self, name: str) -> bool:
+        return name not in self._engine.paused and not self._engine.progress()[name][3]
+
+    def _advance(self, name: str) -> None:
+        try:
+            self._engine.advance(name)
+        except Exception as error:  # noqa: BLE001 - one query's failure must not end the thread
+            _log.exception("query %s failed", name)
+            self._engine.fail(name, str(error).split("\n", 1)[0] or type(error).__name__)
+
+    def _take_log(self) -> None:
+        """Keep the latest entries of the processing log only."""
+        entries, self._engine.log = self._engine.log, []
+        for entry in entries:
+            place = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
+            self._errors.append({"query": entry.logger, "message": entry.text, "time": self._engine.now(), **place})
+
+
+async def _result(future: asyncio.Future[_T]) -> _T:
+    """The result of work on another thread.
+
+    Raises:
+        ApiError: it failed.
+    """
+    try:
+        return await future
+    except ApiError:
+        raise
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            future.cancel()
+        raise
+    except Exception as error:
+        _log.exception("a request failed")
+        raise internal_error(error) from error

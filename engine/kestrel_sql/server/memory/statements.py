@@ -1,0 +1,165 @@
+"""Statements of a request: tried on a copy of the session, then carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard, get_args
+from uuid import uuid4
+
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.errors import EngineError, StatementError, attach_span
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.entities.answers import entity_of
+from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
+from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
+from kestrel_sql.server.sandbox import trial_session
+from kestrel_sql.server.service import CommandStatus, Entity
+from kestrel_sql.session.insert_values import insert_record
+from kestrel_sql.session.session import Executed, Session
+from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, PrintTopic
+from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
+from kestrel_sql.sql.nodes.statements import AlterSystem, CreateAs, CreateSource, DropSource, InsertValues, Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import Record
+
+_COMMANDS: tuple[type, ...] = get_args(Command)
+
+
+def is_command(statement: object) -> TypeGuard[Command]:
+    """Whether a statement changes the engine, so that a ksqlDB server writes it into its command topic."""
+    return isinstance(statement, _COMMANDS)
+
+
+@dataclass(slots=True)
+class Statements:
+    """Carries out the statements of requests on one engine, and remembers what became of each command."""
+
+    engine: ServedEngine
+    produced: Callable[[], None]
+    statuses: dict[str, CommandStatus] = field(default_factory=dict)
+    sequence: int = -1
+    """The number of the last command, from 0."""
+
+    def validate(
+        self, text: str, statements: Sequence[ParsedStatement], config: Config, variables: dict[str, str]
+    ) -> None:
+        """Try all statements of a text on a copy of the engine.
+
+        Raises:
+            ApiError: a statement would be refused.
+        """
+        trial = trial_session(self.engine.session, config, variables)
+        for parsed in statements:
+            if isinstance(parsed.statement, Query | PrintTopic):
+                raise ApiError(
+                    QUERY_ENDPOINT,
+                    "The following statement types should be issued to the websocket endpoint '/query':\n\t* PRINT\n\t* SELECT",
+                    statement=parsed.text,
+                )
+            try:
+                with attach_span(parsed.span):
+                    self._try(parsed, trial)
+            except EngineError as error:
+                raise api_error(error, parsed.text, text) from error
+        limit = config.integer("ksql.query.persistent.active.limit")
+        if limit is not None and len(trial.queries) > max(limit, len(self.engine.session.queries)):
+            raise ApiError(
+                BAD_REQUEST,
+                f"Not executing statement(s) as it would cause the number of active, persistent queries to exceed the "
+                f"configured limit of {limit}. Terminate queries first.",
+            )
+
+    def _try(self, parsed: ParsedStatement, trial: Session) -> None:
+        match parsed.statement:
+            case ControlQuery() as control:
+                names = list(trial.queries) if control.query_id is None else [control.query_id]
+                for name in names:
+                    if name not in trial.queries:
+                        raise StatementError(f"Unknown queryId: {name}", span=control.span)
+                    if control.verb == "TERMINATE":
+                        del trial.queries[name]
+            case AlterSystem():
+                raise _no_alter_system(parsed)
+            case AssertTopic() | AssertSchema():
+                pass
+            case statement:
+                if entity_of(statement, parsed.text, self._view(trial)) is None:
+                    trial.execute(parsed)
+
+    def run(
+        self, text: str, statements: Sequence[ParsedStatement], config: Config, variables: dict[str, str]
+    ) -> list[Entity]:
+        """Carry out statements one by one; only the engine's thread may, if any of them is a command.
+
+        Raises:
+            ApiError: one failed; those before it have run.
+        """
+        scope = replace(self.engine.session, config=config, variables=variables)
+        entities: list[Entity] = []
+        for parsed in statements:
+            try:
+                with attach_span(parsed.span):
+                    entity = self._run(parsed, scope)
+            except EngineError as error:
+                if isinstance(parsed.statement, AssertTopic | AssertSchema):
+                    raise ApiError(ASSERTION_FAILED, error.message) from error
+                raise api_error(error, parsed.text, text) from error
+            if entity is not None:
+                entities.append(entity)
+        return entities
+
+    def _run(self, parsed: ParsedStatement, scope: Session) -> Entity | None:
+        statement = parsed.statement
+        if is_command(statement):
+            entity = self._command(parsed, statement, scope)
+            scope.catalog, scope.counter = self.engine.session.catalog, self.engine.session.counter
+            return entity
+        if isinstance(statement, InsertValues):
+            self._insert(parsed, scope)
+            return None
+        found = entity_of(statement, parsed.text, self._view(scope))
+        if found is None:
+            scope.execute(parsed)
+        return found
+
+    def _command(self, parsed: ParsedStatement, statement: Command, scope: Session) -> Entity:
+        known = dict(self.engine.session.catalog.sources)
+        done: Executed | None = None
+        if isinstance(statement, ControlQuery):
+            self.engine.control(statement)
+        else:
+            with self.engine.scoped(scope.config, scope.variables):
+                done = self.engine.define(parsed)
+            if done.plan is None and isinstance(statement, CreateSource | CreateAs | CreateKafkaSource):
+                return exists_warning(parsed.text, statement, known[statement.name].kind.value.lower())
+        dropped = known.get(statement.name) if isinstance(statement, DropSource) else None
+        identity = command_id(statement, dict(self.engine.session.catalog.sources), str(uuid4()))
+        status = success(statement, done, dropped)
+        self.sequence += 1
+        self.statuses[identity] = status
+        return current_status(parsed.text, identity, status, self.sequence)
+
+    def _insert(self, parsed: ParsedStatement, scope: Session) -> None:
+        done = scope.execute(parsed)
+        if done.insert is None:
+            raise StatementError("nothing to insert", span=parsed.span)
+        engine = self.engine
+        self.produce(insert_record(done.insert, engine.constants(), engine.session.serde(), engine.now))
+
+    def produce(self, record: Record) -> None:
+        """Put a record into its topic, and tell the engine."""
+        self.engine.broker.produce(record)
+        self.produced()
+
+    def _view(self, session: Session) -> EngineView:
+        return replace(self.engine.view(), session=session)
+
+
+def _no_alter_system(parsed: ParsedStatement) -> StatementError:
+    return StatementError(
+        "ALTER SYSTEM is not supported: settings of the server are given when it starts",
+        span=parsed.span,
+        hint="SET changes a property for the rest of a request, streamsProperties for all of it",
+    )

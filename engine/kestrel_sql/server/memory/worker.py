@@ -1,0 +1,87 @@
+"""Threads that carry out jobs one by one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_Job = tuple[Callable[[], object], "Future[object]"]
+
+
+class Worker:
+    """A thread with a queue of jobs; while it has none it calls `idle`, and sleeps once that has nothing to do."""
+
+    def __init__(self, name: str, idle: Callable[[], bool] | None = None) -> None:
+        """Start the thread; `idle` does a piece of work and says whether there was any."""
+        self._idle = idle
+        self._jobs: deque[_Job] = deque()
+        self._ready = threading.Condition()
+        self._woken = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], _T]) -> Future[_T]:
+        """Put a job at the end of the queue."""
+        future: Future[_T] = Future()
+        with self._ready:
+            if self._closed:
+                future.cancel()
+                return future
+            self._jobs.append((job, future))  # type: ignore[arg-type]
+            self._ready.notify()
+        return future
+
+    def wake(self) -> None:
+        """Let the thread look for work."""
+        with self._ready:
+            self._woken = True
+            self._ready.notify()
+
+    def close(self, timeout: float = 10.0) -> None:
+        """End the thread after the job that runs, at most `timeout` seconds later; other jobs are cancelled."""
+        with self._ready:
+            self._closed = True
+            self._ready.notify()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            work, future = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - whoever submitted the job gets the error
+                    future.set_exception(error)
+        for _, future in self._jobs:
+            future.cancel()
+
+    def _next(self) -> _Job | None:
+        while True:
+            with self._ready:
+                if self._closed:
+                    return None
+                if self._jobs:
+                    return self._jobs.popleft()
+                self._woken = False
+            if self._idled():
+                continue
+            with self._ready:
+                if not (self._jobs or self._woken or self._closed):
+                    self._ready.wait()
+
+    def _idled(self) -> bool:
+        if self._idle is None:
+            return False
+        try:
+            return self._idle()
+        except Exception:  # noqa: BLE001 - one query's failure must not end the thread
+            _log.exception("the work between jobs failed")
+            return False

@@ -1,0 +1,72 @@
+"""A server from its settings: the engine, its service, the routes and the sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp
+
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.http.app import build_app
+from kestrel_sql.server.http.bodies import Limits
+from kestrel_sql.server.http.context import Context
+from kestrel_sql.server.http.listen import Listener, Tls
+from kestrel_sql.server.memory.service import MemoryService
+from kestrel_sql.server.security.access import Access
+from kestrel_sql.server.security.gate import Authenticate
+from kestrel_sql.server.service import Service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Where a server listens, what it allows, and to whom."""
+
+    host: str = "127.0.0.1"
+    port: int = 8088
+    tls: Tls | None = None
+    authenticate: Authenticate | None = None
+    access: Access = field(default_factory=Access)
+    origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    push_queue_rows: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers."""
+
+    listener: Listener
+    service: Service
+
+    @property
+    def url(self) -> str:
+        """Where it answers, such as `http://127.0.0.1:8088`."""
+        return self.listener.url
+
+
+@contextmanager
+def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Running]:
+    """Serve an engine over topics in memory until the end of the block.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+
+    def make_app() -> ASGIApp:
+        return build_app(
+            Context(service, settings.access, settings.limits),
+            authenticate=settings.authenticate,
+            origins=settings.origins,
+            local_only=settings.host in ("127.0.0.1", "::1", "localhost"),
+        )
+
+    listener = Listener(make_app, settings.host, settings.port, settings.tls)
+    service = MemoryService(engine, settings.push_queue_rows)
+    try:
+        listener.start()
+        yield Running(listener, service)
+    finally:
+        service.close()
+        listener.close()

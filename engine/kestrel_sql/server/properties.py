@@ -1,0 +1,80 @@
+"""The properties that a request may set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kestrel_sql.errors import PropertyError
+from kestrel_sql.planner.config import IMMUTABLE, Config, is_known
+from kestrel_sql.server.errors import BAD_REQUEST, ApiError
+
+FIXED = frozenset(
+    {
+        "bootstrap.servers",
+        "ksql.extension.dir",
+        "ksql.query.persistent.active.limit",
+        "ksql.pull.queries.enable",
+        "ksql.query.pull.enable",
+        "ksql.hidden.topics",
+        "ksql.readonly.topics",
+        "ksql.source.table.materialization.enabled",
+        "ksql.headers.columns.enabled",
+    }
+)
+"""Settings of the server that no request may override (rest-api.md, section 8)."""
+
+KNOWN = FIXED | {"ksql.max.push.queries", "ksql.query.push.v2.enabled", "ksql.service.id"}
+"""Settings that exist beside those that the planner reads."""
+
+
+def check_property(name: str, config: Config) -> None:
+    """Check that a request may set a property.
+
+    Raises:
+        ApiError: it is unknown, or belongs to the server.
+    """
+    denied = {each.strip() for each in config["ksql.properties.overrides.denylist"].split(",")}
+    if name in IMMUTABLE or name in denied:
+        raise ApiError(
+            BAD_REQUEST,
+            f"One or more properties overrides set locally are prohibited by the KSQL server (use UNSET to reset their default value): [{name}]",
+        )
+    if name in FIXED or name.startswith("ssl."):
+        raise ApiError(BAD_REQUEST, f"Cannot override property '{name}'")
+    if not (is_known(name) or name in KNOWN or name.startswith("ksql.")):
+        raise ApiError(BAD_REQUEST, f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
+
+
+def with_properties(config: Config, properties: Mapping[str, object]) -> Config:
+    """The configuration under the properties of a request; lists are joined by commas, null removes an override.
+
+    Raises:
+        ApiError: a property is unknown, may not be set, or has a bad value.
+    """
+    for name, value in properties.items():
+        check_property(name, config)
+        try:
+            config = _with_property(config, name, value)
+        except PropertyError as error:
+            raise ApiError(BAD_REQUEST, error.render()) from error
+    return config
+
+
+def _with_property(config: Config, name: str, value: object) -> Config:
+    if value is None:
+        return config.without_property(name) if is_known(name) else config
+    text = _text(value)
+    if name == "auto.offset.reset" and text.lower() not in ("earliest", "latest"):
+        raise ApiError(
+            BAD_REQUEST, f"Invalid value {text} for property auto.offset.reset: String must be one of: earliest, latest"
+        )
+    if is_known(name):
+        return config.with_property(name, text)
+    return Config.of({**config.overrides, name: text})
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(_text, value)) if isinstance(value, list) else str(value)

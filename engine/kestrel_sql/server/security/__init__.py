@@ -1,0 +1,1 @@
+"""Who may do what: users, tokens, roles, and the log of what was done."""
