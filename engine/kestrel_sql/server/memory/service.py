@@ -13,7 +13,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -87,10 +87,11 @@ class MemoryService:
         self._terminated = False
         self._closed = False
         self._errors: deque[Mapping[str, Any]] = deque(maxlen=_ERRORS_SHOWN)
+        self._started: Future[None] = Future()
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
         self._puller = Worker("kestrel-puller")
         self._worker = Worker("kestrel-engine", self._step)
-        self._started = self._worker.submit(engine.start)
+        self._worker.submit(self._start)
 
     def close(self) -> None:
         """End all queries and threads."""
@@ -100,6 +101,14 @@ class MemoryService:
         self._worker.close()
         self._readers.shutdown(wait=False, cancel_futures=True)
         self._engine.close()
+
+    def _start(self) -> None:
+        try:
+            self._engine.start()
+            self._started.set_result(None)
+        except Exception as error:  # noqa: BLE001 - told to every request
+            _log.exception("Spark did not start")
+            self._started.set_exception(error)
 
     def _wake(self) -> None:
         self._worker.wake()
@@ -116,7 +125,7 @@ class MemoryService:
             return State.TERMINATED
         if not self._started.done():
             return State.STARTING
-        return State.ERROR if self._started.cancelled() or self._started.exception() else State.RUNNING
+        return State.ERROR if self._started.exception() else State.RUNNING
 
     def parse(self, request: Request) -> Sequence[ParsedStatement]:
         """Parse the text of a request with its variables.

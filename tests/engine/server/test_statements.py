@@ -1,0 +1,190 @@
+"""`/ksql` and the small endpoints, by raw HTTP."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from kestrel_sql.server.open import Running
+from tests.engine.server.servers import ksql, sparkless_server
+
+ORDERS = "CREATE STREAM {0} (id INT KEY, item STRING, price DECIMAL(6, 2)) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON', PARTITIONS=1);"
+
+
+@pytest.fixture(scope="module")
+def url(idle: Running) -> str:
+    assert ksql(idle.url, ORDERS.format("orders")).status_code == 200
+    return idle.url
+
+
+def test_a_command_answers_its_id_status_and_sequence(url: str) -> None:
+    (entity,) = ksql(url, ORDERS.format("first")).json()
+    assert entity["@type"] == "currentStatus"
+    assert entity["commandId"] == "stream/`FIRST`/create"
+    assert entity["commandStatus"] == {"status": "SUCCESS", "message": "Stream created", "queryId": None}
+    status = httpx.get(f"{url}/status/stream/%60FIRST%60/create")
+    assert status.json() == entity["commandStatus"]
+    assert httpx.get(f"{url}/status").json()["commandStatuses"]["stream/`FIRST`/create"] == "SUCCESS"
+    (after,) = ksql(url, "LIST TYPES;", commandSequenceNumber=entity["commandSequenceNumber"]).json()
+    assert after["@type"] == "type_list"
+
+
+def test_a_body_that_is_refused_in_its_middle_changes_nothing(url: str) -> None:
+    answer = ksql(url, ORDERS.format("before") + "CREATE STREAM bad AS SELECT nothing FROM before;")
+    assert answer.status_code == 400
+    error = answer.json()
+    assert (error["@type"], error["error_code"], error["entities"]) == ("statement_error", 40001, [])
+    assert error["statementText"] == "CREATE STREAM bad AS SELECT nothing FROM before;"
+    assert "NOTHING" in error["message"]
+    (streams,) = ksql(url, "LIST STREAMS;").json()
+    assert "BEFORE" not in {each["name"] for each in streams["streams"]}
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT * FROM orders EMIT CHANGES;", "LIST TOPICS; SELECT * FROM orders;", "PRINT orders;"]
+)
+def test_queries_have_an_endpoint_of_their_own(url: str, text: str) -> None:
+    answer = ksql(url, text)
+    assert (answer.status_code, answer.json()["error_code"]) == (400, 40002)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "member"),
+    [
+        ("LIST STREAMS;", "streams", "streams"),
+        ("LIST TABLES;", "tables", "tables"),
+        ("LIST STREAMS EXTENDED;", "source_descriptions", "sourceDescriptions"),
+        ("LIST TOPICS;", "kafka_topics", "topics"),
+        ("LIST ALL TOPICS EXTENDED;", "kafka_topics_extended", "topics"),
+        ("LIST QUERIES;", "queries", "queries"),
+        ("LIST QUERIES EXTENDED;", "query_descriptions", "queryDescriptions"),
+        ("LIST PROPERTIES;", "properties", "properties"),
+        ("LIST FUNCTIONS;", "function_names", "functions"),
+        ("DESCRIBE FUNCTION substring;", "describe_function", "functions"),
+        ("LIST TYPES;", "type_list", "types"),
+        ("LIST VARIABLES;", "variables", "variables"),
+        ("DESCRIBE orders;", "sourceDescription", "sourceDescription"),
+        ("EXPLAIN SELECT * FROM orders EMIT CHANGES;", "queryDescription", "queryDescription"),
+        ("ASSERT TOPIC orders;", "assert_topic", "topicName"),
+        ("ASSERT NOT EXISTS SCHEMA SUBJECT 'none';", "assert_schema", "subject"),
+    ],
+)
+def test_a_statement_that_asks_answers_one_entity(url: str, text: str, kind: str, member: str) -> None:
+    (entity,) = ksql(url, text).json()
+    assert entity["@type"] == kind
+    assert entity["statementText"] == text
+    assert member in entity
+    assert entity["warnings"] == []
+
+
+def test_describe_shows_key_and_decimal(url: str) -> None:
+    (entity,) = ksql(url, "DESCRIBE orders EXTENDED;").json()
+    fields = {field["name"]: field for field in entity["sourceDescription"]["fields"]}
+    assert fields["ID"] == {
+        "name": "ID",
+        "schema": {"type": "INTEGER", "fields": None, "memberSchema": None},
+        "type": "KEY",
+    }
+    assert fields["PRICE"]["schema"]["parameters"] == {"precision": 6, "scale": 2}
+    assert entity["sourceDescription"]["partitions"] == 1
+
+
+def test_statements_without_an_answer_answer_nothing(url: str) -> None:
+    text = "SET 'auto.offset.reset' = 'earliest'; INSERT INTO orders (id, item) VALUES (1, 'a'); UNSET 'auto.offset.reset';"
+    assert ksql(url, text).json() == []
+
+
+def test_set_lasts_for_its_request_only(url: str) -> None:
+    def overridden(text: str) -> list[str]:
+        found: list[str] = ksql(url, text).json()[-1]["overwrittenProperties"]
+        return found
+
+    assert overridden("SET 'auto.offset.reset' = 'earliest'; LIST PROPERTIES;") == ["auto.offset.reset"]
+    assert overridden("LIST PROPERTIES;") == []
+
+
+def test_a_source_that_exists_is_a_warning(url: str) -> None:
+    (entity,) = ksql(url, ORDERS.format("orders").replace("STREAM", "STREAM IF NOT EXISTS")).json()
+    assert entity["@type"] == "warning_entity"
+    assert entity["message"].startswith("Cannot add stream `ORDERS`")
+
+
+def test_queries_are_listed_paused_and_terminated(url: str) -> None:
+    (made,) = ksql(url, "CREATE TABLE counts AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item;").json()
+    query_id = made["commandStatus"]["queryId"]
+    (listed,) = ksql(url, "LIST QUERIES;").json()
+    (query,) = [each for each in listed["queries"] if each["id"] == query_id]
+    assert (query["sinks"], query["queryType"], query["statusCount"]) == (["COUNTS"], "PERSISTENT", {"RUNNING": 1})
+    (paused,) = ksql(url, f"PAUSE {query_id};").json()
+    assert paused["commandId"] == f"pause/{query_id}/execute"
+    assert ksql(url, "LIST QUERIES;").json()[0]["queries"][0]["state"] == "PAUSED"
+    (explained,) = ksql(url, f"EXPLAIN {query_id};").json()
+    assert explained["queryDescription"]["executionPlan"]
+    (ended,) = ksql(url, f"TERMINATE {query_id};").json()
+    assert ended["commandStatus"]["message"] == "Query terminated."
+    (dropped,) = ksql(url, "DROP TABLE counts;").json()
+    assert dropped["commandStatus"]["message"] == "Source `COUNTS` (topic: COUNTS) was dropped."
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "says"),
+    [
+        ("{", 400, 40000, "JSON"),
+        ("[]", 400, 40000, "object"),
+        ('{"ksql": 7}', 400, 40000, "ksql must be a string"),
+        ('{"ksql": "CREATE;"}', 400, 40001, "1:7"),
+        ('{"ksql": "TERMINATE nobody;"}', 400, 40001, "Unknown queryId"),
+        ('{"ksql": "LIST CONNECTORS;"}', 400, 40001, "connectors"),
+        ('{"ksql": "ASSERT TOPIC nowhere;"}', 417, 41700, "nowhere"),
+        ('{"ksql": "LIST TYPES;", "streamsProperties": {"ksql.service.id": "x"}}', 400, 40000, "prohibited"),
+        ('{"ksql": "LIST TYPES;", "streamsProperties": {"nonsense": "x"}}', 400, 40000, "nonsense"),
+        ('{"ksql": "LIST TYPES;", "streamsProperties": {"auto.offset.reset": "none"}}', 400, 40000, "earliest"),
+    ],
+)
+def test_an_error_says_what_is_wrong(url: str, body: str, status: int, code: int, says: str) -> None:
+    answer = httpx.post(f"{url}/ksql", content=body)
+    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
+    assert says in answer.json()["message"]
+
+
+def test_variables_replace_names(url: str) -> None:
+    answer = ksql(url, "DESCRIBE ${which};", sessionVariables={"which": "orders"}).json()
+    assert answer[0]["sourceDescription"]["name"] == "ORDERS"
+
+
+def test_a_sequence_that_never_comes_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrel_sql.server.memory.service._COMMAND_TIMEOUT_S", 0.2)
+    answer = ksql(url, "LIST TYPES;", commandSequenceNumber=10_000)
+    assert (answer.status_code, answer.json()["error_code"]) == (503, 50301)
+
+
+def test_the_small_endpoints(url: str) -> None:
+    info = httpx.get(f"{url}/info").json()["KsqlServerInfo"]
+    assert info["ksqlServiceId"] == "default_"
+    assert info["serverStatus"] == "RUNNING"
+    assert httpx.get(f"{url}/healthcheck").json()["isHealthy"] is True
+    assert httpx.get(f"{url}/v1/metadata/id").json()["scope"]["clusters"]["ksql-cluster"] == "default_"
+    assert httpx.get(f"{url}/v1/metadata").json()["version"] == info["version"]
+    assert httpx.get(f"{url}/chc/ready").json() == {}
+    assert httpx.get(f"{url}/clusterStatus").status_code == 404
+    assert httpx.post(f"{url}/heartbeat", json={}).json()["error_code"] == 50000
+    assert httpx.get(f"{url}/is_valid_property/auto.offset.reset").json() is True
+    assert httpx.get(f"{url}/is_valid_property/nonsense").json()["error_code"] == 40000
+    assert httpx.get(f"{url}/status/stream/none/create").json()["error_code"] == 40400
+    for method, path in (("GET", "/ksql"), ("POST", "/info"), ("GET", "/nowhere")):
+        missing = httpx.request(method, url + path)
+        assert (missing.status_code, missing.text) == (404, "Not Found")
+
+
+def test_the_root_sends_browsers_to_the_page(url: str) -> None:
+    assert httpx.get(f"{url}/").headers["location"] == "/info"
+    assert httpx.get(f"{url}/", headers={"accept": "text/html,*/*"}).headers["location"] == "/ui"
+
+
+def test_a_terminated_server_says_so() -> None:
+    with sparkless_server() as running:
+        ksql(running.url, ORDERS.format("gone") + "CREATE STREAM copy AS SELECT * FROM gone;")
+        (entity,) = httpx.post(f"{running.url}/ksql/terminate", json={"deleteTopicList": ["CO.*"]}).json()
+        assert entity["commandId"] == "cluster/TerminateCluster/terminate"
+        answer = ksql(running.url, "LIST TYPES;")
+        assert (answer.status_code, answer.json()["error_code"]) == (503, 50304)
