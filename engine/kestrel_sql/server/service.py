@@ -160,6 +160,10 @@ class Service(Protocol):
         """The stream or table of that name."""
         ...
 
+    def sources(self) -> Sequence[Source]:
+        """All streams and tables by name."""
+        ...
+
     async def execute(self, request: Request) -> Sequence[Entity]:
         """Validate all statements of a request against a copy of the engine, then execute them one by one.
 

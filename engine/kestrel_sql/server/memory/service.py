@@ -11,7 +11,6 @@ import asyncio
 import logging
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -45,6 +44,7 @@ from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.pulled import PulledRows
 from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.memory.statements import Statements, is_command
+from kestrel_sql.server.memory.turns import Turns
 from kestrel_sql.server.memory.worker import Worker
 from kestrel_sql.server.properties import check_property, with_properties
 from kestrel_sql.server.service import (
@@ -66,8 +66,6 @@ _log = logging.getLogger(__name__)
 _COMMAND_TIMEOUT_S = 5.0
 """How long a request waits for the command that it names."""
 
-_ERRORS_SHOWN = 200
-
 _T = TypeVar("_T")
 
 
@@ -83,19 +81,17 @@ class MemoryService:
         self._numbers = count(1)
         self._pulled = 0
         self._inserted = 0
-        self._turn = 0
         self._terminated = False
-        self._closed = False
-        self._errors: deque[Mapping[str, Any]] = deque(maxlen=_ERRORS_SHOWN)
+        self._turns = Turns(engine, self._pushes)
         self._started: Future[None] = Future()
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
         self._puller = Worker("kestrel-puller")
-        self._worker = Worker("kestrel-engine", self._step)
+        self._worker = Worker("kestrel-engine", self._turns.step)
         self._worker.submit(self._start)
 
     def close(self) -> None:
         """End all queries and threads."""
-        self._closed = True
+        self._turns.stop()
         self._pushes.close()
         self._puller.close()
         self._worker.close()
@@ -105,6 +101,7 @@ class MemoryService:
     def _start(self) -> None:
         try:
             self._engine.start()
+            self._turns.begin()
             self._started.set_result(None)
         except Exception as error:  # noqa: BLE001 - told to every request
             _log.exception("Spark did not start")
@@ -142,6 +139,10 @@ class MemoryService:
     def source(self, name: str) -> Source | None:
         """The stream or table of that name."""
         return self._engine.session.catalog.sources.get(name)
+
+    def sources(self) -> Sequence[Source]:
+        """All streams and tables by name."""
+        return sorted(self._engine.session.catalog.sources.values(), key=lambda source: source.name)
 
     async def execute(self, request: Request) -> Sequence[Entity]:
         """Try all statements of a request, then carry them out; commands and what follows them on the engine's thread.
@@ -341,7 +342,7 @@ class MemoryService:
             rows_pushed=self._pushes.rows,
             rows_inserted=self._inserted,
             dropped_clients=self._pushes.dropped,
-            errors=list(self._errors),
+            errors=list(self._turns.errors),
         )
 
     def _check_ready(self) -> None:
@@ -349,41 +350,6 @@ class MemoryService:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:
             raise ApiError(NOT_READY, "Spark did not start; the server's log says why")
-
-    def _step(self) -> bool:
-        """A piece of work of the engine's thread: one query, whose turn it is."""
-        if self._closed or not self._started.done():
-            return False
-        lags = self._engine.lags()
-        waiting: list[Callable[[], None]] = [
-            lambda name=name: self._advance(name)  # type: ignore[misc]
-            for name, lag in lags.items()
-            if sum(lag.values()) and self._runs(name)
-        ]
-        waiting += self._pushes.work()
-        if not waiting:
-            return False
-        self._turn = (self._turn + 1) % len(waiting)
-        waiting[self._turn]()
-        self._take_log()
-        return True
-
-    def _runs(self, name: str) -> bool:
-        return name not in self._engine.paused and not self._engine.progress()[name][3]
-
-    def _advance(self, name: str) -> None:
-        try:
-            self._engine.advance(name)
-        except Exception as error:  # noqa: BLE001 - one query's failure must not end the thread
-            _log.exception("query %s failed", name)
-            self._engine.fail(name, str(error).split("\n", 1)[0] or type(error).__name__)
-
-    def _take_log(self) -> None:
-        """Keep the latest entries of the processing log only."""
-        entries, self._engine.log = self._engine.log, []
-        for entry in entries:
-            place = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
-            self._errors.append({"query": entry.logger, "message": entry.text, "time": self._engine.now(), **place})
 
 
 async def _result(future: asyncio.Future[_T]) -> _T:

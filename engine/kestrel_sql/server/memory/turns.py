@@ -1,0 +1,70 @@
+"""The work of the engine's thread between commands: queries take turns, one piece at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.memory.pushes import Pushes
+
+_log = logging.getLogger(__name__)
+
+_ERRORS_KEPT = 200
+
+
+class Turns:
+    """Lets the queries of an engine process what has arrived."""
+
+    def __init__(self, engine: ServedEngine, pushes: Pushes) -> None:
+        """Do nothing until `begin`."""
+        self.errors: deque[Mapping[str, Any]] = deque(maxlen=_ERRORS_KEPT)
+        """The latest entries of the processing log."""
+        self._engine = engine
+        self._pushes = pushes
+        self._active = False
+        self._turn = 0
+
+    def begin(self) -> None:
+        """Spark runs: queries may."""
+        self._active = True
+
+    def stop(self) -> None:
+        """Start no piece any more."""
+        self._active = False
+
+    def step(self) -> bool:
+        """Do a piece of work for the query whose turn it is; whether there was any."""
+        if not self._active:
+            return False
+        waiting: list[Callable[[], None]] = [
+            lambda name=name: self._advance(name)  # type: ignore[misc]
+            for name, lag in self._engine.lags().items()
+            if sum(lag.values()) and self._runs(name)
+        ]
+        waiting += self._pushes.work()
+        if not waiting:
+            return False
+        self._turn = (self._turn + 1) % len(waiting)
+        waiting[self._turn]()
+        self._take_log()
+        return True
+
+    def _runs(self, name: str) -> bool:
+        return name not in self._engine.paused and not self._engine.progress()[name][3]
+
+    def _advance(self, name: str) -> None:
+        try:
+            self._engine.advance(name)
+        except Exception as error:  # noqa: BLE001 - one query's failure must not end the thread
+            _log.exception("query %s failed", name)
+            self._engine.fail(name, str(error).split("\n", 1)[0] or type(error).__name__)
+
+    def _take_log(self) -> None:
+        """Keep the latest entries of the processing log only."""
+        entries, self._engine.log = self._engine.log, []
+        for entry in entries:
+            position = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
+            self.errors.append({"query": entry.logger, "message": entry.text, "time": self._engine.now(), **position})
