@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Each of several JVMs takes less memory: see `kestrel_sql.spark.runtime.session`.
+    os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cases.discovery import find_files
-from kestrel_qtt.cases.known_gaps import load_gaps
 from kestrel_qtt.cases.model import Case, Outcome, Produced, Status
 from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.drivers.open import open_driver
@@ -92,5 +91,5 @@ def test_cuts_and_restarts_change_nothing(driver: Driver, uncut: dict[str, Outco
 def test_every_case_under_a_cut(driver: Driver, cut: str, restart: bool) -> None:
     loaded = load_all(find_files([ROOT]))
     options = RunOptions(cut, restart, group_size=GROUP_SIZE, jobs=JOBS)
-    results = run_cases(loaded.cases, driver, options, ledger=load_gaps(ROOT / "known-gaps.yaml"))
+    results = run_cases(loaded.cases, driver, options, gaps=loaded.gaps)
     assert [f"{r.case.id}: {r.reason}" for r in results if r.status in (Status.FAILED, Status.ERROR)] == []

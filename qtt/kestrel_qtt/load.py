@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,13 +26,14 @@ from kestrel_qtt.cases.decode import (
     serdes_of,
     topic_of,
 )
-from kestrel_qtt.cases.discovery import Kind, case_path, is_foreign, kind_of
+from kestrel_qtt.cases.discovery import CaseFile, Kind, case_file
 from kestrel_qtt.cases.expand import FORMAT, Variant, expand
+from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger, ledger_of, load_gaps
 from kestrel_qtt.cases.model import Case, CaseFileError, Json
 from kestrel_qtt.cases.raw import RawFile, RawItem, TextError
 from kestrel_qtt.cases.read_json import parse_json, read_json
 from kestrel_qtt.cases.read_yaml import read_yaml
-from kestrel_qtt.ksqldb.rest_cases import rest_cases
+from kestrel_qtt.ksqldb.rest_cases import is_rest, rest_cases
 from kestrel_qtt.ksqldb.sql_scripts import script_cases
 from kestrel_qtt.ksqldb.three_file import three_file_case
 from kestrel_qtt.plans.store import PlanStoreError, find_plans
@@ -44,56 +45,99 @@ CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.test_functions", "kestrel_qtt.ksqldb.tes
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a file held: the cases that can be run, and an error for every one that cannot."""
+    """What files held: the cases that can be run, an error for every one that cannot, and the known gaps among the cases."""
 
-    file: Path
-    cases: tuple[Case, ...]
-    errors: tuple[CaseFileError, ...]
+    cases: tuple[Case, ...] = ()
+    errors: tuple[CaseFileError, ...] = ()
+    gaps: Ledger = field(default_factory=lambda: NO_GAPS)
 
 
-def load(path: Path, kind: Kind | None = None, functions: Sequence[Path] = ()) -> Loaded:
-    """Load the case file at `path`; whatever is wrong with it becomes an entry of `errors`.
+class Loader:
+    """Loads the case files of a run.
 
-    The cases may call the functions of the Python files `functions`, those of ksqlDB's corpus its test functions, too.
+    Cases may call the functions of the Python files `functions`. Known gaps are listed in `ledgers`, by default in the
+    nearest `known-gaps.yaml` above each file.
+
+    Raises:
+        CaseFileError: one of `ledgers` cannot be read.
     """
-    kind = kind or kind_of(path) or Kind.OWN
-    loaded = _loaded(path, kind)
-    sources = (*(CORPUS_FUNCTIONS if kind is not Kind.STORED and is_foreign(path) else ()), *functions)
-    return replace(loaded, cases=tuple(replace(case, functions=(*case.functions, *sources)) for case in loaded.cases))
 
+    def __init__(self, functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> None:
+        self._functions = tuple(functions)
+        self._given: Ledger = {name: gap for ledger in ledgers for name, gap in load_gaps(ledger).items()}
+        self._has_given = bool(ledgers)
+        self._ledgers: dict[Path, Ledger] = {}
+        self._files: dict[str, Path] = {}
 
-def _loaded(path: Path, kind: Kind) -> Loaded:
-    try:
-        if kind is Kind.STORED:
-            return Loaded(path, (load_stored(path),), ())
-        if kind is Kind.SCRIPT:
-            return Loaded(path, tuple(script_cases(path, _read(path))), ())
-        if kind is Kind.THREE_FILE:
-            return Loaded(path, (three_file_case(path, _read),), ())
-        return _load(path, kind)
-    except CaseFileError as error:
-        return Loaded(path, (), (error,))
-
-
-def load_all(found: Iterable[tuple[Path, Kind]], functions: Sequence[Path] = ()) -> Loaded:
-    """Load many files as `load` does; a case whose id another file already has becomes an error."""
-    cases: dict[str, Case] = {}
-    errors: list[CaseFileError] = []
-    last = Path()
-    for path, kind in found:
-        loaded = load(path, kind, functions)
-        last = path
-        errors += loaded.errors
+    def load(self, file: CaseFile) -> Loaded:
+        """Load a file; whatever is wrong with it becomes an entry of `errors`, also a case whose id another file already has."""
+        loaded = _loaded(file)
+        functions = (*(CORPUS_FUNCTIONS if file.ksqldb else ()), *self._functions)
+        cases, errors = [], list(loaded.errors)
         for case in loaded.cases:
-            if case.id in cases:
-                errors.append(CaseFileError(path, case.line, f"{cases[case.id].file} already has a case {case.id}"))
+            other = self._files.setdefault(case.id, file.path)
+            if other == file.path:
+                cases.append(replace(case, functions=(*case.functions, *functions)))
             else:
-                cases[case.id] = case
-    return Loaded(last, tuple(cases.values()), tuple(errors))
+                errors.append(CaseFileError(file.path, case.line, f"{other} already has a case {case.id}"))
+        try:
+            gaps = self._gaps(file)
+        except CaseFileError as error:
+            return Loaded(tuple(cases), (*errors, error))
+        known = {case.id for case in cases}
+        gone = [gap for gap in gaps.values() if gap.case not in known]
+        errors += [CaseFileError(gap.file, gap.line, f"there is no case {gap.case}") for gap in gone]
+        return Loaded(tuple(cases), tuple(errors), gaps)
+
+    def _gaps(self, file: CaseFile) -> Ledger:
+        """The known gaps of a file; raise CaseFileError."""
+        ledger = self._given
+        if not self._has_given and (path := ledger_of(file)) is not None:
+            if path not in self._ledgers:
+                self._ledgers[path] = load_gaps(path)
+            ledger = self._ledgers[path]
+        return {name: gap for name, gap in ledger.items() if name.rpartition("::")[0] == file.name}
 
 
-def load_stored(path: Path) -> Case:
+def load(file: CaseFile | Path, functions: Sequence[Path] = ()) -> Loaded:
+    """Load one file as `Loader` does.
+
+    Raises:
+        FileNotFoundError: the file at a path holds no cases.
+    """
+    return Loader(functions).load(file if isinstance(file, CaseFile) else case_file(file))
+
+
+def load_all(files: Iterable[CaseFile], functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> Loaded:
+    """Load many files as `Loader` does; raise CaseFileError for a ledger that is given and cannot be read."""
+    loader = Loader(functions, ledgers)
+    loaded = [loader.load(file) for file in files]
+    errors = {str(error): error for each in loaded for error in each.errors}
+    return Loaded(
+        tuple(case for each in loaded for case in each.cases),
+        tuple(errors.values()),
+        {name: gap for each in loaded for name, gap in each.gaps.items()},
+    )
+
+
+def _loaded(file: CaseFile) -> Loaded:
+    try:
+        match file.kind:
+            case Kind.STORED:
+                return Loaded((load_stored(file),))
+            case Kind.SCRIPT:
+                return Loaded(tuple(script_cases(file, _read(file.path))))
+            case Kind.THREE_FILE:
+                return Loaded((three_file_case(file, _read),))
+            case Kind.CASES | Kind.REST:
+                return _load(file)
+    except CaseFileError as error:
+        return Loaded(errors=(error,))
+
+
+def load_stored(file: CaseFile) -> Case:
     """Load the case of a stored `spec.json`; it executes the `plan.json` beside it; raise CaseFileError."""
+    path = file.path
     try:
         stored = [plan for plan in find_plans(path.parent) if plan.spec_file == path]
         spec: Json = load_plan(stored[0])[1] if stored else parse_json(_read(path))
@@ -101,40 +145,40 @@ def load_stored(path: Path) -> Case:
         raise CaseFileError(path, 1, str(error)) from error
     except TextError as error:
         raise CaseFileError(path, error.line, error.message) from error
-    return case_of_spec(path, spec)
+    return case_of_spec(file, spec)
 
 
-def case_of_spec(path: Path, spec: Json) -> Case:
+def case_of_spec(file: CaseFile, spec: Json) -> Case:
     """The case of the content of a stored spec; raise CaseFileError.
 
     One that we stored (it has a hash) keeps our rules; all others are ksqlDB's and may call its test functions.
     """
     members = spec.get("testCase") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(members, dict):
-        raise CaseFileError(path, 1, "a stored spec is an object with a `testCase`")
+        raise CaseFileError(file.path, 1, "a stored spec is an object with a `testCase`")
     try:
         (variant,) = expand({**members, "format": None, "config": None}, "")
-        case = replace(
-            _Context(path, Kind.STORED).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas"))
-        )
+        case = replace(_Context(file).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas")))
     except DecodeError as error:
-        raise CaseFileError(path, 1, str(error)) from error
+        raise CaseFileError(file.path, 1, str(error)) from error
     if "hash" in spec:
         return replace(case, tolerant=False, log=log_of(members))
     return replace(case, functions=CORPUS_FUNCTIONS)
 
 
-def _load(path: Path, kind: Kind) -> Loaded:
-    text = _read(path)
+def _load(file: CaseFile) -> Loaded:
+    path, text = file.path, _read(file.path)
     try:
         raw = read_json(text) if path.suffix == ".json" else read_yaml(text)
     except TextError as error:
         raise CaseFileError(path, error.line, error.message) from error
-    if kind is Kind.OWN:
+    if not file.ksqldb:
         _check_file(path, raw)
     if not raw.items:
         raise CaseFileError(path, raw.locate(("tests",)), "`tests` must be a list with at least one case")
-    return _Context(path, kind).load(raw.items)
+    if any(map(is_rest, raw.items)):
+        file = replace(file, kind=Kind.REST)
+    return _Context(file).load(raw.items)
 
 
 def _read(path: Path) -> str:
@@ -147,7 +191,8 @@ def _read(path: Path) -> str:
 def _check_file(path: Path, raw: RawFile) -> None:
     """Check everything but the cases; raise CaseFileError."""
     head: dict[str, Any] = {**raw.head, **({"tests": _PLACEHOLDER} if raw.items else {})}
-    for error in _file_validator().iter_errors(head):
+    # Of a slip in a name two errors tell: the unknown member says more than the missing one.
+    for error in sorted(_file_validator().iter_errors(head), key=lambda e: e.validator != "additionalProperties"):
         at = list(error.absolute_path) + _unknown(error)[:1]
         raise CaseFileError(path, raw.locate(at), _explain(error))
 
@@ -159,8 +204,12 @@ _PLACEHOLDER = [{"name": "x", "statements": ["x"]}]
 class _Context:
     """The file that cases are built for."""
 
-    path: Path
-    kind: Kind
+    file: CaseFile
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.file.path
 
     def load(self, items: Iterable[RawItem]) -> Loaded:
         cases: dict[str, Case] = {}
@@ -172,14 +221,14 @@ class _Context:
                     cases[unique.id] = unique
             except CaseFileError as error:
                 errors.append(error)
-        return Loaded(self.path, tuple(cases.values()), tuple(errors))
+        return Loaded(tuple(cases.values()), tuple(errors))
 
     def unique(self, case: Case, cases: Mapping[str, Case]) -> Case:
         """Refuse a second case of the same name; foreign names that only differ in signs are told apart by a number."""
         if case.id not in cases:
             return case
         other = cases[case.id]
-        if self.kind is Kind.OWN or any(known.name == case.name for known in cases.values()):
+        if not self.file.ksqldb or any(known.name == case.name for known in cases.values()):
             raise CaseFileError(
                 self.path,
                 case.line,
@@ -193,13 +242,13 @@ class _Context:
     def cases(self, item: RawItem) -> Iterator[Case]:
         if item.error:
             raise CaseFileError(self.path, item.line, item.error.message)
-        if self.kind is Kind.REST:
-            yield from rest_cases(self.path, item)
+        if self.file.kind is Kind.REST:
+            yield from rest_cases(self.file, item)
             return
         members = item.data
         if not isinstance(members, dict):
             raise CaseFileError(self.path, item.line, "a case is an object")
-        if self.kind is Kind.OWN:
+        if not self.file.ksqldb:
             self.validate(members, item)
         elif members.get("enabled") is False:
             return
@@ -225,14 +274,14 @@ class _Context:
 
     def build(self, members: Mapping[str, Any], variant: Variant, line: int, output_lines: Sequence[int]) -> Case:
         """Build one concrete case; raise DecodeError."""
-        foreign = self.kind is not Kind.OWN
+        foreign = self.file.ksqldb or self.file.kind is Kind.STORED
         inputs = tuple(map(input_of, listed(members, "inputs")))
         outputs = outputs_of(members, output_lines)
         exception = exception_of(members.get("expectedException"))
-        if self.kind is Kind.FOREIGN and not (inputs or outputs or exception):
+        if self.file.ksqldb and not (inputs or outputs or exception):
             raise DecodeError("the case has neither inputs nor outputs nor an expected exception")
         return Case(
-            id=f"{case_path(self.path)}::{variant.slug}",
+            id=f"{self.file.name}::{variant.slug}",
             file=self.path,
             line=line,
             name=variant.name,
@@ -248,7 +297,7 @@ class _Context:
             log=None if foreign else log_of(members),
             rules=() if foreign else rules_of(members),
             tolerant=foreign,
-            plan=self.path.with_name("plan.json") if self.kind is Kind.STORED else None,
+            plan=self.path.with_name("plan.json") if self.file.kind is Kind.STORED else None,
         )
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from kestrel_qtt.cases import known_gaps as gaps
+from kestrel_qtt.cases import known_gaps
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger
 from kestrel_qtt.cases.model import Case, CaseFileError, Crashed, Outcome, Result, Status
 from kestrel_qtt.drivers.driver import Driver, RunOptions
@@ -20,14 +20,14 @@ def run_cases(
     options: RunOptions,
     *,
     tolerant_errors: bool = False,
-    ledger: Ledger = NO_GAPS,
+    gaps: Ledger = NO_GAPS,
 ) -> Iterator[Result]:
     """Run `cases` in groups and yield one result for each as it is known; a driver that breaks costs its group, not the run."""
     groups = [cases[start : start + options.group_size] for start in range(0, len(cases), options.group_size)]
     for case, outcome, seconds in (
         _side_by_side(groups, driver, options) if options.jobs > 1 else _in_turn(groups, driver, options)
     ):
-        yield gaps.apply(ledger, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
+        yield known_gaps.apply(gaps, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
 
 
 def _in_turn(

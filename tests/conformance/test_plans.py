@@ -23,7 +23,7 @@ needs_plans = pytest.mark.skipif(not PLANS.is_dir(), reason=f"ksqlDB's plans are
 @cache
 def stored() -> Loaded:
     """Load the plans; nothing where they are absent."""
-    return stored_cases([PLANS]) if PLANS.is_dir() else Loaded(PLANS, (), ())
+    return stored_cases([PLANS]) if PLANS.is_dir() else Loaded()
 
 
 TENTH = shards(stored().cases[::EVERY]) or [Shard("absent", ())]

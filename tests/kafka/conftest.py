@@ -14,6 +14,9 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
+collect_ignore = ["cases"]
+"""Cases for a broker: `test_cases.py` runs them there."""
+
 _numbers = count()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from kestrel_qtt.cases.discovery import Kind, case_path, find_files
+from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.expand import slug
 from kestrel_qtt.cases.model import CaseFileError, Window
-from kestrel_qtt.load import case_of_spec, load, load_all, load_stored
+from kestrel_qtt.load import case_of_spec, load, load_stored
 
 
 def write(path: Path, *cases: Any, **members: Any) -> Path:
@@ -25,6 +25,7 @@ def case(name: str = "a case", **members: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").touch()
     return tmp_path / "test-cases"
 
 
@@ -183,12 +184,13 @@ def test_foreign_case_cannot_be_an_own_case(folder: Path) -> None:
 
 
 def test_stored_spec(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
     folder = tmp_path / "historic-plans" / "c" / "1.0.0_1"
     folder.mkdir(parents=True)
     inner = case("n", topics=[{"name": "t", "numPartitions": 3}], post={"topics": {"blackList": "x"}})
     (folder / "spec.json").write_text(json.dumps({"version": "1", "testCase": inner}))
     (folder / "plan.json").write_text("{}")
-    stored = load_stored(folder / "spec.json")
+    stored = load_stored(case_file(folder / "spec.json"))
     assert stored.plan == folder / "plan.json"
     assert stored.topics[0].partitions == 3
     assert stored.post is not None
@@ -197,47 +199,11 @@ def test_stored_spec(tmp_path: Path) -> None:
     assert stored.tolerant
     (folder / "spec.json").write_text(json.dumps({"version": "1", "testCase": inner, "hash": "x"}))
     with pytest.raises(CaseFileError, match="was changed"):
-        load_stored(folder / "spec.json")
-    assert not case_of_spec(folder / "spec.json", {"testCase": inner, "hash": "x"}).tolerant
+        load_stored(case_file(folder / "spec.json"))
+    assert not case_of_spec(case_file(folder / "spec.json"), {"testCase": inner, "hash": "x"}).tolerant
     (folder / "spec.json").write_text("{}")
     with pytest.raises(CaseFileError, match="testCase"):
-        load_stored(folder / "spec.json")
-
-
-def test_find_files(folder: Path, tmp_path: Path) -> None:
-    write(folder / "b.json", case())
-    write(folder / "a" / "a.yaml", case())
-    write(folder / "known-gaps.yaml", case())
-    write(tmp_path / "node" / "package.json", case())
-    write(tmp_path / "rest-query-validation-tests" / "r.json", case())
-    write(tmp_path / "historic-plans" / "c" / "1_1" / "spec.json", case())
-    write(tmp_path / "historic-plans" / "c" / "1_1" / "plan.json", case())
-    found = [(file.relative_to(tmp_path).as_posix(), kind) for file, kind in find_files([tmp_path, folder])]
-    assert found == [
-        ("historic-plans/c/1_1/spec.json", Kind.STORED),
-        ("rest-query-validation-tests/r.json", Kind.REST),
-        ("test-cases/a/a.yaml", Kind.OWN),
-        ("test-cases/b.json", Kind.OWN),
-    ]
-    with pytest.raises(FileNotFoundError):
-        list(find_files([tmp_path / "nothing"]))
-    with pytest.raises(FileNotFoundError, match="not a case file"):
-        list(find_files([folder / "known-gaps.yaml"]))
-
-
-@pytest.mark.rules("Q3.2")
-def test_ids_do_not_depend_on_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(folder / "a" / "b.json", case())
-    here = case_path(path)
-    monkeypatch.chdir(folder / "a")
-    assert case_path(Path("b.json")) == here == "test-cases/a/b.json"
-
-
-def test_same_id_in_two_files(tmp_path: Path) -> None:
-    paths = [write(tmp_path / n / "test-cases" / "x.json", case()) for n in ("one", "two")]
-    loaded = load_all(find_files(paths))
-    assert len(loaded.cases) == 1
-    assert "already has a case" in loaded.errors[0].message
+        load_stored(case_file(folder / "spec.json"))
 
 
 def test_names() -> None:

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 import kestrel_sql.operators
+from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.model import Case, OutputRecord, Post, Status
 from kestrel_qtt.load import load_stored
 from kestrel_qtt.plans.checkpoints import LARGEST_BYTES, Frozen, find, pack, read, second_half, unpack, write
-from kestrel_qtt.plans.store import SPEC_FILE, PlanStoreError
+from kestrel_qtt.plans.store import PlanStoreError
 
 STORE = Path(__file__).resolve().parents[2] / "historic-plans"
 STORED = find(STORE)
@@ -125,5 +126,5 @@ def checkpoints() -> Iterator[Any]:
 @pytest.mark.spark
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
 def test_todays_engine_goes_on_from_a_stored_checkpoint(path: Path, checkpoints: Any) -> None:
-    result = checkpoints.resume(load_stored(path.with_name(SPEC_FILE)), read(path))
+    result = checkpoints.resume(load_stored(case_file(path.with_name("spec.json"))), read(path))
     assert result.status is Status.PASSED, result.reason

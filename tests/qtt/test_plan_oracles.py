@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.drivers.driver import PlanningDriver
 from kestrel_qtt.drivers.open import open_driver
@@ -33,7 +34,7 @@ def driver() -> Iterator[PlanningDriver]:
 
 @cache
 def comparisons(driver: PlanningDriver) -> tuple[Comparison, ...]:
-    return tuple(compare(stored, load_stored(stored.spec_file), driver) for stored in find_plans(STORE))
+    return tuple(compare(stored, load_stored(case_file(stored.spec_file)), driver) for stored in find_plans(STORE))
 
 
 def test_every_plan_survives_the_codec_and_differs_from_todays_with_a_reason_only(driver: PlanningDriver) -> None:
@@ -64,7 +65,7 @@ def kept(folder: Path, driver: PlanningDriver, change: tuple[str, str] = ("", ""
     assert stored is not None
     document = json.loads(stored.spec_file.read_text(encoding="utf-8"))
     stored.spec_file.write_text(json.dumps({**document, **spec}), encoding="utf-8")
-    return compare(stored, load_stored(stored.spec_file), driver)
+    return compare(stored, load_stored(case_file(stored.spec_file)), driver)
 
 
 OTHER = ("V AS V", "(V + 0) AS V")

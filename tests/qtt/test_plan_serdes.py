@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.model import CaseFileError, FormatInfo, SerdeInfo
 from kestrel_qtt.judge.stored_schemas import serde_failures
 from kestrel_qtt.load import case_of_spec
@@ -39,7 +40,8 @@ def test_differences_are_named() -> None:
 def test_the_schemas_of_a_spec_are_read() -> None:
     entry = {"schema": "`V` STRING", "valueFormat": {"format": "JSON", "features": ["UNWRAP_SINGLES"]}}
     case = case_of_spec(
-        Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": entry}}
+        case_file(Path("spec.json")),
+        {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": entry}},
     )
     assert case.serdes == {
         "Q.OUT": SerdeInfo(
@@ -48,5 +50,6 @@ def test_the_schemas_of_a_spec_are_read() -> None:
     }
     with pytest.raises(CaseFileError, match="schema"):
         case_of_spec(
-            Path("spec.json"), {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": {}}}
+            case_file(Path("spec.json")),
+            {"testCase": {"name": "n", "statements": ["A"], "outputs": []}, "schemas": {"Q.OUT": {}}},
         )

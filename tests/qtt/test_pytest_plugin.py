@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.load import load_all
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = (
@@ -17,6 +20,8 @@ class Noting(FakeDriver):
         yield from super().run(cases, options)
         with open("groups.txt", "a") as file:
             file.write(json.dumps(self.groups[-1]) + "\\n")
+        with open("functions.txt", "a") as file:
+            file.writelines(f"{function}\\n" for case in cases for function in case.functions)
 
     def close(self):
         with open("closed.txt", "a") as file:
@@ -39,9 +44,17 @@ def case(name: str, value: Any = 1, **members: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
+def bare(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project that names no folder of cases."""
     pytester.makeconftest(CONFTEST)
     return pytester
+
+
+@pytest.fixture
+def project(bare: pytest.Pytester) -> pytest.Pytester:
+    bare.makeini("[pytest]\nqtt_cases = test-cases\n")
+    bare.mkdir("test-cases")
+    return bare
 
 
 def write(project: pytest.Pytester, name: str, *cases: Any) -> None:
@@ -149,6 +162,7 @@ def test_other_schedulers_run_no_case_twice(project: pytest.Pytester) -> None:
 
 def test_stored_plans_run_with_the_cases(project: pytest.Pytester) -> None:
     write(project, "one.json", case("a"))
+    project.makeini("[pytest]\nqtt_cases = test-cases historic-plans\n")
     folder = project.path / "historic-plans" / "c" / "1.0.0"
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text("{}")
@@ -171,3 +185,183 @@ def test_a_worker_that_dies_costs_one_test_and_no_end(project: pytest.Pytester) 
     result = project.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", timeout=60)
     result.assert_outcomes(passed=44, failed=2)
     assert sorted(map(int, (project.path / "ran.txt").read_text().split())) == list(range(40))
+
+
+GIVEN = json.dumps({"tests": [case("a")]})
+
+
+@pytest.mark.parametrize("argument", ["checks", "checks/x.json", "checks/x.json::a"])
+def test_any_folder_or_file_may_be_given(bare: pytest.Pytester, argument: str) -> None:
+    (bare.mkdir("checks") / "x.json").write_text(GIVEN)
+    (bare.path / "checks" / "package.json").write_text('{"name": "other", "tests": 1}')
+    result = bare.runpytest("-v", argument)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["checks/x.json::a PASSED*"])
+
+
+def test_nothing_is_collected_that_nobody_asked_for(bare: pytest.Pytester) -> None:
+    (bare.mkdir("test-cases") / "x.json").write_text(GIVEN)
+    bare.makepyfile("def test_x(): pass")
+    bare.runpytest().assert_outcomes(passed=1)
+    bare.runpytest("test_nothing_is_collected_that_nobody_asked_for.py").assert_outcomes(passed=1)
+    bare.runpytest(".").assert_outcomes(passed=2)
+
+
+def test_every_file_of_a_named_folder_must_hold_cases(bare: pytest.Pytester) -> None:
+    bare.makeini("[pytest]\nqtt_cases = checks\n")
+    folder = bare.mkdir("checks")
+    (folder / "x.json").write_text(GIVEN)
+    (folder / "slip.yaml").write_text("test: []\n")
+    result = bare.runpytest()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*slip.yaml:1: unknown member 'test': did you mean 'tests'?"])
+
+
+def test_a_project_below_folders_called_as_those_of_ksqldb(pytester: pytest.Pytester) -> None:
+    root = pytester.path / "historic-plans" / "query-validation-tests" / "clone"
+    (root / "test-cases").mkdir(parents=True)
+    (root / "test-cases" / "x.json").write_text(json.dumps({"tests": [case("a"), case("b", unknown=1)]}))
+    (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\nqtt_cases = ["test-cases"]\n')
+    (root / "conftest.py").write_text(CONFTEST)
+    result = pytester.runpytest("-v", "--rootdir", root, "-c", root / "pyproject.toml", root)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*x.json:*: case 'b': unknown member 'unknown'*"])
+    assert groups(pytester) == [["test-cases/x.json::a"]]
+
+
+def test_named_folders_are_collected_beside_the_test_paths(bare: pytest.Pytester) -> None:
+    bare.makeini("[pytest]\ntestpaths = tests\nqtt_cases = checks more/checks\n")
+    for folder in ("checks", "more/checks"):
+        (bare.path / folder).mkdir(parents=True)
+        (bare.path / folder / "x.json").write_text(GIVEN)
+    (bare.mkdir("tests") / "test_x.py").write_text("def test_x(): pass")
+    bare.runpytest().assert_outcomes(passed=3)
+    bare.runpytest("tests").assert_outcomes(passed=1)
+    bare.runpytest("-n", "1").assert_outcomes(passed=3)
+
+
+def test_a_named_folder_that_is_absent(bare: pytest.Pytester) -> None:
+    bare.makeini("[pytest]\nqtt_cases = nothing\n")
+    result = bare.runpytest()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: qtt_cases names *nothing, which is no folder"])
+
+
+def test_pytest_and_the_command_find_the_same(bare: pytest.Pytester) -> None:
+    """Links, folders of three files and hidden folders among them."""
+    (bare.mkdir("elsewhere") / "x.json").write_text(GIVEN)
+    folder = bare.mkdir("checks")
+    (folder / "linked").symlink_to(bare.path / "elsewhere")
+    (folder / "one.json").symlink_to(bare.path / "elsewhere" / "x.json")
+    (folder / "three").mkdir()
+    (folder / "three" / "statements.sql").write_text("COPY")
+    (folder / "three" / "output.json").write_text('{"outputs": [{"topic": "OUT", "value": 1}]}')
+    (folder / "script.sql").write_text("--@test: s\nCOPY;\n")
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "x.json").write_text(GIVEN)
+    result = bare.runpytest("--collect-only", "-q", "checks")
+    found = [line for line in result.outlines if "::" in line]
+    assert sorted(found) == sorted(case.id for case in load_all(find_files([Path("checks")])).cases)
+    assert len(found) == 4
+
+
+def test_cases_of_ksqldb(bare: pytest.Pytester) -> None:
+    foreign = json.dumps({"tests": [case("a", issue=1)]})
+    for name in ("query-validation-tests", "theirs"):
+        (bare.mkdir(name) / "x.json").write_text(foreign)
+    bare.runpytest("query-validation-tests").assert_outcomes(passed=1)
+    bare.runpytest("theirs").assert_outcomes(failed=1)
+    bare.runpytest("theirs", "--qtt-ksqldb").assert_outcomes(passed=1)
+
+
+def test_cases_of_equal_ids_do_not_share_a_result(bare: pytest.Pytester) -> None:
+    for name, value in (("one", 1), ("two", 2)):
+        folder = bare.path / name / "query-validation-tests"
+        folder.mkdir(parents=True)
+        (folder / "x.json").write_text(json.dumps({"tests": [case("a", value=value)]}))
+    result = bare.runpytest("one", "two")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*two/query-validation-tests/x.json:*already has a case query-validation-tests/x.json::a"]
+    )
+
+
+FUNCTIONS = """
+from kestrel_sql.functions.declaration import python_scalar
+
+@python_scalar("(value INT) -> INT")
+def triple(value):
+    "Multiply by three."
+    return value * 3
+"""
+
+
+def test_functions(bare: pytest.Pytester) -> None:
+    bare.makeini("[pytest]\nqtt_cases = checks\nqtt_functions = mine.py\n")
+    folder = bare.mkdir("checks")
+    for name in ("x", "y"):
+        (folder / f"{name}.json").write_text(GIVEN)
+    (bare.path / "mine.py").write_text(FUNCTIONS)
+    bare.runpytest().assert_outcomes(passed=2)
+    assert (bare.path / "functions.txt").read_text() == f"{bare.path / 'mine.py'}\n" * 2
+    (bare.path / "none.py").write_text("x = 1")
+    result = bare.runpytest("-o", "qtt_functions=none.py")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*declares no functions*"])
+
+
+SCHEDULER = """
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_xdist_make_scheduler(config, log):
+    scheduler = yield
+    open("scheduler.txt", "w").write(type(scheduler).__name__)
+    return scheduler
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scheduler"),
+    [
+        (["tests"], "LoadScheduling"),
+        (["checks"], "ChunkScheduling"),
+        ([], "ChunkScheduling"),
+        (["checks", "--dist", "worksteal"], "WorkStealingScheduling"),
+    ],
+)
+def test_the_scheduler_of_others_stays_where_there_is_no_case(
+    bare: pytest.Pytester, arguments: list[str], scheduler: str
+) -> None:
+    bare.makeini("[pytest]\nqtt_cases = checks\n")
+    (bare.mkdir("checks") / "x.json").write_text(GIVEN)
+    (bare.mkdir("tests") / "test_x.py").write_text("def test_x(): pass")
+    bare.makeconftest(CONFTEST + SCHEDULER)
+    assert bare.runpytest("-n", "1", *arguments).ret == 0
+    assert (bare.path / "scheduler.txt").read_text() == scheduler
+
+
+WITHOUT = """
+import sys
+sys.modules["jsonschema"] = None
+
+def pytest_sessionfinish():
+    print("harness", "kestrel_qtt.runner" in sys.modules)
+"""
+
+
+def test_a_project_without_cases_does_not_load_the_harness(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(WITHOUT)
+    pytester.makepyfile("def test_x(): pass")
+    result = pytester.runpytest_subprocess("-s", "-n", "0", ".")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*harness False*"])
+
+
+def test_cases_without_the_extra(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(WITHOUT)
+    for name in ("x", "y"):
+        (pytester.path / f"{name}.json").write_text(GIVEN)
+    result = pytester.runpytest_subprocess(".")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*needs the package jsonschema, which pip install 'kestrel-sql[[]qtt]' brings"])

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kestrel_qtt.cases.discovery import Kind, kind_of
-from kestrel_qtt.cases.model import ActualRecord, Rejected, Status
+from kestrel_qtt.cases.model import ActualRecord, Case, Rejected, Status
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_qtt.load import load
@@ -149,8 +148,12 @@ def test_options_and_formats(tmp_path: Path) -> None:
     assert (case.late_inputs, case.in_order, case.with_proto) == (True, True, True)
 
 
-def test_kinds_by_name(tmp_path: Path) -> None:
-    folder = tmp_path / "rest-query-validation-tests"
-    assert kind_of(folder / "a.json") is Kind.REST
-    assert kind_of(tmp_path / "a.rest.yml") is Kind.REST
-    assert kind_of(tmp_path / "a.json") is Kind.OWN
+@pytest.mark.parametrize("member", [{"responses": [{"admin": {}}]}, {"expectedError": {"message": "x"}}])
+def test_a_file_with_an_answer_holds_rest_cases(tmp_path: Path, member: Any) -> None:
+    """Whatever it is called, and all of its cases."""
+    plain = {"name": "plain", "statements": ["x"], "outputs": []}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"tests": [plain, {"name": "asks", "statements": ["x"], **member}]}))
+    assert [type(case) for case in load(path).cases] == [RestCase, RestCase]
+    path.write_text(json.dumps({"tests": [plain]}))
+    assert [type(case) for case in load(path).cases] == [Case]

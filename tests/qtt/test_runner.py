@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from kestrel_qtt.cases import known_gaps as gaps
-from kestrel_qtt.cases.known_gaps import GapKind, ledger_of, load_gaps, unknown_cases
+from kestrel_qtt.cases.discovery import CaseFile, Kind
+from kestrel_qtt.cases.known_gaps import GapKind, ledger_of, load_gaps
 from kestrel_qtt.cases.model import Case, CaseFileError, InputRecord, Outcome, OutputRecord, Result, Status
 from kestrel_qtt.cases.selection import Selection, SelectionError, parse_shard
 from kestrel_qtt.drivers.driver import RunOptions
@@ -91,11 +92,14 @@ def test_ledger(tmp_path: Path) -> None:
     ledger = load_gaps(path)
     gap = ledger["test-cases/a.json::one"]
     assert (gap.reason, gap.kind, gap.line) == ("not mapped yet", GapKind.NOTIMPL, 2)
-    assert ledger_of(folder / "area" / "x.json") == path.resolve()
-    assert ledger_of(tmp_path / "x.json") is None
-    assert unknown_cases(ledger, ["test-cases/a.json::two"]) == [gap]
-    assert unknown_cases(ledger, ["test-cases/b.json::two"]) == []
-    assert unknown_cases(ledger, ["test-cases/a.json::one"]) == []
+    assert ledger_of(CaseFile(folder / "area" / "x.json", Kind.CASES, tmp_path)) == path
+    assert ledger_of(CaseFile(tmp_path / "x.json", Kind.CASES, tmp_path)) is None
+
+
+def test_a_ledger_above_the_root_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "known-gaps.yaml").write_text(LEDGER)
+    root = tmp_path / "project"
+    assert ledger_of(CaseFile(root / "x.json", Kind.CASES, root)) is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_gaps_are_strict(tmp_path: Path, fake: Any) -> None:
     path.write_text("\n".join(f"- {{case: 'f.json::{n}', reason: r, kind: never}}" for n in "abc"))
     cases = [make("a"), make("b", value=2), make("c", "CRASH")]
     options = RunOptions(group_size=1)
-    results = list(run_cases(cases, fake, options, ledger=load_gaps(path)))
+    results = list(run_cases(cases, fake, options, gaps=load_gaps(path)))
     assert [r.status for r in results] == [Status.FAILED, Status.SKIPPED, Status.ERROR]
     assert "remove the entry" in results[0].reason
     assert "never: r" in results[1].reason
@@ -203,7 +207,7 @@ def test_report(tmp_path: Path) -> None:
         "seconds": 0.25,
         "reason": "no\nno",
     }
-    assert failure_text(results[1]) == "FAILED f.json::b\n  f.json:1\n  no\n  no"
+    assert failure_text(results[1]) == "FAILED f.json::b\n  f.json:1: f - b\n  no\n  no"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrel_qtt.cases.discovery import Kind, find_files, kind_of
+from kestrel_qtt.cases.discovery import Kind, case_file, find_files
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.load import load, load_all
@@ -60,13 +60,15 @@ def test_cuts_a_script_into_tests(tmp_path: Path) -> None:
     ],
 )
 def test_scripts_that_cannot_be_read(tmp_path: Path, text: str, line: int) -> None:
-    loaded = load(script(tmp_path, text), Kind.SCRIPT)
+    loaded = load(script(tmp_path, text))
     assert [error.line for error in loaded.errors] == [line]
 
 
 def test_a_script_without_tests_is_run_by_others(tmp_path: Path) -> None:
-    assert kind_of(script(tmp_path, "CREATE STREAM a;")) is None
-    assert kind_of(tmp_path / "nothing.sql") is None
+    path = script(tmp_path, "CREATE STREAM a;")
+    assert list(find_files([tmp_path])) == []
+    with pytest.raises(FileNotFoundError, match="not a case file"):
+        case_file(path)
 
 
 def three(folder: Path, **files: str) -> Path:
@@ -85,7 +87,7 @@ def test_three_files_are_one_case(tmp_path: Path) -> None:
         input='{"inputs": [{"topic": "i", "value": 1}]}',
         output=outputs,
     )
-    assert [(path.name, kind) for path, kind in find_files([folder])] == [("statements.sql", Kind.THREE_FILE)]
+    assert [(file.path.name, file.kind) for file in find_files([folder])] == [("statements.sql", Kind.THREE_FILE)]
     (case,) = load_all(find_files([folder])).cases
     assert type(case) is Case
     assert (case.name, case.statements) == ("peaks", ("CREATE STREAM a;",))

@@ -1,123 +1,229 @@
-"""Find case files: which files of a folder hold cases, of which kind, and how their cases are addressed."""
+"""Find case files: which files of a folder hold cases, of which form, and how ids call them.
+
+What stands above the folder that was asked for never matters, except for the file that marks the root of the project.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from types import MappingProxyType
 
 GAPS_FILE = "known-gaps.yaml"
-CASE_FOLDER = "test-cases"
-SUFFIXES = (".json", ".yaml", ".yml", ".sql")
-_FOREIGN_FOLDERS = ("query-validation-tests",)
-PLAN_FOLDER = "historic-plans"
-_PLAN_FOLDERS = (PLAN_FOLDER, "historical_plans")
-_REST_FOLDER = "rest-query-validation-tests"
-_OTHER_CORPORA = (_REST_FOLDER, "sql-tests", "test-runner", "schema-validation-tests")
+PLAN_FILE = "plan.json"
+SPEC_FILE = "spec.json"
 STATEMENTS_FILE = "statements.sql"
-_ANCHORS = (CASE_FOLDER, *_FOREIGN_FOLDERS, *_PLAN_FOLDERS, *_OTHER_CORPORA)
+INPUT_FILE = "input.json"
+OUTPUT_FILE = "output.json"
+SUFFIXES = (".json", ".yaml", ".yml", ".sql")
+
+_PROJECT_FILES = ("pyproject.toml", "pytest.toml", "pytest.ini", "tox.ini", "setup.cfg", "setup.py")
+_LIST = re.compile(rb"\b(tests|statements|inputs|outputs|responses)[\"']?\s*:[ \t]*[\[#\r\n-]")
+_EXCEPTION = re.compile(rb"\bexpectedException[\"']?\s*:")
+_SCRIPT_TEST = re.compile(rb"--@\s*test", re.IGNORECASE)
 
 
 class Kind(Enum):
-    """What a file holds: our own cases, ksqlDB's cases, the stored spec of a plan, or cases of another form.
+    """The form of a case file.
 
-    Other forms are REST cases (ksqlDB's folder of them, or a name such as `x.rest.yaml`), SQL scripts with `--@test`, and the
-    `statements.sql` that stands beside `output.json`.
+    CASES are objects in JSON or YAML; those that state responses are REST cases, as are all of ksqlDB's folder of them.
+    STORED is the spec beside a stored plan, SCRIPT an SQL file with `--@test`, THREE_FILE a `statements.sql` beside the
+    records that go in and come out.
     """
 
-    OWN = "own"
-    FOREIGN = "foreign"
-    STORED = "stored"
+    CASES = "cases"
     REST = "rest"
+    STORED = "stored"
     SCRIPT = "script"
     THREE_FILE = "three-file"
 
 
-def kind_of(path: Path) -> Kind | None:
-    """The kind of the case file at `path`, or None where it is not one that we run."""
-    parts = _parts(path)
-    if any(folder in parts for folder in _PLAN_FOLDERS):
-        return Kind.STORED if path.name == "spec.json" else None
-    if path.suffix not in SUFFIXES or path.name == GAPS_FILE:
-        return None
-    if path.suffix == ".sql" or path.with_name(STATEMENTS_FILE).is_file():
-        return _kind_of_script(path)
-    if _REST_FOLDER in parts or path.name.endswith((".rest.json", ".rest.yaml", ".rest.yml")):
-        return Kind.REST
-    if any(folder in parts for folder in _OTHER_CORPORA):
-        return None
-    return Kind.FOREIGN if any(folder in parts for folder in _FOREIGN_FOLDERS) else Kind.OWN
+KSQLDB_FOLDERS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "query-validation-tests": Kind.CASES,
+        "rest-query-validation-tests": Kind.REST,
+        "sql-tests": Kind.SCRIPT,
+        "test-runner": Kind.THREE_FILE,
+        "historic-plans": Kind.STORED,
+        "historical_plans": Kind.STORED,
+    }
+)
+"""What ksqlDB calls the folders of its own corpus, and the form of the files in each."""
 
 
-def _kind_of_script(path: Path) -> Kind | None:
-    """The kind of a file in SQL, or beside `statements.sql`; what a script runs with RUN SCRIPT has no test of its own."""
-    if path.name == STATEMENTS_FILE:
-        return Kind.THREE_FILE
-    if path.suffix != ".sql":
-        return None
-    try:
-        return Kind.SCRIPT if "--@test" in path.read_text(encoding="utf-8") else None
-    except (OSError, UnicodeDecodeError):
-        return None
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """A file that holds cases; `root` is the folder that ids count paths from.
+
+    The cases of a `ksqldb` file keep ksqlDB's rules: unknown members are ignored, topics that no output names are not
+    looked at, and its test functions may be called. A stored spec says by itself whose it is.
+    """
+
+    path: Path
+    kind: Kind
+    root: Path
+    ksqldb: bool = False
+
+    @property
+    def name(self) -> str:
+        """The path of the file in ids, with slashes."""
+        return _absolute(self.path).relative_to(self.root).as_posix()
 
 
-def is_foreign(path: Path) -> bool:
-    """Say whether a file belongs to ksqlDB's corpora, whose unknown members are ignored."""
-    return any(folder in _parts(path) for folder in (*_FOREIGN_FOLDERS, *_OTHER_CORPORA))
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Finds the case files of `given` files and folders, and of the folders that a project has `named`.
+
+    A given file and every file of a named folder must hold cases. In a given folder those count that look like it. With
+    `ksqldb` all files keep ksqlDB's rules, else those in folders that are called as ksqlDB calls its own.
+    """
+
+    given: tuple[Path, ...] = ()
+    named: tuple[Path, ...] = ()
+    ksqldb: bool = False
+
+    def at(self, path: Path) -> CaseFile | None:
+        """The case file at `path`, or None where there is none, or nobody asked for it."""
+        full = _absolute(path)
+        if full.suffix not in SUFFIXES:
+            return None
+        named = [folder for each in self.named if (folder := _absolute(each)) in full.parents]
+        given = [folder for each in self.given if (folder := _absolute(each)) in full.parents]
+        is_given = any(_absolute(each) == full for each in self.given)
+        bases = [*named, *given, *([full.parent] if is_given else [])]
+        if not bases:
+            return None
+        kind = _kind(full, must_hold_cases=is_given or bool(named))
+        return None if kind is None else _case_file(path, kind, min(bases, key=_depth), ksqldb=self.ksqldb)
+
+    def walk(self, paths: Iterable[Path]) -> Iterator[CaseFile]:
+        """The case files at and below `paths`, in name order, each once."""
+        seen: set[Path] = set()
+        for path in paths:
+            for file in _files(path):
+                found = self.at(file)
+                if found is not None and _absolute(file) not in seen:
+                    seen.add(_absolute(file))
+                    yield found
 
 
-def is_test_file(path: Path) -> bool:
-    """Say whether pytest takes the file for one of cases: those of `test-cases`, and the specs of our stored plans."""
-    folders = path.parts[:-1]
-    if path.suffix not in SUFFIXES or not (CASE_FOLDER in folders or PLAN_FOLDER in folders):
-        return False
-    return kind_of(path) not in (None, Kind.FOREIGN)
-
-
-def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, Kind]]:
-    """Walk files and folders in name order; below a folder that is not itself a case folder only known corpora count.
+def find_files(paths: Iterable[Path], *, ksqldb: bool = False) -> Iterator[CaseFile]:
+    """Find the case files of the files and folders given.
 
     Raises:
         FileNotFoundError: a path does not exist, or is a file that holds no cases.
     """
-    seen: set[Path] = set()
-    for path in paths:
-        for file, kind in _walk(path):
-            if file.resolve() not in seen:
-                seen.add(file.resolve())
-                yield file, kind
-
-
-def case_path(path: Path) -> str:
-    """The path by which ids name a file: from its corpus folder on, else relative to the working directory."""
-    parts = _parts(path)
-    for index, part in enumerate(parts):
-        if part in _ANCHORS:
-            return PurePosixPath(*parts[index:]).as_posix()
-    here = Path.cwd().resolve()
-    full = path.resolve()
-    return (full.relative_to(here) if full.is_relative_to(here) else full).as_posix()
-
-
-def _walk(path: Path) -> Iterator[tuple[Path, Kind]]:
-    if path.is_file():
-        kind = kind_of(path)
-        if kind is None:
+    given = tuple(paths)
+    finder = Finder(given, ksqldb=ksqldb)
+    for path in given:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
+        if not path.is_dir() and finder.at(path) is None:
             raise FileNotFoundError(f"{path} is not a case file")
-        yield path, kind
-    elif path.is_dir():
-        known = any(part in _ANCHORS for part in _parts(path))
-        for file in sorted(path.rglob("*")):
-            kind = kind_of(file) if file.suffix in SUFFIXES else None
-            if kind is not None and (known or _is_anchored(file) or file.parent == path):
-                yield file, kind
-    else:
-        raise FileNotFoundError(f"{path} does not exist")
+    yield from finder.walk(given)
 
 
-def _is_anchored(path: Path) -> bool:
-    return any(part in _ANCHORS for part in _parts(path)[:-1])
+def case_file(path: Path) -> CaseFile:
+    """The case file at `path`.
+
+    Raises:
+        FileNotFoundError: the file holds no cases.
+    """
+    found = Finder((path,)).at(path)
+    if found is None:
+        raise FileNotFoundError(f"{path} is not a case file")
+    return found
 
 
-def _parts(path: Path) -> tuple[str, ...]:
-    return path.resolve().parts
+def stored_spec(path: Path, given: Path) -> CaseFile:
+    """The spec at `path` of a stored plan that was found below the folder `given`."""
+    return _case_file(path, Kind.STORED, _absolute(given), ksqldb=False)
+
+
+def _kind(path: Path, *, must_hold_cases: bool) -> Kind | None:
+    """The form of the file by its content and the files beside it, None where it holds no cases."""
+    if path.name == GAPS_FILE:
+        return None
+    if path.with_name(PLAN_FILE).is_file():
+        return Kind.STORED if path.name == SPEC_FILE else None
+    if path.suffix == ".sql":
+        if path.name == STATEMENTS_FILE and (must_hold_cases or _has_records_beside(path)):
+            return Kind.THREE_FILE
+        return Kind.SCRIPT if _SCRIPT_TEST.search(_content(path)) else None
+    if path.name in (INPUT_FILE, OUTPUT_FILE) and path.with_name(STATEMENTS_FILE).is_file():
+        return None
+    return Kind.CASES if must_hold_cases or _looks_like_cases(path) else None
+
+
+def _has_records_beside(path: Path) -> bool:
+    return any(path.with_name(name).is_file() for name in (INPUT_FILE, OUTPUT_FILE))
+
+
+def _looks_like_cases(path: Path) -> bool:
+    """Whether two of three things are there, so that a slip in one hides no file: lists of tests, of statements, what comes out."""
+    content = _content(path)
+    lists = {match[1] for match in _LIST.finditer(content)}
+    has_results = not lists <= {b"tests", b"statements"} or _EXCEPTION.search(content) is not None
+    return (b"tests" in lists) + (b"statements" in lists) + has_results > 1
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _case_file(path: Path, kind: Kind, base: Path, *, ksqldb: bool) -> CaseFile:
+    """The file, which was asked for by way of the folder `base`."""
+    full = _absolute(path)
+    folders = (base, *reversed([folder for folder in full.parents if base in folder.parents]))
+    for folder in folders:
+        expected = KSQLDB_FOLDERS.get(folder.name)
+        if expected is kind or (expected is Kind.REST and kind is Kind.CASES):
+            return CaseFile(path, expected, folder.parent, ksqldb=kind is not Kind.STORED)
+    return CaseFile(path, kind, _root(full.parent, base), ksqldb)
+
+
+def _root(folder: Path, base: Path) -> Path:
+    """The nearest folder upwards that has a file of a Python project, else the working directory, else what holds `base`."""
+    for above in (folder, *folder.parents):
+        if any((above / name).is_file() for name in _PROJECT_FILES):
+            return above
+    here = Path.cwd()
+    return here if folder.is_relative_to(here) else base.parent
+
+
+def _files(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The file at `path`, or those below it in name order; links are followed, once around a circle."""
+    if not path.is_dir():
+        if path.exists():
+            yield path
+        return
+    real = path.resolve()
+    if real in above:
+        return
+    for entry in sorted(path.iterdir()):
+        if entry.is_dir():
+            if not _is_left_out(entry):
+                yield from _files(entry, above | {real})
+        elif entry.suffix in SUFFIXES:
+            yield from _files(entry)
+
+
+def _is_left_out(folder: Path) -> bool:
+    """Whether a folder is hidden, or holds packages that were installed."""
+    return folder.name.startswith(".") or folder.name == "node_modules" or (folder / "pyvenv.cfg").is_file()
+
+
+def _depth(folder: Path) -> int:
+    return len(folder.parts)
+
+
+def _absolute(path: Path) -> Path:
+    """The path from the root of the file system on; a link stays what it is called."""
+    return Path(os.path.abspath(path))

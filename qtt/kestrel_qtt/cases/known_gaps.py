@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from kestrel_qtt.cases.discovery import CASE_FOLDER, GAPS_FILE
+from kestrel_qtt.cases.discovery import GAPS_FILE, CaseFile
 from kestrel_qtt.cases.model import CaseFileError, Json, Result, Status
 from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_yaml import YamlNode, parse_yaml
@@ -74,15 +74,10 @@ def _gap(path: Path, node: YamlNode) -> Gap:
     return Gap(case, reason, GapKind(str(kind)), path, node.line)
 
 
-def ledger_of(path: Path) -> Path | None:
-    """The ledger that rules the case file at `path`: the nearest one up to its `test-cases` folder, or None."""
-    for folder in path.resolve().parents:
-        ledger = folder / GAPS_FILE
-        if ledger.is_file():
-            return ledger
-        if folder.name == CASE_FOLDER:
-            return None
-    return None
+def ledger_of(file: CaseFile) -> Path | None:
+    """The ledger that rules a case file: the nearest one above it, up to the root that its ids count from, or None."""
+    folders = [file.root / parent for parent in Path(file.name).parents]
+    return next((ledger for folder in folders if (ledger := folder / GAPS_FILE).is_file()), None)
 
 
 def apply(gaps: Ledger, result: Result) -> Result:
@@ -94,10 +89,3 @@ def apply(gaps: Ledger, result: Result) -> Result:
         reason = f"the case passes, but is listed in {gap.file}:{gap.line} ({gap}): remove the entry"
         return replace(result, status=Status.FAILED, reason=reason)
     return replace(result, status=Status.SKIPPED, reason=f"known gap, {gap}")
-
-
-def unknown_cases(gaps: Ledger, ids: Iterable[str]) -> list[Gap]:
-    """The entries that name a case which does not exist in a file that `ids` has cases of."""
-    known = set(ids)
-    files = {case.rpartition("::")[0] for case in known}
-    return [gap for gap in gaps.values() if gap.case not in known and gap.case.rpartition("::")[0] in files]

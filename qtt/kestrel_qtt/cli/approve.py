@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kestrel_qtt.cases.discovery import Kind
 from kestrel_qtt.cases.model import ActualRecord, Case, CaseFileError, Outcome, Produced
 from kestrel_qtt.cases.read_json import item_span, read_json
 from kestrel_qtt.cases.read_yaml import parse_yaml
@@ -82,7 +81,7 @@ def fill_in(path: Path, proposals: Sequence[Proposal]) -> None:
     accepted = {p.case.line: p.records for p in proposals if not p.problem}
     after = _fill_json(before, accepted) if path.suffix == ".json" else _fill_yaml(before, accepted)
     path.write_bytes(after.encode("utf-8"))
-    loaded = load(path, Kind.OWN)
+    loaded = load(path)
     open_still = [
         case
         for case in loaded.cases

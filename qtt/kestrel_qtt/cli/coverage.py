@@ -9,9 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cases.discovery import find_files
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, report_errors
-from kestrel_qtt.load import load_all
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_loading, load_cases, report_errors
 
 _Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
 _WIDTH = 90
@@ -26,6 +24,7 @@ def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
     command.add_argument(
         "paths", nargs="*", type=Path, default=[Path("test-cases")], metavar="PATH", help="default: test-cases"
     )
+    add_loading(command)
     command.add_argument("--missing", action="store_true", help="only what no case and no test reaches")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the ids of the cases and tests")
     command.add_argument(
@@ -44,7 +43,7 @@ def coverage_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     from kestrel_qtt.coverage.reach import reach
     from kestrel_qtt.coverage.rules import marked_tests, read_rules
 
-    loaded = load_all(find_files(arguments.paths))
+    loaded = load_cases(arguments)
     rules = read_rules(arguments.spec)
     reached = reach(loaded.cases, arguments.plans, rules.values())
     tests = marked_tests(arguments.tests)

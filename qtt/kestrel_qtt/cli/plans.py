@@ -16,6 +16,7 @@ from kestrel_qtt.cli.run import (
     OpenDriver,
     add_run_options,
     add_selection,
+    known_gaps,
     load_cases,
     report_errors,
     run_loaded,
@@ -74,7 +75,7 @@ def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Exi
 
 def _stored(arguments: argparse.Namespace) -> Loaded:
     check_functions(arguments.functions)
-    return plan_commands.stored_cases(arguments.paths, arguments.functions)
+    return plan_commands.stored_cases(arguments.paths, arguments.functions, known_gaps(arguments))
 
 
 def _run(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

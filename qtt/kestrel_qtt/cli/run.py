@@ -12,12 +12,13 @@ from pathlib import Path
 from rich.console import Console
 
 from kestrel_qtt.cases.discovery import find_files
-from kestrel_qtt.cases.known_gaps import Ledger, ledger_of, load_gaps, unknown_cases
-from kestrel_qtt.cases.model import Case, CaseFileError, Result, Status
+from kestrel_qtt.cases.known_gaps import Ledger
+from kestrel_qtt.cases.model import Case, Result, Status
 from kestrel_qtt.cases.selection import Selection, SelectionError
-from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, PlanningDriver, RunOptions
+from kestrel_qtt.drivers.driver import PlanningDriver
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
+from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
 from kestrel_qtt.report.text import failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases
 
@@ -40,13 +41,19 @@ def add_selection(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--every",
-        type=_positive,
+        type=positive,
         default=1,
         metavar="N",
         help="only every N-th case of each file, its first among them",
     )
     command.add_argument("--shard", metavar="I/N", help="only every N-th case, counted from the I-th")
+    add_loading(command)
 
+
+def add_loading(command: argparse.ArgumentParser) -> None:
+    """Declare the options that say how case files are read."""
+    for name, option in LOAD_OPTIONS.items():
+        command.add_argument(f"--{name}", **option)
     command.add_argument(
         "--functions",
         action="append",
@@ -62,10 +69,17 @@ def load_cases(arguments: argparse.Namespace) -> Loaded:
 
     Raises:
         FileNotFoundError: a path does not exist, or is a file that holds no cases.
+        CaseFileError: a ledger of known gaps cannot be read.
         DriverError: a file of functions cannot be loaded.
     """
     check_functions(arguments.functions)
-    return load_all(find_files(arguments.paths), arguments.functions)
+    files = find_files(arguments.paths, ksqldb=arguments.ksqldb)
+    return load_all(files, arguments.functions, known_gaps(arguments))
+
+
+def known_gaps(arguments: argparse.Namespace) -> Sequence[Path]:
+    """The ledgers that the arguments name; commands that run nothing have no such option."""
+    return getattr(arguments, "known_gaps", None) or ()
 
 
 def selection_of(arguments: argparse.Namespace) -> Selection:
@@ -76,57 +90,24 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of commands that run cases."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a report in JSON")
+    for name, option in RUN_OPTIONS.items():
+        parser.add_argument(f"--{name}", **option)
     parser.add_argument(
-        "--tolerant-errors",
-        action="store_true",
-        help="accept any rejection of the right statement, whatever its message",
-    )
-    parser.add_argument(
-        "--cut", type=_cut, metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED"
-    )
-    parser.add_argument(
-        "--restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint"
-    )
-    parser.add_argument(
-        "--group-size",
-        type=_positive,
-        default=DEFAULT_GROUP_SIZE,
-        metavar="N",
-        help="how many cases share a Spark query",
-    )
-    parser.add_argument(
-        "--jobs", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once"
+        "--jobs", type=positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once"
     )
     parser.add_argument(
         "--known-gaps",
         type=Path,
         action="append",
         metavar="FILE",
-        help="a ledger, may be repeated (default: known-gaps.yaml of the test-cases folder)",
+        help="a list of known gaps, may be repeated (default: the nearest known-gaps.yaml above each case file)",
     )
-
-
-def _cut(text: str) -> str:
-    if text in ("one", "each") or (text.startswith("random:") and text[7:].isdecimal()):
-        return text
-    raise argparse.ArgumentTypeError(f"one, each or random:SEED, not {text!r}")
-
-
-def _positive(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"a positive number, not {text!r}")
 
 
 def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run loaded cases with the options of `qtt run`."""
     cases = selection_of(arguments).of(loaded.cases)
-    ledger = _ledger(loaded, arguments.known_gaps)
-    gap_errors = [
-        CaseFileError(g.file, g.line, f"there is no case {g.case}")
-        for g in unknown_cases(ledger, (c.id for c in loaded.cases))
-    ]
-    file_errors = [file_error_result(error) for error in (*loaded.errors, *gap_errors)]
+    file_errors = [file_error_result(error) for error in loaded.errors]
     if not cases and not file_errors:
         raise SelectionError("no case is selected")
     out, progress = Console(soft_wrap=True), Console(stderr=True)
@@ -135,7 +116,7 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
     for failed in results:
         out.print(failure_text(failed), markup=False, highlight=False)
     if cases:
-        results += _run(cases, arguments, ledger, open_driver, out, progress)
+        results += _run(cases, arguments, loaded.gaps, open_driver, out, progress)
     for known in (result for result in results if result.status is Status.SKIPPED):
         out.print(gap_text(known), markup=False, highlight=False)
     summary = summarise(results, time.perf_counter() - started)
@@ -150,16 +131,16 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
 def _run(
     cases: Sequence[Case],
     arguments: argparse.Namespace,
-    ledger: Ledger,
+    gaps: Ledger,
     open_driver: OpenDriver,
     out: Console,
     progress: Console,
 ) -> list[Result]:
-    options = RunOptions(arguments.cut, arguments.restart, arguments.group_size, arguments.jobs)
+    options = run_options(lambda name: getattr(arguments, name.replace("-", "_")), arguments.jobs)
     engine = open_driver()
     results: list[Result] = []
     try:
-        running = run_cases(cases, engine, options, tolerant_errors=arguments.tolerant_errors, ledger=ledger)
+        running = run_cases(cases, engine, options, tolerant_errors=arguments.tolerant_errors, gaps=gaps)
         for result in watched(running, len(cases), progress):
             results.append(result)
             if result.status in (Status.FAILED, Status.ERROR):
@@ -167,11 +148,6 @@ def _run(
     finally:
         engine.close()
     return results
-
-
-def _ledger(loaded: Loaded, paths: Sequence[Path] | None) -> Ledger:
-    ledgers = set(paths or ()) or {ledger for case in loaded.cases if (ledger := ledger_of(case.file))}
-    return {name: gap for ledger in sorted(ledgers) for name, gap in load_gaps(ledger).items()}
 
 
 def report_errors(loaded: Loaded) -> ExitCode:

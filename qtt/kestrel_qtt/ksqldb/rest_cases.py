@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.cases.decode import DecodeError, input_of, listed, outputs_of, rules_of, topic_of
-from kestrel_qtt.cases.discovery import case_path, is_foreign
+from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.expand import Variant, expand
 from kestrel_qtt.cases.model import Actual, Case, CaseFileError, ExpectedException, Json, Produced
 from kestrel_qtt.cases.raw import RawItem
 
+_REST_ONLY = frozenset({"responses", "expectedError", "inputConditions", "outputConditions", "testPullWithProtoFormat"})
 _MEMBERS = frozenset(
     {
         *("name", "rules", "statements", "format", "config", "properties", "enabled"),
-        *("inputs", "outputs", "topics", "responses", "expectedError"),
-        *("inputConditions", "outputConditions", "testPullWithProtoFormat"),
+        *("inputs", "outputs", "topics"),
+        *_REST_ONLY,
     }
 )
 
@@ -50,31 +50,36 @@ class Answered(Produced):
     answers: tuple[Answer, ...] = ()
 
 
-def rest_cases(path: Path, item: RawItem) -> Iterator[RestCase]:
+def is_rest(item: RawItem) -> bool:
+    """Say whether a case has members of REST cases only, so that its file holds such cases."""
+    return isinstance(item.data, dict) and not _REST_ONLY.isdisjoint(item.data)
+
+
+def rest_cases(file: CaseFile, item: RawItem) -> Iterator[RestCase]:
     """Build the cases of one element of a file; raise CaseFileError."""
-    members = item.data
+    path, members = file.path, item.data
     if not isinstance(members, dict):
         raise CaseFileError(path, item.line, "a case is an object")
     if members.get("enabled") is False:
         return
     unknown = sorted(set(members) - _MEMBERS)
-    if unknown and not is_foreign(path):
+    if unknown and not file.ksqldb:
         raise CaseFileError(path, item.line, f"unknown member {unknown[0]!r}: known are {', '.join(sorted(_MEMBERS))}")
     try:
         for variant in expand(members, path.stem):
-            yield _case(path, members, variant, item)
+            yield _case(file, members, variant, item)
     except DecodeError as error:
         raise CaseFileError(path, item.line, str(error)) from error
 
 
-def _case(path: Path, members: dict[str, Any], variant: Variant, item: RawItem) -> RestCase:
+def _case(file: CaseFile, members: dict[str, Any], variant: Variant, item: RawItem) -> RestCase:
     inputs = tuple(map(input_of, listed(members, "inputs")))
     error = _expected_error(members.get("expectedError"))
     if error is not None and inputs:
         raise DecodeError("`inputs` and `expectedError` exclude each other")
     return RestCase(
-        id=f"{case_path(path)}::{variant.slug}",
-        file=path,
+        id=f"{file.name}::{variant.slug}",
+        file=file.path,
         line=item.line,
         name=variant.name,
         statements=variant.statements,
@@ -85,7 +90,7 @@ def _case(path: Path, members: dict[str, Any], variant: Variant, item: RawItem) 
         topics=tuple(map(topic_of, listed(members, "topics"))),
         properties=variant.properties,
         expected_exception=error,
-        rules=() if is_foreign(path) else rules_of(members),
+        rules=() if file.ksqldb else rules_of(members),
         tolerant=True,
         responses=tuple(listed(members, "responses")),
         late_inputs=_flag(members, "inputConditions", "waitForActivePushQuery"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kestrel_qtt.cases.discovery import case_path
+from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.expand import slug
 from kestrel_qtt.cases.model import Case, CaseFileError, ExpectedException
 
@@ -33,15 +33,15 @@ class _Test:
         return any(line.strip() and not line.lstrip().startswith("--") for line in self.lines)
 
 
-def script_cases(path: Path, text: str) -> Iterator[ScriptCase]:
+def script_cases(file: CaseFile, text: str) -> Iterator[ScriptCase]:
     """Cut a script into its tests; tests of one name are told apart by a number.
 
     Raises:
         CaseFileError: a directive is missing.
     """
     seen: Counter[str] = Counter()
-    for test in _tests(path, text):
-        case = _case(path, test)
+    for test in _tests(file.path, text):
+        case = _case(file, test)
         seen[case.id] += 1
         yield case if seen[case.id] == 1 else replace(case, id=f"{case.id}~{seen[case.id]}")
 
@@ -68,15 +68,17 @@ def _tests(path: Path, text: str) -> Iterator[_Test]:
     yield current
 
 
-def _case(path: Path, test: _Test) -> ScriptCase:
+def _case(file: CaseFile, test: _Test) -> ScriptCase:
     error, message = test.directives.get("expected.error"), test.directives.get("expected.message")
     if (error is None) != (message is None):
-        raise CaseFileError(path, test.line, f"test {test.name!r}: expected.error and expected.message come together")
+        raise CaseFileError(
+            file.path, test.line, f"test {test.name!r}: expected.error and expected.message come together"
+        )
     # The text keeps its lines, so that places in errors are places in the file.
     text = "\n" * test.line + "\n".join(test.lines)
     return ScriptCase(
-        id=f"{case_path(path)}::{slug(test.name)}",
-        file=path,
+        id=f"{file.name}::{slug(test.name)}",
+        file=file.path,
         line=test.line,
         name=test.name,
         statements=(text,),

@@ -7,30 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.cases.decode import DecodeError, input_of, listed, output_of
-from kestrel_qtt.cases.discovery import case_path
+from kestrel_qtt.cases.discovery import INPUT_FILE, OUTPUT_FILE, CaseFile
 from kestrel_qtt.cases.model import Case, CaseFileError
 from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import parse_json
 
-INPUT_FILE = "input.json"
-OUTPUT_FILE = "output.json"
 
-
-def three_file_case(path: Path, read: Callable[[Path], str]) -> Case:
+def three_file_case(file: CaseFile, read: Callable[[Path], str]) -> Case:
     """Build the case of a `statements.sql`; its inputs may be absent, its outputs may not.
 
     Raises:
         CaseFileError: a file that cannot be read, or holds something else.
     """
+    path = file.path
     inputs, outputs = path.with_name(INPUT_FILE), path.with_name(OUTPUT_FILE)
     expected = _records(outputs, "outputs", read)
     given = _records(inputs, "inputs", read) if inputs.is_file() else []
-    for file, records, word in ((outputs, expected, "outputs"), (inputs, given, "inputs")):
-        if not records and file.is_file():
-            raise CaseFileError(file, 1, f"`{word}` is missing or empty")
+    for beside, records, word in ((outputs, expected, "outputs"), (inputs, given, "inputs")):
+        if not records and beside.is_file():
+            raise CaseFileError(beside, 1, f"`{word}` is missing or empty")
     try:
         return Case(
-            id=f"{case_path(path)}::{path.parent.name}",
+            id=f"{file.name}::{path.parent.name}",
             file=path,
             line=1,
             name=path.parent.name,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from kestrel_qtt.cases.discovery import Kind, find_files
+from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE, case_file, find_files, stored_spec
 from kestrel_qtt.cases.model import Case, CaseFileError, Json, Status
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.cases.selection import Selection
@@ -29,9 +29,10 @@ class Findings:
     problems: tuple[str, ...] = ()
 
 
-def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = ()) -> Loaded:
+def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> Loaded:
     """Load the stored plans below `paths` as cases; one that was edited or cannot be read is an error."""
-    return load_all(((stored.spec_file, Kind.STORED) for path in paths for stored in plans.find_plans(path)), functions)
+    specs = (stored_spec(stored.spec_file, path) for path in paths for stored in plans.find_plans(path))
+    return load_all(specs, functions, ledgers)
 
 
 def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
@@ -130,7 +131,7 @@ def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) ->
     try:
         for file in (file for path in paths for file in plan_checkpoints.find(path)):
             try:
-                case = load_stored(file.with_name(plans.SPEC_FILE))
+                case = load_stored(case_file(file.with_name(SPEC_FILE)))
                 case = replace(case, functions=(*case.functions, *functions))
                 result = engine.resume(case, plan_checkpoints.read(file))
             except (plans.PlanStoreError, CaseFileError) as error:
@@ -157,10 +158,10 @@ def plan_texts(
     paths: Sequence[Path], selection: Selection, driver: PlanningDriver, functions: Sequence[Path] = ()
 ) -> Iterator[PlanText]:
     """The plans to explain: plan files are read, cases are planned; raise PlanStoreError."""
-    files = [path for path in paths if path.name == plans.PLAN_FILE or (path / plans.PLAN_FILE).is_file()]
+    files = [path for path in paths if path.name == PLAN_FILE or (path / PLAN_FILE).is_file()]
     for file in files:
-        spec = (file if file.is_dir() else file.parent) / plans.SPEC_FILE
-        known = load(spec, Kind.STORED, functions).cases if spec.is_file() else ()
+        spec = (file if file.is_dir() else file.parent) / SPEC_FILE
+        known = load(spec, functions).cases if spec.is_file() else ()
         yield PlanText(str(file), plans.read_plan(file), known[0].functions if known else tuple(functions))
     others = [path for path in paths if path not in files]
     cases = selection.of(load_all(find_files(others), functions).cases) if others else []

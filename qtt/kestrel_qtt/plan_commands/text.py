@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from kestrel_qtt.cases.discovery import PLAN_FILE
 from kestrel_qtt.cases.model import Json
 from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.stored_plan import execute_plan_file
 from kestrel_qtt.plan_commands.format_coverage import facts_of
 from kestrel_qtt.plan_commands.plan_tree import explain_plan
-from kestrel_qtt.plans.store import PLAN_FILE, RESTORED, PlanStoreError, read_plan, written_by
+from kestrel_qtt.plans.store import RESTORED, PlanStoreError, read_plan, written_by
 from kestrel_sql.errors import EngineError
 from kestrel_sql.plan.codec.plan_file import PlanFile, dump_plan, load_plan
 from kestrel_sql.plan.diff import diff_plans

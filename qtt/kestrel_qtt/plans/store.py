@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE
 from kestrel_qtt.cases.model import Json
 from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.plans.spec import write_json
 
-PLAN_FILE = "plan.json"
-SPEC_FILE = "spec.json"
 RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 """Stored configs that a replay restores, and that change results; false where missing (rules Q16.3)."""
 

@@ -1,26 +1,25 @@
-"""Collect case files as pytest items: `pytest test-cases/` is the whole interface."""
+"""Collect case files as pytest items: those of the folders that `qtt_cases` names, and those on the command line.
+
+Every run of pytest in an environment imports this module, whatever project it tests. So what loads and runs cases is
+imported with the first case file only.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kestrel_qtt.cases.discovery import is_test_file
-from kestrel_qtt.cases.known_gaps import Ledger, ledger_of, load_gaps, unknown_cases
-from kestrel_qtt.cases.model import Case, CaseFileError, Status
-from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
-from kestrel_qtt.drivers.open import open_driver
-from kestrel_qtt.load import load
-from kestrel_qtt.plugin.ahead import Ahead, chunk_names
+from kestrel_qtt.cases.discovery import SUFFIXES, CaseFile, Finder
+from kestrel_qtt.drivers.driver import Driver, DriverError
+from kestrel_qtt.extra import missing
+from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS
 
-_AHEAD = pytest.StashKey[Ahead]()
-_WORKER = pytest.StashKey[Mapping[str, Any]]()
 _CHUNKED = "qtt_chunked"
-_LEDGERS = pytest.StashKey[dict[Path, Ledger]]()
+_FINDER = pytest.StashKey[Finder]()
+_SUITE = pytest.StashKey[Any]()
 
 
 class QttHooks:
@@ -31,87 +30,33 @@ class QttHooks:
         """Open the driver that runs the cases; called once per process, when the first case is about to run."""
 
 
-class MismatchError(Exception):
-    """A case whose outcome is not what it expects."""
-
-
-class CaseFile(pytest.File):
+class CaseCollector(pytest.File):
     """A case file; its items are the expanded cases, and one failing item for each that cannot be read."""
+
+    def __init__(self, *, file: CaseFile, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.file = file
 
     def collect(self) -> Iterator[pytest.Item]:
         """Load the file."""
-        loaded = load(self.path)
-        ledger, errors = self._ledger()
-        errors += loaded.errors
-        own = {case.id for case in loaded.cases}
-        stem = next(iter(own)).rpartition("::")[0] if own else ""
-        here = (gap for gap in unknown_cases(ledger, own) if gap.case.rpartition("::")[0] == stem)
-        errors += tuple(CaseFileError(gap.file, gap.line, f"there is no case {gap.case}") for gap in here)
-        for error in errors:
-            yield BadCaseItem.from_parent(self, name=f"line-{error.line}", error=error)
-        for case in loaded.cases:
-            item = CaseItem.from_parent(self, name=case.id.rpartition("::")[2], case=case)
-            if gap := ledger.get(case.id):
-                item.add_marker(pytest.mark.xfail(reason=str(gap), strict=True, raises=MismatchError))
-            yield item
-
-    def _ledger(self) -> tuple[Ledger, tuple[CaseFileError, ...]]:
-        path = ledger_of(self.path)
-        if path is None:
-            return {}, ()
-        ledgers = self.config.stash.setdefault(_LEDGERS, {})
-        try:
-            if path not in ledgers:
-                ledgers[path] = load_gaps(path)
-        except CaseFileError as error:
-            return {}, (error,)
-        return ledgers[path], ()
+        if _SUITE not in self.config.stash:
+            # One error is enough where no case can run: other files find None, and are passed over.
+            self.config.stash[_SUITE] = None
+            self.config.stash[_SUITE] = _open_suite(self.config)
+        suite = self.config.stash[_SUITE]
+        return iter(()) if suite is None else suite.items(self, self.file)
 
 
-class CaseItem(pytest.Item):
-    """One case."""
+def _open_suite(config: pytest.Config) -> Any:
+    """What loads and runs the cases of this process; raise CollectError."""
+    try:
+        from kestrel_qtt.plugin.suite import Suite
 
-    def __init__(self, *, case: Case, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.case = case
-
-    def runtest(self) -> None:
-        """Judge the case; it runs together with the cases of its chunk when the first of them is due."""
-        result = self.config.stash[_AHEAD].result(self.case)
-        if result.status is Status.ERROR:
-            raise RuntimeError(result.reason)
-        if result.status is not Status.PASSED:
-            raise MismatchError(result.reason)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show the place of the case and the differences, without a traceback of the harness."""
-        if isinstance(excinfo.value, (MismatchError, RuntimeError)):
-            return f"{self.case.file}:{self.case.line}: {self.case.name}\n{excinfo.value}"
-        return super().repr_failure(excinfo, style)
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """Locate the case for reports and editors."""
-        return self.path, self.case.line - 1, self.case.name
-
-
-class BadCaseItem(pytest.Item):
-    """A file or case that cannot be read."""
-
-    def __init__(self, *, error: CaseFileError, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.error = error
-
-    def runtest(self) -> None:
-        """Fail."""
-        raise self.error
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show file, line and what is wrong there."""
-        return str(excinfo.value) if isinstance(excinfo.value, CaseFileError) else super().repr_failure(excinfo, style)
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        """Locate the error."""
-        return self.error.file, self.error.line - 1, self.name
+        return Suite(config)
+    except ModuleNotFoundError as error:
+        raise pytest.Collector.CollectError(missing(error)) from error
+    except DriverError as error:
+        raise pytest.Collector.CollectError(str(error)) from error
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -122,77 +67,91 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_qtt_driver() -> Driver:
     """Open the driver of our own engine."""
+    from kestrel_qtt.drivers.open import open_driver
+
     return open_driver()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options of the plugin."""
+    """Declare the options of the plugin, most of them those of `qtt run`."""
+    parser.addini("qtt_cases", "folders of cases that are collected wherever pytest passes by", type="paths")
+    parser.addini("qtt_functions", "Python files with functions that the cases may call", type="paths")
     group = parser.getgroup("qtt", "query-translation cases")
-    group.addoption("--qtt-cut", metavar="HOW", help="cut the input into micro-batches: one, each or random:SEED")
-    group.addoption(
-        "--qtt-restart", action="store_true", help="stop every query in the middle and restart it from its checkpoint"
-    )
-    group.addoption(
-        "--qtt-group-size",
-        type=int,
-        default=DEFAULT_GROUP_SIZE,
-        metavar="N",
-        help="how many cases are run ahead together",
-    )
-    group.addoption("--qtt-tolerant-errors", action="store_true", help="accept any rejection of the right statement")
+    for name, option in (*LOAD_OPTIONS.items(), *RUN_OPTIONS.items()):
+        group.addoption(f"--qtt-{name}", **option)
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-    """Collect the case files of `test-cases`, and the stored plans of `historic-plans`, each run against its own spec."""
-    return CaseFile.from_parent(parent, path=file_path) if is_test_file(file_path) else None
+def pytest_configure(config: pytest.Config) -> None:
+    """Find out where cases are wanted; a run without paths takes the folders of `qtt_cases` for test paths, too."""
+    named = tuple(config.getini("qtt_cases"))
+    gone = [str(folder) for folder in named if not folder.is_dir()]
+    if gone:
+        raise pytest.UsageError(f"qtt_cases names {', '.join(gone)}, which is no folder")
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        asked = _paths(config)
+        config.args += [str(folder) for folder in named if not any(map(folder.is_relative_to, asked))]
+    is_given = config.args_source is pytest.Config.ArgsSource.ARGS
+    given = tuple(_paths(config)) if is_given else ()
+    config.stash[_FINDER] = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"))
+
+
+def _paths(config: pytest.Config) -> list[Path]:
+    """The files and folders that this run is asked for."""
+    return [Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseCollector | None:
+    """Collect a case file."""
+    file = parent.config.stash[_FINDER].at(file_path)
+    return None if file is None else CaseCollector.from_parent(parent, path=file_path, file=file)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Divide the selected cases into chunks that run together."""
-    config = session.config
-    size = max(1, config.getoption("--qtt-group-size"))
-    worker: Mapping[str, Any] | None = config.stash.get(_WORKER, None)
-    if worker is not None and not worker.get(_CHUNKED):
+    suite = session.config.stash.get(_SUITE, None)
+    if suite is not None:
+        worker = vars(session.config).get("workerinput")
         # Another scheduler gives out cases in ways that a worker cannot foresee.
-        size = 1
-    names = chunk_names([item.nodeid for item in session.items], size, worker["workercount"] if worker else 1)
-    chunks: dict[str, list[Case]] = {}
-    for item in session.items:
-        if isinstance(item, CaseItem):
-            chunks.setdefault(names.get(item.nodeid, item.nodeid), []).append(item.case)
-    config.stash[_AHEAD] = Ahead(
-        {case.id: chunk for chunk in chunks.values() for case in chunk},
-        RunOptions(config.getoption("--qtt-cut"), config.getoption("--qtt-restart"), size),
-        tolerant_errors=config.getoption("--qtt-tolerant-errors"),
-        open_driver=lambda: config.hook.pytest_qtt_driver(config=config),
-    )
+        size = 1 if worker is not None and not worker[_CHUNKED] else session.config.getoption("--qtt-group-size")
+        suite.divide(session.items, size, worker["workercount"] if worker else 1, _is_case(session.config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the driver, if one was opened."""
-    if ahead := config.stash.get(_AHEAD, None):
-        ahead.close()
+    suite = config.stash.get(_SUITE, None)
+    if suite is not None:
+        suite.close()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of pytest-xdist whether it gets its cases in chunks."""
-    node.workerinput[_CHUNKED] = node.config.getoption("dist") == "load"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Remember what pytest-xdist told this worker; as one of several it takes less memory (see `kestrel_sql.spark.runtime.session`)."""
-    worker = vars(config).get("workerinput")
-    if worker is not None:
-        config.stash[_WORKER] = worker
-        os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
+    node.workerinput[_CHUNKED] = _gives_chunks(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the cases of a chunk on one worker, since they run in one query; other tests are given out one by one."""
-    if config.getoption("dist") != "load":
+    if not _gives_chunks(config):
         return None
     from kestrel_qtt.plugin.xdist_chunks import ChunkScheduling
 
-    return ChunkScheduling(config, log, config.getoption("--qtt-group-size"))
+    return ChunkScheduling(config, log, config.getoption("--qtt-group-size"), _is_case(config))
+
+
+def _gives_chunks(config: pytest.Config) -> bool:
+    """Whether pytest-xdist distributes by load, and there is a case to be collected."""
+    return config.getoption("dist") == "load" and next(config.stash[_FINDER].walk(_paths(config)), None) is not None
+
+
+def _is_case(config: pytest.Config) -> Callable[[str], bool]:
+    """A function that says whether the test with an id is a case; scheduler and workers must agree."""
+    found: dict[str, bool] = {}
+
+    def is_case(nodeid: str) -> bool:
+        path = nodeid.partition("::")[0]
+        if path not in found:
+            found[path] = path.endswith(SUFFIXES) and config.stash[_FINDER].at(config.rootpath / path) is not None
+        return found[path]
+
+    return is_case

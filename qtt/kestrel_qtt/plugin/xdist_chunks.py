@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from kestrel_qtt.plugin.ahead import chunk_names
+from kestrel_qtt.plugin.chunks import chunk_names
 
 
 class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
     """Schedule neighbouring cases as one unit, and every other test by itself; go on when a worker dies."""
 
-    def __init__(self, config: pytest.Config, log: Any, size: int) -> None:
+    def __init__(self, config: pytest.Config, log: Any, size: int, is_case: Callable[[str], bool]) -> None:
         super().__init__(config, log)
         self.size = size
+        self.is_case = is_case
         self.chunks: dict[str, str] = {}
 
     def remove_node(self, node: Any) -> str | None:
@@ -43,5 +45,5 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
 
     def _split_scope(self, nodeid: str) -> str:
         if not self.chunks:
-            self.chunks = chunk_names(self.collection, self.size, len(self.nodes))
+            self.chunks = chunk_names(self.collection, self.is_case, self.size, len(self.nodes))
         return self.chunks.get(nodeid, nodeid)

@@ -97,10 +97,15 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def failure_text(result: Result) -> str:
+def reason_text(result: Result) -> str:
     """Say where a case is and why it did not pass."""
-    indented = "\n".join(f"  {line}" for line in result.reason.splitlines())
-    return f"{result.status.upper()} {result.case.id}\n  {result.case.file}:{result.case.line}\n{indented}"
+    return f"{result.case.file}:{result.case.line}: {result.case.name}\n{result.reason}"
+
+
+def failure_text(result: Result) -> str:
+    """Say which case did not pass, where it is, and why."""
+    indented = "\n".join(f"  {line}" for line in reason_text(result).splitlines())
+    return f"{result.status.upper()} {result.case.id}\n{indented}"
 
 
 def gap_text(result: Result) -> str:

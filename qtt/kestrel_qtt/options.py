@@ -1,0 +1,65 @@
+"""The options that the command `qtt` and the pytest plugin share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, RunOptions
+
+
+def positive(text: str) -> int:
+    """Read a number above 0 of the command line; raise argparse.ArgumentTypeError."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"a positive number, not {text!r}")
+
+
+def _cut(text: str) -> str:
+    if text in ("one", "each") or (text.startswith("random:") and text[7:].isdecimal()):
+        return text
+    raise argparse.ArgumentTypeError(f"one, each or random:SEED, not {text!r}")
+
+
+LOAD_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "ksqldb": {
+            "action": "store_true",
+            "help": "the cases are ksqlDB's own: ignore unknown members and topics that no output names, allow its test"
+            " functions (default for folders that are called as ksqlDB calls its own, such as query-validation-tests)",
+        },
+    }
+)
+"""The options of every command that loads cases, as argparse wants them; the pytest plugin has them as `--qtt-…`."""
+
+RUN_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "tolerant-errors": {
+            "action": "store_true",
+            "help": "accept any rejection of the right statement, whatever its message",
+        },
+        "cut": {
+            "type": _cut,
+            "metavar": "HOW",
+            "help": "cut the input into micro-batches: one, each or random:SEED",
+        },
+        "restart": {
+            "action": "store_true",
+            "help": "stop every query in the middle and restart it from its checkpoint",
+        },
+        "group-size": {
+            "type": positive,
+            "default": DEFAULT_GROUP_SIZE,
+            "metavar": "N",
+            "help": "how many cases share a Spark query",
+        },
+    }
+)
+"""The options of every command that runs cases, in the same form."""
+
+
+def run_options(value: Callable[[str], Any], jobs: int = 1) -> RunOptions:
+    """The options of a run; `value` gives what an option of RUN_OPTIONS is set to."""
+    return RunOptions(value("cut"), value("restart"), value("group-size"), jobs)

@@ -1,0 +1,117 @@
+"""The cases of one run of pytest: loaded as items, divided into chunks, each chunk run when its first case is due."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kestrel_qtt.cases.discovery import CaseFile
+from kestrel_qtt.cases.known_gaps import Gap
+from kestrel_qtt.cases.model import Case, Result, Status
+from kestrel_qtt.drivers.driver import Driver
+from kestrel_qtt.drivers.functions import check_functions
+from kestrel_qtt.load import Loader
+from kestrel_qtt.options import run_options
+from kestrel_qtt.plugin.chunks import chunk_names
+from kestrel_qtt.report.text import reason_text
+from kestrel_qtt.runner import file_error_result, run_cases
+
+
+class CaseFailedError(Exception):
+    """A case that did not pass, or could not be read."""
+
+
+class CaseItem(pytest.Item):
+    """One case; `unreadable` says what is wrong with one that cannot be run."""
+
+    def __init__(self, *, suite: Suite, case: Case, unreadable: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.suite = suite
+        self.case = case
+        self.unreadable = unreadable
+
+    def runtest(self) -> None:
+        """Judge the case."""
+        if self.unreadable:
+            raise CaseFailedError(self.unreadable)
+        result = self.suite.result(self.case)
+        if result.status is Status.SKIPPED:
+            pytest.xfail(result.reason)
+        if result.status is not Status.PASSED:
+            raise CaseFailedError(reason_text(result))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show where the case is and what differs, without a traceback of the harness."""
+        if isinstance(excinfo.value, CaseFailedError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Locate the case for reports and editors."""
+        return self.case.file, self.case.line - 1, self.case.name
+
+
+class Suite:
+    """Loads case files, and runs chunks of their cases on a driver that is opened for the first.
+
+    Raises:
+        DriverError: a file of `qtt_functions` cannot be loaded.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        functions = config.getini("qtt_functions")
+        check_functions(functions)
+        if "workerinput" in vars(config):
+            # Each of several workers takes less memory: see `kestrel_sql.spark.runtime.session`.
+            os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
+        self._config = config
+        self._loader = Loader(functions)
+        self._gaps: dict[str, Gap] = {}
+        self._chunks: dict[str, Sequence[Case]] = {}
+        self._results: dict[str, Result] = {}
+        self._driver: Driver | None = None
+
+    def items(self, parent: pytest.Collector, file: CaseFile) -> Iterator[CaseItem]:
+        """The cases of a file, and what could not be read of it."""
+        loaded = self._loader.load(file)
+        self._gaps |= loaded.gaps
+        for failed in map(file_error_result, loaded.errors):
+            yield self._item(parent, failed.case, failed.reason)
+        for case in loaded.cases:
+            yield self._item(parent, case)
+
+    def _item(self, parent: pytest.Collector, case: Case, unreadable: str = "") -> CaseItem:
+        name = case.id.rpartition("::")[2]
+        return CaseItem.from_parent(parent, name=name, suite=self, case=case, unreadable=unreadable)
+
+    def divide(self, items: Sequence[pytest.Item], size: int, workers: int, is_case: Callable[[str], bool]) -> None:
+        """Divide the selected cases into chunks of at most `size`, as pytest-xdist's scheduler does for all workers."""
+        names = chunk_names([item.nodeid for item in items], is_case, size, workers)
+        chunks: dict[str, list[Case]] = {}
+        for item in items:
+            if isinstance(item, CaseItem) and not item.unreadable:
+                chunks.setdefault(names[item.nodeid], []).append(item.case)
+        self._chunks = {case.id: chunk for chunk in chunks.values() for case in chunk}
+
+    def result(self, case: Case) -> Result:
+        """The result of a case; the whole chunk runs for the first of its cases."""
+        if case.id not in self._results:
+            if self._driver is None:
+                self._driver = self._config.hook.pytest_qtt_driver(config=self._config)
+            chunk = [other for other in self._chunks[case.id] if other.id not in self._results]
+            option = self._config.getoption
+            options = run_options(lambda name: option(f"--qtt-{name}"))
+            tolerant = option("--qtt-tolerant-errors")
+            for result in run_cases(chunk, self._driver, options, tolerant_errors=tolerant, gaps=self._gaps):
+                self._results[result.case.id] = result
+        return self._results[case.id]
+
+    def close(self) -> None:
+        """Close the driver, if it was opened."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
