@@ -1,1 +1,1 @@
-"""Statements to plans: names, types, keys and validation."""
+"""The planner: turns statements into plans, and validates names, types and keys."""

@@ -1,4 +1,4 @@
-"""The properties of an engine and of a session: what the language lets a user SET."""
+"""The configuration of a session: the properties that SET and UNSET change, and their defaults."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
         "kestrel.upsert.inline.errors.enabled": "true",
     }
 )
-"""Values where a user set none (rules L8); None is unset."""
+"""The default of each property (rules L8); None means unset."""
 
 IMMUTABLE = frozenset({"ksql.service.id", "ksql.properties.overrides.denylist"})
 
@@ -64,7 +64,7 @@ OPEN_PREFIXES = (
     "topic.",
     "__emit.interval.ms.",
 )
-"""Key families whose members are not listed: any key that starts so is known."""
+"""Prefixes of properties that are not listed one by one: any name with such a prefix is known."""
 
 KAFKA_KEYS = frozenset(
     {
@@ -115,7 +115,7 @@ KAFKA_KEYS = frozenset(
         "windowstore.changelog.additional.retention.ms",
     }
 )
-"""Settings of Kafka Streams, consumers and producers that may be set without a prefix."""
+"""Properties of Kafka Streams, consumers and producers that need no prefix."""
 
 _TRUE = frozenset({"true", "yes"})
 _FALSE = frozenset({"false", "no"})
@@ -123,16 +123,16 @@ _FALSE = frozenset({"false", "no"})
 
 @dataclass(frozen=True, slots=True)
 class Config(Mapping[str, str]):
-    """The properties in force for one statement; a property never set has its default.
+    """The properties of a statement by name; a property that is not set has its default.
 
-    Building one from a mapping accepts any key, as a server's own file does; `with_property` accepts what SET does.
+    `Config.of` accepts any name, as a server's properties file does; `with_property` accepts the names that SET does.
     """
 
     overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @staticmethod
     def of(values: Mapping[str, object]) -> Config:
-        """Take the properties of a test case or a file; booleans and numbers become their text, None is unset."""
+        """Make a configuration from properties; booleans and numbers become strings, None means unset."""
         return Config(MappingProxyType({key: _text(value) for key, value in values.items() if value is not None}))
 
     def __getitem__(self, name: str) -> str:
@@ -151,7 +151,7 @@ class Config(Mapping[str, str]):
         """Set a property of the session.
 
         Raises:
-            PropertyError: the name is not a property, or may not be changed by a session (rules L8).
+            PropertyError: the property does not exist, or a session may not change it (rules L8).
         """
         _check_changeable(name, self)
         changed = {**self.overrides, name: value}
@@ -160,27 +160,27 @@ class Config(Mapping[str, str]):
         return Config(MappingProxyType(changed))
 
     def without_property(self, name: str) -> Config:
-        """Take a property of the session back to its default; one that was not set stays so.
+        """Reset a property of the session to its default.
 
         Raises:
-            PropertyError: the name is not a property, or may not be changed by a session.
+            PropertyError: the property does not exist, or a session may not change it.
         """
         _check_changeable(name, self)
         return Config(MappingProxyType({key: text for key, text in self.overrides.items() if key != name}))
 
     def flag(self, name: str) -> bool:
-        """Read a property that has a true or false default.
+        """Return a property that has a true or false default.
 
         Raises:
-            PropertyError: the value is neither.
+            PropertyError: the value is neither true nor false.
         """
         return _boolean(name, self[name])
 
     def integer(self, name: str) -> int | None:
-        """Read a whole number, None where unset.
+        """Return an integer property, None if it is unset.
 
         Raises:
-            PropertyError: the value is not a whole number.
+            PropertyError: the value is not an integer.
         """
         text = self.get(name)
         if text is None:
@@ -192,28 +192,28 @@ class Config(Mapping[str, str]):
 
     @property
     def default_key_format(self) -> str | None:
-        """The key format of a source that names none."""
+        """The key format of a source whose statement names none."""
         return _upper(self.get("ksql.persistence.default.format.key"))
 
     @property
     def default_value_format(self) -> str | None:
-        """The value format of a source that names none; usually unset."""
+        """The value format of a source whose statement names none; None unless it is set."""
         return _upper(self.get("ksql.persistence.default.format.value"))
 
     @property
     def wrap_single_values(self) -> bool | None:
-        """Whether a single value column is an object with one field; None leaves it to the format."""
+        """Whether a single value column is written as an object with one field; None leaves it to the format."""
         text = self.get("ksql.persistence.wrap.single.values")
         return None if not text else _boolean("ksql.persistence.wrap.single.values", text)
 
     @property
     def output_topic_prefix(self) -> str:
-        """What precedes a sink's name in the name of its topic, when the statement names no topic."""
+        """The prefix of a sink's topic name if the statement names no topic."""
         return self["ksql.output.topic.name.prefix"]
 
     @property
     def pseudo_column_version(self) -> int:
-        """1 where ROWPARTITION and ROWOFFSET exist, else 0."""
+        """1 if the pseudo columns ROWPARTITION and ROWOFFSET exist, else 0."""
         return int(self.flag("ksql.rowpartition.rowoffset.enabled"))
 
 
@@ -226,10 +226,10 @@ def _upper(value: str | None) -> str | None:
 
 
 def _boolean(name: str, text: str) -> bool:
-    word = text.strip().lower()
-    if word in _TRUE:
+    lower = text.strip().lower()
+    if lower in _TRUE:
         return True
-    if word in _FALSE:
+    if lower in _FALSE:
         return False
     raise PropertyError(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
 
@@ -243,5 +243,5 @@ def _check_changeable(name: str, config: Config) -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether SET and UNSET accept the name as that of a property."""
+    """Whether SET and UNSET accept the name."""
     return name in DEFAULTS or name in KAFKA_KEYS or name.startswith(OPEN_PREFIXES)

@@ -1,4 +1,4 @@
-"""INSERT INTO: which columns VALUES are for, and whether the result of a SELECT fits a stream."""
+"""Plans INSERT INTO: resolves the columns of VALUES, and checks the result of a SELECT against the target."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kestrel_sql.types.sql_types import quote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedInsert:
-    """One record to produce; columns of `source` that are not in `values` are null.
+    """One record to write; columns of `source` that are not in `values` are NULL.
 
-    `timestamp` gives the record's time (BIGINT ms or a timestamp text), None is now.
+    `timestamp` is the record's time, BIGINT ms or a timestamp string; None means now.
     """
 
     source: Source
@@ -30,14 +30,13 @@ class ResolvedInsert:
 
 
 def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config) -> ResolvedInsert:
-    """Resolve the columns of INSERT VALUES.
-
-    The values are still expressions: whoever evaluates them uses `kestrel_sql.planner.expressions.insert_coercion.coerce_value`.
+    """Resolve the columns of INSERT VALUES; the values stay expressions, which `session.insert_values` evaluates.
 
     Raises:
-        UnknownSourceError: there is no such stream or table.
-        UnknownColumnError: there is no such column.
-        StatementError: the source or a column is not writable, a table's key is missing, or the counts differ.
+        UnknownSourceError: the stream or table does not exist.
+        UnknownColumnError: a column does not exist.
+        StatementError: the source or a column is not writable, a table's key is missing, or the numbers of columns and
+            values differ.
     """
     if not config.flag("ksql.insert.into.values.enabled"):
         raise StatementError("The server has disabled INSERT INTO ... VALUES functionality.", span=statement.span)
@@ -87,12 +86,12 @@ def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> So
 
 
 def case_hint(name: str, known: Mapping[str, object]) -> str | None:
-    """Suggest a name that differs by case only, None if there is none."""
+    """Return a hint at names that differ in case only; None if there are none."""
     close = sorted(other for other in known if other.upper() == name.upper() and other != name)
     if not close:
         return None
     quoted = " or ".join(f'"{other}"' for other in close)
-    return f"did you mean {quoted}? Wrap the name in double quotes to keep its case, or leave the quotes out for upper case."
+    return f"did you mean {quoted}? a name in double quotes keeps its case, a name without becomes upper case"
 
 
 def _targets(statement: InsertValues, source: Source) -> tuple[Column, ...]:
@@ -136,15 +135,15 @@ def _check_constant(value: Expression) -> None:
         raise StatementError(
             f"Column {quote(reference.name)} cannot be resolved: VALUES has no columns to refer to.",
             span=reference.span,
-            hint="text is written in single quotes",
+            hint="write strings in single quotes",
         )
 
 
 def check_insert_target(sink: Source) -> None:
-    """Check that INSERT INTO … SELECT may write the source.
+    """Check that INSERT INTO … SELECT may write to `sink`.
 
     Raises:
-        StatementError: it is a table, read-only, or has header columns.
+        StatementError: it is a table, is read-only, or has header columns.
     """
     if sink.kind is SourceKind.TABLE:
         raise StatementError(f"INSERT INTO can only be used to insert into a stream. {sink.name} is a table.")
@@ -155,10 +154,10 @@ def check_insert_target(sink: Source) -> None:
 
 
 def check_insert(result: Schema, sink: Source) -> None:
-    """Check that the `result` of a SELECT may be written to `sink`: names, roles and types position by position.
+    """Check the result of a SELECT against `sink`: names, roles and types must match column by column.
 
     Raises:
-        StatementError: the sink is not writable, or the schemas do not fit (rules N10).
+        StatementError: the sink is not writable, or the schemas do not match (rules N10).
     """
     check_insert_target(sink)
     wanted = sink.schema.columns
@@ -166,7 +165,7 @@ def check_insert(result: Schema, sink: Source) -> None:
     if not fits:
         raise StatementError(
             f"Incompatible schema between results and sink.\nResult schema is {result}\nSink schema is {sink.schema}",
-            hint=f"the columns of {sink.name} are {column_list(wanted)}: alias the selected expressions accordingly",
+            hint=f"the columns of {sink.name} are {column_list(wanted)}; alias the selected expressions accordingly",
         )
 
 

@@ -1,4 +1,4 @@
-"""Plans of the statements that run a query (rules L9, L10, L11)."""
+"""Plans statements with a query: CREATE AS, INSERT INTO … SELECT and SELECT (rules L9, L10, L11)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.planner.analysis.analyze import Analysis, analyze
 from kestrel_sql.planner.analysis.key_rules import check_key_selected
 from kestrel_sql.planner.analysis.scope import unknown_source
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.ddl.columns import timestamp_column
+from kestrel_sql.planner.ddl.columns import check_key_types, timestamp_column
 from kestrel_sql.planner.ddl.inference import check_sink_schemas, name_sink_schemas
 from kestrel_sql.planner.ddl.registry_port import NoRegistry, SchemaLookup
 from kestrel_sql.planner.ddl.statements import create_command
@@ -26,7 +26,7 @@ from kestrel_sql.planner.lowering.experimental import in_select_order, plan_colu
 from kestrel_sql.planner.lowering.headers import with_headers
 from kestrel_sql.planner.lowering.joins import join_sources
 from kestrel_sql.planner.lowering.projection import check_result, expand, project, select
-from kestrel_sql.planner.lowering.relation import Relation, check_key
+from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import TableFunctions, exploded, filtered, read, rekeyed
 from kestrel_sql.planner.properties.serdes import sink_formats
 from kestrel_sql.planner.properties.with_clause import SinkProperties, check_retention, sink_properties
@@ -38,8 +38,15 @@ NO_REGISTRY = NoRegistry()
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The rows of a query before its sink, and the schema of the sink; `may_drop_key` lets a projection leave key columns out."""
+class PlannedQuery:
+    """A planned query without its sink.
+
+    Attributes:
+        analysis: the checked query.
+        relation: its last step before the sink.
+        schema: the schema of the sink.
+        may_drop_key: whether the projection may leave out key columns.
+    """
 
     analysis: Analysis
     relation: Relation
@@ -48,17 +55,17 @@ class Planned:
 
     @property
     def leftmost(self) -> Source:
-        """The source that a sink inherits formats from."""
+        """The first source of FROM, whose formats a sink inherits."""
         return self.analysis.scope.sources[0].source
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of all sources."""
+        """The names of all sources, sorted."""
         return tuple(sorted(source.source.name for source in self.analysis.scope.sources))
 
     @property
     def loses_key(self) -> bool:
-        """Whether the query says PARTITION BY NULL."""
+        """Whether the query has PARTITION BY NULL."""
         return any(isinstance(expression, NullLiteral) for expression in self.analysis.partition_by or ())
 
 
@@ -71,11 +78,11 @@ def plan_create_as(
     functions: Registry = FUNCTIONS,
     registry: SchemaLookup = NO_REGISTRY,
 ) -> StatementPlan:
-    """Plan CREATE STREAM|TABLE … AS SELECT; whether its name is free was checked before (`ddl.may_create`).
+    """Plan CREATE STREAM|TABLE … AS SELECT; the caller has checked the name with `ddl.statements.may_create`.
 
     Raises:
-        StatementError: see rules L6 and L9.
-        RegistryError: a schema id that the registry does not have.
+        StatementError: the statement breaks one of rules L6 or L9.
+        RegistryError: the registry does not have a schema id of the statement.
     """
     if statement.query.limit is not None:
         raise StatementError(
@@ -118,10 +125,10 @@ def plan_insert_into(
     statement_text: str,
     functions: Registry = FUNCTIONS,
 ) -> StatementPlan:
-    """Plan INSERT INTO … SELECT; the rows are written with the formats and the TIMESTAMP column of the target.
+    """Plan INSERT INTO … SELECT, which writes with the formats and the TIMESTAMP column of the target.
 
     Raises:
-        StatementError: see rules L9 and N10.
+        StatementError: the statement breaks one of rules L9 or N10.
     """
     target = catalog.sources.get(statement.target)
     if target is None:
@@ -141,7 +148,7 @@ def plan_insert_into(
 
 
 def plan_source_table(source: Source, query_id: str, config: Config | None = None) -> QueryPlan:
-    """Plan the query that keeps the rows of a CREATE SOURCE TABLE; it writes no topic."""
+    """Plan the query that materialises a CREATE SOURCE TABLE; it has no sink."""
     types = Types(FUNCTIONS, config or Config())
     relation = read(source, "KsqlTopic/Source", types)
     items = tuple(
@@ -156,10 +163,10 @@ def plan_source_table(source: Source, query_id: str, config: Config | None = Non
 def plan_transient(
     query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry = FUNCTIONS
 ) -> QueryPlan:
-    """Plan a push query; its root is the select step, whose value columns include selected key columns.
+    """Plan a push query; its last step is a select, whose value columns include the selected key columns.
 
     Raises:
-        StatementError: see rules L9.
+        StatementError: the query breaks one of rules L9.
     """
     planned = _plan_query(query, catalog, Types(functions, config), sink=None)
     return QueryPlan(sources=planned.sources, sink=None, physical_plan=planned.relation.step, query_id=query_id)
@@ -167,7 +174,7 @@ def plan_transient(
 
 def _plan_query(
     query: Query, catalog: Catalog, types: Types, *, sink: str | None, target: Schema | None = None
-) -> Planned:
+) -> PlannedQuery:
     analysis = analyze(query, catalog, types, is_persistent=sink is not None)
     _check_emit(query, types.config)
     relation = join_sources(analysis, types) if analysis.scope.is_join else _single(analysis, types)
@@ -177,19 +184,19 @@ def _plan_query(
         relation = _partitioned(analysis, relation, types)
     if analysis.aggregates:
         relation = aggregated(analysis, relation, sink, types)
-        return Planned(analysis, relation, relation.schema)
+        return PlannedQuery(analysis, relation, relation.schema)
     relation = _projected(analysis, relation, target, types)
-    return Planned(analysis, relation, relation.schema)
+    return PlannedQuery(analysis, relation, relation.schema)
 
 
-def _plan_columns(query: Query, catalog: Catalog, types: Types) -> Planned:
+def _plan_columns(query: Query, catalog: Catalog, types: Types) -> PlannedQuery:
     analysis = analyze(query, catalog, types, is_persistent=True)
     relation = plan_columns(analysis, types)
-    return Planned(analysis, relation, in_select_order(analysis, relation.schema), may_drop_key=True)
+    return PlannedQuery(analysis, relation, in_select_order(analysis, relation.schema), may_drop_key=True)
 
 
-def _check_projection(planned: Planned, sink: str) -> None:
-    # Aggregates check the key themselves, because their grouping expressions are gone from the result.
+def _check_projection(planned: PlannedQuery, sink: str) -> None:
+    # Aggregations check the key themselves, because their result has no grouping expressions.
     if not planned.analysis.aggregates and not planned.may_drop_key:
         check_key_selected(planned.analysis, sink)
     check_result(planned.relation.schema)
@@ -204,7 +211,7 @@ def _partitioned(analysis: Analysis, relation: Relation, types: Types) -> Relati
     if relation.is_table:
         raise StatementError("Cannot repartition a TABLE source. Only streams support the PARTITION BY clause.")
     result = rekeyed(relation, expressions, "PartitionBy", types)
-    check_key(result.schema.key)
+    check_key_types(result.schema.key)
     return result
 
 
@@ -212,9 +219,9 @@ def _projected(analysis: Analysis, relation: Relation, target: Schema | None, ty
     if analysis.query.window is not None:
         raise StatementError("WINDOW clause requires a GROUP BY clause.", span=analysis.query.window.span)
     functions = TableFunctions(types)
-    items = expand(analysis, relation, target, functions.taken_out)
-    if functions.found:
-        relation = exploded(relation, tuple(functions.found), types)
+    items = expand(analysis, relation, target, functions.extract)
+    if functions.calls:
+        relation = exploded(relation, tuple(functions.calls), types)
     return project(analysis, relation, items, "Project", types)
 
 
@@ -224,7 +231,7 @@ def _check_emit(query: Query, config: Config) -> None:
     if query.window is None:
         raise StatementError("EMIT FINAL is only supported for windowed aggregations.")
     if not config.flag("ksql.suppress.enabled"):
-        raise StatementError("EMIT FINAL is switched off.", hint="set ksql.suppress.enabled to true")
+        raise StatementError("EMIT FINAL is disabled.", hint="set ksql.suppress.enabled to true")
 
 
 def _check_kind(wanted: SourceKind, relation: Relation) -> None:

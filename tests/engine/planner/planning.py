@@ -1,4 +1,4 @@
-"""Statements to plans for the tests of the query planner, with plans as short indented text."""
+"""Plans statements for the tests of the query planner, and prints plans as short indented text."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def plan(script: str, config: Config | None = None) -> StatementPlan:
 
 
 def tree(planned: StatementPlan) -> list[str]:
-    """The steps of a plan, one line each, upstream steps indented below."""
+    """Return the steps of a plan, one line each; upstream steps are indented below."""
     assert planned.query_plan is not None
     return _tree(planned.query_plan.physical_plan, 0)
 
 
 def command(planned: StatementPlan) -> CreateStreamV1 | CreateTableV1:
-    """What the statement registers."""
+    """Return the DDL command of a statement."""
     assert isinstance(planned.ddl_command, CreateStreamV1 | CreateTableV1)
     return planned.ddl_command
 
 
 def schema(planned: StatementPlan) -> str:
-    """The schema that the statement registers."""
+    """Return the schema that a statement registers."""
     return str(command(planned).schema)
 
 

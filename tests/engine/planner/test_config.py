@@ -35,7 +35,7 @@ def test_setting_and_unsetting() -> None:
         ("ksql.lambdas.enabled", "maybe", "Expected value to be either true or false"),
     ],
 )
-def test_refused(name: str, value: str, gist: str) -> None:
+def test_properties_that_a_session_cannot_set(name: str, value: str, gist: str) -> None:
     with pytest.raises(PropertyError) as caught:
         Config().with_property(name, value)
     assert gist in caught.value.message

@@ -1,4 +1,4 @@
-"""CREATE over a topic, DROP, ALTER, types: what the planner makes of them and what it refuses."""
+"""Plans and errors of CREATE over a topic, DROP, ALTER and custom types."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_format_is_required() -> None:
     assert plan(statement, ksql_persistence_default_format_value="json").formats.value_format.format == "JSON"
 
 
-def test_a_taken_name() -> None:
+def test_a_name_that_exists_is_refused() -> None:
     catalog = registered(source(PK, V, kind=TABLE))
     with pytest.raises(StatementError, match="Cannot add stream 'S': A table with the same name already exists"):
         plan(source(V), catalog)
@@ -247,7 +247,7 @@ def test_drop() -> None:
         plan_drop(DropSource(STREAM, "S"), catalog, SourceUse(writers=("Q",)))
 
 
-def test_topics_of_read_only_sources_stay() -> None:
+def test_topics_of_read_only_sources_cannot_be_deleted() -> None:
     catalog = registered(source(K, V, is_source=True))
     with pytest.raises(StatementError, match="Cannot delete topic for read-only source: S"):
         plan_drop(DropSource(STREAM, "S", delete_topic=True), catalog)
@@ -263,13 +263,13 @@ def test_alter_appends_values() -> None:
         plan_alter(AlterSource(STREAM, "A", (("V", BIGINT),)), catalog)
 
 
-def test_alter_of_sources_that_are_not_open() -> None:
+def test_sources_that_cannot_be_altered() -> None:
     statement = AlterSource(STREAM, "S", (("W", BIGINT),))
     with pytest.raises(StatementError, match="ALTER operations are not supported on source streams"):
         plan_alter(statement, registered(source(K, V, is_source=True)))
-    made = Catalog().with_source(source_of(plan(source(K, V)), created_by="CSAS_S_0"))
+    of_query = Catalog().with_source(source_of(plan(source(K, V)), created_by="CSAS_S_0"))
     with pytest.raises(StatementError, match=r"ALTER command is not supported for CREATE \.\.\. AS statements"):
-        plan_alter(statement, made)
+        plan_alter(statement, of_query)
 
 
 def test_types() -> None:

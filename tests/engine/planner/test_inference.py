@@ -29,10 +29,10 @@ AVRO = {
 
 @dataclass
 class Registry:
-    """Schemas whose text lists the names of their INTEGER fields; `asked` keeps the options of every conversion."""
+    """Schemas whose text lists the names of their INTEGER fields; `options` records the options of every conversion."""
 
     schemas: dict[str, RegisteredSchema] = field(default_factory=lambda: dict(AVRO))
-    asked: list[ColumnOptions] = field(default_factory=list)
+    options: list[ColumnOptions] = field(default_factory=list)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         return self.schemas.get(subject)
@@ -44,7 +44,7 @@ class Registry:
         return None if schema.text == "int" else f"record{schema.id}"
 
     def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        self.asked.append(options)
+        self.options.append(options)
         if options.full_name == "missing":
             return None
         role = Role.KEY if options.side is Side.KEY else Role.VALUE
@@ -65,12 +65,12 @@ def plan(
 BOTH: Properties = (("FORMAT", "AVRO"),)
 
 
-def test_both_sides() -> None:
+def test_key_and_value_are_inferred() -> None:
     assert str(plan(more=BOTH).schema) == "`ROWKEY` INTEGER KEY, `A` INTEGER, `B` INTEGER"
     assert str(plan(kind=SourceKind.TABLE, more=BOTH).schema.key[0]) == "`ROWKEY` INTEGER KEY"
 
 
-def test_one_side() -> None:
+def test_only_what_the_statement_does_not_define_is_inferred() -> None:
     assert str(plan(Element("V", STRING), more=BOTH).schema) == "`ROWKEY` INTEGER KEY, `V` STRING"
     key = Element("K", STRING, ElementRole.KEY)
     assert str(plan(key, more=(("VALUE_FORMAT", "AVRO"),)).schema) == "`K` STRING KEY, `A` INTEGER, `B` INTEGER"
@@ -88,11 +88,11 @@ def test_ids_keep_case_and_name_the_schema() -> None:
     assert command.formats.key_format.property("fullSchemaName") == "io.confluent.ksql.avro_schemas.SKey"
 
 
-def test_an_anonymous_value_is_asked_for_by_wrapping() -> None:
+def test_wrap_single_value_false_unwraps_the_value() -> None:
     registry = Registry()
     command = plan(registry=registry, more=(("VALUE_FORMAT", "AVRO"), ("WRAP_SINGLE_VALUE", False)))
     assert [column.name for column in command.schema.value] == ["ROWVAL"]
-    assert registry.asked[-1].unwrapped
+    assert registry.options[-1].unwrapped
 
 
 @pytest.mark.rules("F8.8", "F8.9")
@@ -123,7 +123,9 @@ def test_an_anonymous_value_is_asked_for_by_wrapping() -> None:
         ((), (("KEY_FORMAT", "PROTOBUF"), ("VALUE_FORMAT", "AVRO"), ("KEY_SCHEMA_ID", 3)), "contains multiple columns"),
     ],
 )
-def test_refused(elements: tuple[Element, ...], more: Properties, gist: str) -> None:
+def test_columns_and_schema_ids_that_the_registry_cannot_serve(
+    elements: tuple[Element, ...], more: Properties, gist: str
+) -> None:
     with pytest.raises(StatementError) as caught:
         plan(*elements, more=more)
     assert gist in caught.value.message
@@ -145,10 +147,10 @@ def test_a_sink_takes_the_name_of_its_schema() -> None:
 
 
 def test_a_sink_has_the_columns_of_its_schema_in_order() -> None:
-    given = sink_properties((("VALUE_SCHEMA_ID", 2),))
-    check_sink_schemas(given, SOURCE, SOURCE.schema, Registry())
+    properties = sink_properties((("VALUE_SCHEMA_ID", 2),))
+    check_sink_schemas(properties, SOURCE, SOURCE.schema, Registry())
     with pytest.raises(StatementError) as caught:
-        check_sink_schemas(given, SOURCE, Schema((Column("b", INTEGER),)), Registry())
+        check_sink_schemas(properties, SOURCE, Schema((Column("b", INTEGER),)), Registry())
     assert caught.value.message == (
         "The following value columns are changed, missing or reordered: [`b` INTEGER]. "
         "Schema from schema registry is [`a` INTEGER, `b` INTEGER]"
@@ -156,7 +158,7 @@ def test_a_sink_has_the_columns_of_its_schema_in_order() -> None:
 
 
 @pytest.mark.rules("F8.13")
-def test_what_is_registered() -> None:
+def test_the_schemas_that_a_statement_registers() -> None:
     formats = Formats(FormatInfo("AVRO"), FormatInfo("JSON_SR", (("schemaId", "4"),)))
     schema = Schema((Column("K", STRING, Role.KEY), Column("V", STRING)))
     key, value = registrations("t", formats, schema, sink=False)

@@ -54,7 +54,7 @@ def plan(target: Source, columns: tuple[str, ...], *values: Expression) -> Resol
     return plan_insert_values(InsertValues("S", columns, values), Catalog().with_source(target), Config())
 
 
-def test_columns_in_the_order_written_or_of_the_schema() -> None:
+def test_columns_stand_in_the_order_of_the_statement_or_the_schema() -> None:
     assert plan(source(), (), A, ONE).values == ((K, A), (V, ONE))
     assert plan(source(), ("V", "K"), ONE, A).values == ((V, ONE), (K, A))
     assert plan(source(), ("V",), ONE).values == ((V, ONE),)
@@ -79,7 +79,7 @@ def test_the_timestamp_is_not_a_column() -> None:
         (source(), (), (A, ColumnRef("BAR", "FOO")), "'FOO' is not a valid stream/table name or alias."),
     ],
 )
-def test_refused(target: Source, columns: tuple[str, ...], values: tuple[Expression, ...], gist: str) -> None:
+def test_refused_values(target: Source, columns: tuple[str, ...], values: tuple[Expression, ...], gist: str) -> None:
     with pytest.raises(StatementError) as caught:
         plan(target, columns, *values)
     assert gist in caught.value.message
@@ -105,7 +105,7 @@ DEC = Decimal(4, 2)
 
 
 @pytest.mark.parametrize(
-    ("value", "given", "wanted", "expected"),
+    ("value", "source_type", "wanted", "expected"),
     [
         (1, INTEGER, BIGINT, 1),
         (1, INTEGER, DOUBLE, 1.0),
@@ -128,13 +128,13 @@ DEC = Decimal(4, 2)
         ({}, Struct(()), Struct((Field("A", DEC),)), {"A": None}),
     ],
 )
-def test_values_that_fit(value: object, given: SqlType | None, wanted: SqlType, expected: object) -> None:
-    coerced = coerce_value(value, given, Column("V", wanted))
+def test_values_that_fit(value: object, source_type: SqlType | None, wanted: SqlType, expected: object) -> None:
+    coerced = coerce_value(value, source_type, Column("V", wanted))
     assert (coerced, type(coerced)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(
-    ("value", "given", "wanted"),
+    ("value", "source_type", "wanted"),
     [
         ("1", STRING, INTEGER),
         (1, BIGINT, INTEGER),
@@ -146,12 +146,12 @@ def test_values_that_fit(value: object, given: SqlType | None, wanted: SqlType, 
         ("1970-01-02T01", STRING, DATE),
     ],
 )
-def test_values_that_do_not_fit(value: object, given: SqlType, wanted: SqlType) -> None:
+def test_values_that_do_not_fit(value: object, source_type: SqlType, wanted: SqlType) -> None:
     with pytest.raises(TypeMismatchError, match="Expected type"):
-        coerce_value(value, given, Column("V", wanted))
+        coerce_value(value, source_type, Column("V", wanted))
 
 
-def test_results_of_a_select() -> None:
+def test_the_result_of_a_select_must_match_the_target() -> None:
     check_insert(Schema((K, Column("V", INTEGER))), source())
     for columns in ((K,), (K, Column("W", BIGINT)), (K, Column("V", DOUBLE)), (Column("K", STRING), V)):
         with pytest.raises(StatementError) as caught:
@@ -167,7 +167,7 @@ def test_results_of_a_select() -> None:
         (source(K, V, H), "Cannot insert into S because it has header columns"),
     ],
 )
-def test_targets_of_a_select(target: Source, gist: str) -> None:
+def test_targets_that_a_select_cannot_write(target: Source, gist: str) -> None:
     with pytest.raises(StatementError) as caught:
         check_insert(Schema((K, V)), target)
     assert gist in caught.value.message

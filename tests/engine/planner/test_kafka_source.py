@@ -1,4 +1,4 @@
-"""What `docs/create-source.md` says can be planned, and what the planner decides on its own."""
+"""Plans of CREATE SOURCE … FROM KAFKA: the examples of `docs/create-source.md`, and the inherited formats."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_every_example_of_the_manual_is_planned() -> None:
         ("FORMAT PROTOBUF USING SCHEMA 'syntax = \"proto3\"; message M { int32 a = 1; }'", "NONE", "PROTOBUF"),
     ],
 )
-def test_the_formats_that_others_inherit(formats: str, key: str, value: str) -> None:
-    made = command(f"CREATE SOURCE s FROM KAFKA (TOPIC 't') {formats};").formats
-    assert (made.key_format.format, made.value_format.format) == (key, value)
+def test_the_formats_that_queries_inherit(formats: str, key: str, value: str) -> None:
+    formats_of_source = command(f"CREATE SOURCE s FROM KAFKA (TOPIC 't') {formats};").formats
+    assert (formats_of_source.key_format.format, formats_of_source.value_format.format) == (key, value)
 
 
-def test_nothing_is_registered_for_a_topic_that_others_write() -> None:
+def test_create_source_registers_no_schemas() -> None:
     session = Session()
     schema = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
     (parsed,) = session.parse(f"CREATE SOURCE s FROM KAFKA (TOPIC 't') FORMAT AVRO USING SCHEMA '{schema}';")
@@ -66,7 +66,7 @@ def test_nothing_is_registered_for_a_topic_that_others_write() -> None:
     assert not list(session.registry.subjects())
 
 
-def test_a_refused_statement_changes_nothing_and_says_what_to_write() -> None:
+def test_a_refused_statement_changes_nothing_and_has_a_hint() -> None:
     session = Session()
     text = "CREATE SOURCE s FROM KAFKA (TOPIC 't') FORMAT JSON INCLUDE KEY, OFFSET;"
     (parsed,) = session.parse(text)

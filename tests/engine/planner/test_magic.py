@@ -1,4 +1,4 @@
-"""Timestamp texts that stand beside ROWTIME and the bounds of windows."""
+"""Timestamp strings that are compared with ROWTIME and window bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = 86_400_000
         ("1970-01-01T00:00:00.001Z", 1),
     ],
 )
-def test_parts_that_are_missing_are_the_first_of_their_kind(text: str, millis: int) -> None:
+def test_missing_parts_take_their_smallest_value(text: str, millis: int) -> None:
     assert parse_partial_timestamp(text) == millis
 
 
@@ -46,7 +46,7 @@ def test_parts_that_are_missing_are_the_first_of_their_kind(text: str, millis: i
         "1970-01-01T00+99:99",
     ],
 )
-def test_what_is_no_timestamp_is_refused_with_the_form_that_is_wanted(text: str) -> None:
+def test_an_invalid_timestamp_is_refused_with_the_expected_format(text: str) -> None:
     with pytest.raises(StatementError, match="Required format"):
         parse_partial_timestamp(text)
 
@@ -61,5 +61,5 @@ def test_what_is_no_timestamp_is_refused_with_the_form_that_is_wanted(text: str)
         ("OTHER > '1970-01-02'", "(OTHER > '1970-01-02')"),
     ],
 )
-def test_only_texts_beside_times_are_rewritten(text: str, rewritten: str) -> None:
+def test_only_strings_compared_with_times_are_rewritten(text: str, rewritten: str) -> None:
     assert format_expression(rewrite_timestamps(parse_expression(text))) == rewritten

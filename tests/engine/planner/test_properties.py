@@ -1,4 +1,4 @@
-"""WITH clauses: what each statement accepts, and what it makes of the values."""
+"""WITH clauses: the properties that each statement accepts, and their values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kestrel_sql.sql.nodes.statements import Properties
 TOPIC: Properties = (("KAFKA_TOPIC", "t"),)
 
 
-def test_everything_at_once() -> None:
-    given = source_properties(
+def test_all_properties_of_a_source() -> None:
+    properties = source_properties(
         (
             *TOPIC,
             ("PARTITIONS", "4"),
@@ -39,18 +39,18 @@ def test_everything_at_once() -> None:
             ("WINDOW_SIZE", "1 day"),
         )
     )
-    assert (given.topic.partitions, given.topic.replicas, given.topic.retention_ms) == (4, 2, 2**40)
-    assert (given.key.format, given.key.properties) == ("DELIMITED", (("delimiter", "TAB"),))
-    assert given.value.format == "PROTOBUF"
-    assert given.value.properties == (
+    assert (properties.topic.partitions, properties.topic.replicas, properties.topic.retention_ms) == (4, 2, 2**40)
+    assert (properties.key.format, properties.key.properties) == ("DELIMITED", (("delimiter", "TAB"),))
+    assert properties.value.format == "PROTOBUF"
+    assert properties.value.properties == (
         ("fullSchemaName", "a.B"),
         ("nullableRepresentation", "wrapper"),
         ("schemaId", "7"),
     )
-    assert given.value.schema_id == 7
-    assert given.wrap_single_value is True
-    assert given.timestamp == TimestampProperty(column="ts", format="yyyy-MM-dd'T'HH")
-    assert given.window == WindowInfo(WindowType.HOPPING, 86_400_000)
+    assert properties.value.schema_id == 7
+    assert properties.wrap_single_value is True
+    assert properties.timestamp == TimestampProperty(column="ts", format="yyyy-MM-dd'T'HH")
+    assert properties.window == WindowInfo(WindowType.HOPPING, 86_400_000)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_everything_at_once() -> None:
         ((("TIMESTAMP_FORMAT", "'open"),), "Configuration TIMESTAMP_FORMAT is invalid: Invalid datetime format"),
     ],
 )
-def test_refused_everywhere(properties: Properties, gist: str) -> None:
+def test_properties_that_sources_and_sinks_refuse(properties: Properties, gist: str) -> None:
     for read in (sink_properties, source_properties):
         with pytest.raises(StatementError) as caught:
             read(properties if read is sink_properties else (*TOPIC, *properties))

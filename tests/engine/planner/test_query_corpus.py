@@ -1,4 +1,4 @@
-"""The query planner against the plans that ksqlDB stored: the same statements must become the same steps."""
+"""Compares the query planner with the plans that ksqlDB stored: the same statements become the same steps."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ pytestmark = [
 
 
 def newest_plans() -> Iterator[Path]:
-    """The newest plan of each case, as far as it is of today's style."""
+    """Yield the newest plan of each case that has the newest form."""
     for case in sorted(CORPUS.iterdir()):
         newest = max(case.iterdir())
         if newest.name >= "7.1":
             yield newest
 
 
-def test_statements_become_the_plans_that_were_stored() -> None:
+def test_statements_become_the_stored_plans() -> None:
     compared, different = 0, []
     for folder in newest_plans():
         case = json.loads((folder / "spec.json").read_text())["testCase"]
-        for made, stored in _replay(case, load_plan((folder / "plan.json").read_text()).statements):
+        for planned, stored in _replay(case, load_plan((folder / "plan.json").read_text()).statements):
             compared += 1
-            if _json(made) != _json(stored):
+            if _json(planned) != _json(stored):
                 different.append(folder.parent.name)
     assert not different
     assert compared > 1000
@@ -57,9 +57,9 @@ def _replay(case: dict[str, Any], stored: tuple[StatementPlan, ...]) -> Iterator
     script = parse_script("\n".join(case["statements"]))
     planned = (parsed.statement for parsed in script if not isinstance(parsed.statement, InsertValues))
     for statement, plan in zip(planned, stored, strict=True):
-        made = _plan(statement, catalog, config, plan)
-        if made is not None:
-            yield made, plan
+        planned = _plan(statement, catalog, config, plan)
+        if planned is not None:
+            yield planned, plan
         command = plan.ddl_command
         if isinstance(command, CreateStreamV1 | CreateTableV1):
             catalog = catalog.with_source(source_of(command))
@@ -82,7 +82,7 @@ def _plan(statement: Statement, catalog: Catalog, config: Config, stored: Statem
 
 
 def _json(plan: StatementPlan) -> Any:
-    """A plan without what is told to the planner, and in one spelling of absent values."""
+    """Return a plan as JSON without its ids and texts, and without absent values."""
     document = _without_nulls(encode_statement(plan))
     return {**document, "statementText": "", "queryPlan": {**document["queryPlan"], "queryId": "", "sources": None}}
 
@@ -90,9 +90,9 @@ def _json(plan: StatementPlan) -> Any:
 def _without_nulls(value: Any) -> Any:
     match value:
         case dict():
-            # The property came with 7.2, and a few cases were not planned again since.
-            kept = {k: _without_nulls(v) for k, v in value.items() if k != "unwrapPrimitives"}
-            return {k: v for k, v in kept.items() if v not in (None, [], {})}
+            # ksqlDB 7.2 added the property, and a few cases have older plans.
+            members = {k: _without_nulls(v) for k, v in value.items() if k != "unwrapPrimitives"}
+            return {k: v for k, v in members.items() if v not in (None, [], {})}
         case list():
             return [_without_nulls(item) for item in value]
         case _:
@@ -112,15 +112,15 @@ def test_schemas_of_all_stored_plans_are_those_of_their_sinks() -> None:
             ):
                 continue
             try:
-                found = result_schema(plan.query_plan.physical_plan, types.of)
+                result = result_schema(plan.query_plan.physical_plan, types.of)
             except FunctionError as error:
                 if "Can't find any functions" not in error.message:
                     raise
                 continue
             checked += 1
             # Until 6.0 steps did not name key columns, and one experiment reorders them in the sink.
-            same_key = sorted(str(c.type) for c in found.key) == sorted(str(c.type) for c in command.schema.key)
-            if not same_key or found.value != command.schema.value:
+            same_key = sorted(str(c.type) for c in result.key) == sorted(str(c.type) for c in command.schema.key)
+            if not same_key or result.value != command.schema.value:
                 different.append(str(path.parent.relative_to(CORPUS)))
     assert not different
     assert checked > 1000

@@ -1,4 +1,4 @@
-"""Which steps queries become, and what the columns of their results are called."""
+"""The steps of queries, and the names of their result columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from kestrel_sql.plan.steps.joins import StreamStreamJoinV1
 from kestrel_sql.planner.config import Config
 from tests.engine.planner.planning import command, plan, schema, tree
 
-ORDERS = "CREATE STREAM orders (id INT KEY, customer INT, amount DOUBLE, tags ARRAY<STRING>) WITH (kafka_topic='o', format='JSON');"
+ORDERS = (
+    "CREATE STREAM orders (id INT KEY, customer INT, amount DOUBLE, tags ARRAY<STRING>) WITH "
+    "(kafka_topic='o', format='JSON');"
+)
 CUSTOMERS = "CREATE TABLE customers (id INT PRIMARY KEY, name STRING, city INT) WITH (kafka_topic='c', format='JSON');"
 CITIES = "CREATE TABLE cities (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='t', format='JSON');"
 NESTED = "CREATE STREAM a (k INT KEY, {columns}) WITH (kafka_topic='a', format='JSON');"
@@ -20,7 +23,10 @@ def test_projection_keeps_the_key_out_of_the_value() -> None:
     planned = plan(ORDERS + "CREATE STREAM s AS SELECT amount * 2, id AS k, amount FROM orders WHERE amount > 0;")
     assert tree(planned) == [
         "streamSinkV1[S]",
-        "  streamSelectV1[Project] key_column_names=(K) select_expressions=((AMOUNT * 2) AS KSQL_COL_0, AMOUNT AS AMOUNT)",
+        (
+            "  streamSelectV1[Project] key_column_names=(K) select_expressions=((AMOUNT * 2) AS "
+            "KSQL_COL_0, AMOUNT AS AMOUNT)"
+        ),
         "    streamFilterV1[WhereFilter] filter_expression=(AMOUNT > 0)",
         "      streamSourceV1[KsqlTopic/Source]",
     ]
@@ -54,7 +60,8 @@ def test_partition_by_null_drops_the_key() -> None:
 def test_aggregates_number_arguments_and_results() -> None:
     planned = plan(
         ORDERS
-        + "CREATE TABLE t AS SELECT customer, COUNT(*) AS n, SUM(amount + 1) FROM orders GROUP BY customer HAVING COUNT(*) > 1;"
+        + "CREATE TABLE t AS SELECT customer, COUNT(*) AS n, SUM(amount + 1) FROM orders GROUP BY "
+        + "customer HAVING COUNT(*) > 1;"
     )
     assert tree(planned) == [
         "tableSinkV1[T]",
@@ -69,7 +76,8 @@ def test_aggregates_number_arguments_and_results() -> None:
         ),
         "        streamGroupByV2[Aggregate/GroupBy] group_by_expressions=(CUSTOMER)",
         (
-            "          streamSelectV1[Aggregate/Prepare] key_column_names=(ID) select_expressions=(CUSTOMER AS CUSTOMER,"
+            "          streamSelectV1[Aggregate/Prepare] key_column_names=(ID) "
+            "select_expressions=(CUSTOMER AS CUSTOMER,"
             " ROWTIME AS ROWTIME, AMOUNT AS AMOUNT, (AMOUNT + 1) AS KSQL_INTERNAL_COL_3)"
         ),
         "            streamSourceV1[KsqlTopic/Source]",
@@ -108,7 +116,7 @@ def test_bounds_of_a_windowed_source_are_columns_of_an_aggregate_without_window(
 
 
 @pytest.mark.rules("N6.5")
-def test_table_functions_are_taken_out_of_expressions() -> None:
+def test_table_functions_become_columns() -> None:
     lines = tree(plan(ORDERS + "CREATE STREAM s AS SELECT id, EXPLODE(tags) + '!' AS t FROM orders;"))
     assert lines[1:3] == [
         "  streamSelectV1[Project] key_column_names=(ID) select_expressions=((KSQL_SYNTH_0 + '!') AS T)",
@@ -124,7 +132,8 @@ def test_stream_table_join_rekeys_the_stream() -> None:
     )
     lines = tree(planned)
     assert lines[1] == (
-        "  streamSelectV1[Project] key_column_names=(C_ID) select_expressions=(C_NAME AS NAME, O_AMOUNT AS AMOUNT, O_ROWTIME AS O_ROWTIME)"
+        "  streamSelectV1[Project] key_column_names=(C_ID) select_expressions=(C_NAME AS NAME, "
+        "O_AMOUNT AS AMOUNT, O_ROWTIME AS O_ROWTIME)"
     )
     assert lines[2] == "    streamTableJoinV1[Join] join_type=INNER key_name=C_ID"
     assert lines[4] == "        streamSelectKeyV2[LeftSourceKeyed] key_expression=(CUSTOMER)"
@@ -135,7 +144,8 @@ def test_full_join_has_a_synthetic_key() -> None:
     planned = plan(
         ORDERS
         + CLICKS
-        + "CREATE STREAM s AS SELECT ROWKEY AS k, page FROM orders o FULL JOIN clicks c WITHIN 1 HOUR GRACE PERIOD 0 DAYS ON o.id = c.id;"
+        + "CREATE STREAM s AS SELECT ROWKEY AS k, page FROM orders o FULL JOIN clicks c WITHIN 1 "
+        + "HOUR GRACE PERIOD 0 DAYS ON o.id = c.id;"
     )
     assert "key_name=ROWKEY before_ms=3600000 after_ms=3600000 grace_ms=0" in tree(planned)[2]
     assert schema(planned) == "`K` INTEGER KEY, `PAGE` STRING"
@@ -151,7 +161,7 @@ def test_foreign_key_join_keeps_the_left_key_and_may_be_joined_again() -> None:
     assert schema(planned) == "`C_ID` INTEGER KEY, `TOWN` STRING"
 
 
-def test_both_sides_of_a_join_use_the_key_format_of_the_side_that_stays() -> None:
+def test_both_sides_of_a_join_use_the_key_format_of_the_side_that_is_not_rekeyed() -> None:
     binary = (
         "CREATE STREAM views (id INT KEY, page STRING) WITH (kafka_topic='v', key_format='KAFKA', value_format='JSON');"
     )
@@ -171,7 +181,8 @@ def test_later_joins_rekey_only_by_other_columns() -> None:
         ORDERS
         + CUSTOMERS
         + CITIES
-        + "CREATE STREAM s AS SELECT c.id, amount FROM orders o JOIN customers c ON o.id = c.id JOIN cities t ON o.id = t.id;"
+        + "CREATE STREAM s AS SELECT c.id, amount FROM orders o JOIN customers c ON o.id = c.id "
+        + "JOIN cities t ON o.id = t.id;"
     )
     other = same.replace("o.id = t.id", "o.customer = t.id").replace("SELECT c.id", "SELECT t.id")
     assert not any("[LeftSourceKeyed]" in line for line in tree(plan(same)))

@@ -1,4 +1,4 @@
-"""Statements as ksqlDB rewrites them: what is qualified, named and added; and the texts that it stored in its plans."""
+"""Statements as ksqlDB rewrites them, compared with the texts in its stored plans."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ CREATE STREAM R (ID INT KEY, A INT) WITH (KAFKA_TOPIC='r', FORMAT='JSON');
     [
         ("CREATE STREAM O AS SELECT * FROM S;", "CREATE STREAM O AS SELECT *\nFROM S S\nEMIT CHANGES"),
         (
-            "create table o with (value_format='JSON', kafka_topic='o') as select a, count(*), id + 1 as n from s group by a, id;",
             (
-                "CREATE TABLE O WITH (KAFKA_TOPIC='o', VALUE_FORMAT='JSON') AS SELECT\n  S.A A,\n  COUNT(*) KSQL_COL_0,\n  (S.ID + 1) N\n"
+                "create table o with (value_format='JSON', kafka_topic='o') as select a, count(*), "
+                "id + 1 as n from s group by a, id;"
+            ),
+            (
+                "CREATE TABLE O WITH (KAFKA_TOPIC='o', VALUE_FORMAT='JSON') AS SELECT\n  S.A "
+                "A,\n  COUNT(*) KSQL_COL_0,\n  (S.ID + 1) N\n"
                 "FROM S S\nGROUP BY S.A, S.ID\nEMIT CHANGES"
             ),
         ),

@@ -23,8 +23,8 @@ def source(key: FormatInfo, value: FormatInfo) -> Source:
     return Source(name="S", kind=SourceKind.STREAM, schema=Schema((K, V)), topic="s", formats=Formats(key, value))
 
 
-def sink(given: Properties, leftmost: Source, *columns: Column, null: bool = False) -> Formats:
-    properties: SinkProperties = sink_properties(given)
+def sink(with_clause: Properties, leftmost: Source, *columns: Column, null: bool = False) -> Formats:
+    properties: SinkProperties = sink_properties(with_clause)
     return sink_formats(
         properties, leftmost, Schema(columns or (K, V)), Config(), sink="OUT_1", partitioned_by_null=null
     )
@@ -63,7 +63,7 @@ def test_protobuf_unwraps_primitives() -> None:
     assert sink((("FORMAT", "PROTOBUF"),), JSON_SOURCE).key_format.property("unwrapPrimitives") == "true"
 
 
-def test_a_key_takes_the_default_format_where_none_is_inherited() -> None:
+def test_a_key_takes_the_default_format_if_it_inherits_none() -> None:
     keyless = source(FormatInfo("NONE"), FormatInfo("JSON"))
     assert sink((), keyless).key_format.format == "KAFKA"
     assert sink((), keyless, V).key_format.format == "NONE"
@@ -78,7 +78,7 @@ def test_partition_by_null_leaves_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "columns", "gist"),
+    ("with_clause", "columns", "gist"),
     [
         (
             (("WRAP_SINGLE_VALUE", True),),
@@ -100,13 +100,13 @@ def test_partition_by_null_leaves_no_key() -> None:
         ),
     ],
 )
-def test_refused_properties(given: Properties, columns: tuple[Column, ...], gist: str) -> None:
+def test_refused_properties(with_clause: Properties, columns: tuple[Column, ...], gist: str) -> None:
     with pytest.raises(StatementError) as caught:
-        sink(given, JSON_SOURCE, *columns)
+        sink(with_clause, JSON_SOURCE, *columns)
     assert gist in caught.value.message
 
 
-def test_the_message_of_a_schema_that_does_not_fit() -> None:
+def test_the_message_for_a_schema_that_a_format_cannot_hold() -> None:
     with pytest.raises(StatementError) as caught:
         sink((), JSON_SOURCE, K, L, V)
     assert caught.value.message == (
@@ -162,11 +162,11 @@ def test_inherited_properties_are_properties_of_the_format() -> None:
 def test_internal_key_formats(
     name: str, key: tuple[Column, ...], expected: str, features: frozenset[SerdeFeature]
 ) -> None:
-    given = Formats(FormatInfo(name), FormatInfo("AVRO", (("fullSchemaName", "a"), ("schemaId", "1"))), UNWRAP, UNWRAP)
-    formats = internal_formats(given, key)
+    source = Formats(FormatInfo(name), FormatInfo("AVRO", (("fullSchemaName", "a"), ("schemaId", "1"))), UNWRAP, UNWRAP)
+    formats = internal_formats(source, key)
     assert (formats.key_format.format, formats.key_features) == (expected, features)
     assert (formats.value_format, formats.value_features) == (
         FormatInfo("AVRO", (("fullSchemaName", "a"),)),
         frozenset(),
     )
-    assert internal_formats(given, key, rekeyed=False).key_format.format == name
+    assert internal_formats(source, key, rekeyed=False).key_format.format == name

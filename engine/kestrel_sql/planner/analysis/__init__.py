@@ -1,1 +1,1 @@
-"""What a query says: scopes, columns, join criteria, and the rules that it must follow."""
+"""Analysis of queries: resolves names and checks the rules of the language."""

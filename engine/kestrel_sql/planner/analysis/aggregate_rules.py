@@ -1,4 +1,4 @@
-"""What an aggregating query may say where (rules L9)."""
+"""Checks the rules on aggregating queries (rules L9)."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ def check_aggregates(
     having: Expression | None,
     types: Types,
 ) -> None:
-    """Check an aggregating query; all expressions have plain column names.
+    """Check an aggregating query, whose expressions have unqualified column names.
 
     Raises:
-        StatementError: a rule is broken.
+        StatementError: the query breaks a rule.
     """
     select = tuple(item.expression for item in items)
     if analysis.query.window is not None:
         _check_bounds(analysis, select, group_by, having, types)
     _check_group_by(group_by, types)
-    found = tuple(
+    aggregates = tuple(
         call for e in (*select, *((having,) if having is not None else ())) for call in calls(e, types.is_aggregate)
     )
-    if not found:
+    if not aggregates:
         raise StatementError("GROUP BY requires aggregate functions in either the SELECT or HAVING clause.")
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
     grouped = frozenset(group_by)
-    loose = [format_expression(e) for e in select if not _is_grouped(e, grouped, bounds, types)]
-    if loose:
-        raise StatementError(f"Non-aggregate SELECT expression(s) not part of GROUP BY: {', '.join(loose)}")
+    ungrouped = [format_expression(e) for e in select if not _is_grouped(e, grouped, bounds, types)]
+    if ungrouped:
+        raise StatementError(f"Non-aggregate SELECT expression(s) not part of GROUP BY: {', '.join(ungrouped)}")
     if having is not None and not _is_grouped(having, grouped, bounds, types):
         raise StatementError(f"Non-aggregate HAVING expression not part of GROUP BY: {format_expression(having)}")
-    _check_has_group_by(analysis, found)
+    _check_has_group_by(analysis, aggregates)
 
 
-def _check_has_group_by(analysis: Analysis, found: tuple[FunctionCall, ...]) -> None:
+def _check_has_group_by(analysis: Analysis, aggregates: tuple[FunctionCall, ...]) -> None:
     if analysis.group_by is not None:
         return
     if analysis.query.window is not None:
         raise StatementError("WINDOW clause requires a GROUP BY clause.", span=analysis.query.window.span)
     if analysis.is_persistent:
-        listed = ", ".join(map(format_expression, found))
+        listed = ", ".join(map(format_expression, aggregates))
         raise StatementError(
-            f"CREATE TABLE AS SELECT statement does not support aggregate function [{listed}] without a GROUP BY clause."
+            f"CREATE TABLE AS SELECT statement does not support aggregate function [{listed}] "
+            "without a GROUP BY clause."
         )
 
 
@@ -73,7 +74,7 @@ def _check_group_by(group_by: tuple[Expression, ...], types: Types) -> None:
 
 
 def _is_grouped(expression: Expression, grouped: frozenset[Expression], bounds: frozenset[str], types: Types) -> bool:
-    """Whether columns, but for the bounds of the query's own window, occur only inside aggregates and grouping expressions."""
+    """Whether all columns but the bounds of the query's own window are inside aggregates or grouping expressions."""
 
     def replaced(node: Expression) -> Expression | None:
         inside = node in grouped or (isinstance(node, FunctionCall) and types.is_aggregate(node.name))
@@ -93,8 +94,9 @@ def _check_bounds(
         for node in walk(expression):
             if isinstance(node, ColumnRef) and node.name in BOUND_NAMES:
                 raise StatementError(
-                    f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations and can not be "
-                    "passed to aggregate functions.\nSee https://github.com/confluentinc/ksql/issues/4397",
+                    f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations "
+                    "and can not be passed to aggregate functions.\n"
+                    "See https://github.com/confluentinc/ksql/issues/4397",
                     span=node.span,
                 )
 

@@ -1,4 +1,4 @@
-"""A query with every column traced to its source, every select item named, and its shape checked."""
+"""Analyses a query: resolves columns to sources, names the select items and checks the clauses."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NamedItem = SelectExpression | SelectAll
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A checked query; column references are qualified by the alias of their source.
+    """A checked query; column references are qualified with the alias of their source.
 
-    `select` items have an alias each, but for stars. `is_persistent` is False for a push query.
+    Every item of `select` except stars has an alias. `is_persistent` is False for a push query.
     """
 
     query: Query
@@ -43,7 +43,7 @@ class Analysis:
     is_persistent: bool
 
     def selects(self, expression: Expression) -> bool:
-        """Whether the projection contains exactly this expression, by itself or through a star."""
+        """Whether the projection contains this expression, as an item or through a star."""
         for item in self.select:
             if isinstance(item, SelectAll):
                 if item.qualifier is None or (
@@ -56,16 +56,16 @@ class Analysis:
 
 
 def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool) -> Analysis:
-    """Resolve the names of a query and check its shape.
+    """Resolve the names of a query and check its clauses.
 
     Raises:
-        StatementError: one of rules L9 is broken.
+        StatementError: the query breaks one of rules L9.
     """
     query = _with_custom_types(query, catalog)
     scope = scope_of_query(query, catalog)
     select = _name_items(query, scope, types)
     joins = analyze_joins(query, scope)
-    found = Analysis(
+    analysis = Analysis(
         query=query,
         scope=scope,
         joins=joins,
@@ -77,26 +77,26 @@ def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool
         aggregates=query.group_by is not None or _has_aggregates(select, types),
         is_persistent=is_persistent,
     )
-    _check_aliases(found)
-    _check_columns(found)
+    _check_aliases(analysis)
+    _check_columns(analysis)
     for expression in (
-        *_expressions(found),
-        found.where,
-        *(found.group_by or ()),
-        *(found.partition_by or ()),
-        found.having,
+        *_expressions(analysis),
+        analysis.where,
+        *(analysis.group_by or ()),
+        *(analysis.partition_by or ()),
+        analysis.having,
     ):
         if expression is not None:
             types.check_names(expression)
             check_lambdas(expression, scope, types)
-    check_shape(found.query, found.scope, _expressions(found), types, is_persistent=is_persistent)
-    where = None if found.where is None else rewrite_timestamps(found.where)
-    having = None if found.having is None else rewrite_timestamps(found.having)
-    return replace(found, where=where, having=having)
+    check_shape(analysis.query, analysis.scope, _expressions(analysis), types, is_persistent=is_persistent)
+    where = None if analysis.where is None else rewrite_timestamps(analysis.where)
+    having = None if analysis.having is None else rewrite_timestamps(analysis.having)
+    return replace(analysis, where=where, having=having)
 
 
 def _with_custom_types(query: Query, catalog: Catalog) -> Query:
-    """Replace the custom types that casts name by what they stand for, because plans hold no names of types."""
+    """Resolve the custom types in casts, because plans have no type names."""
 
     def resolved(node: Expression) -> Expression | None:
         if not isinstance(node, Cast):
@@ -118,8 +118,8 @@ def _has_aggregates(select: tuple[NamedItem, ...], types: Types) -> bool:
     return any(isinstance(item, SelectExpression) and types.has(item.expression, types.is_aggregate) for item in select)
 
 
-def _expressions(found: Analysis) -> tuple[Expression, ...]:
-    return tuple(item.expression for item in found.select if isinstance(item, SelectExpression))
+def _expressions(analysis: Analysis) -> tuple[Expression, ...]:
+    return tuple(item.expression for item in analysis.select if isinstance(item, SelectExpression))
 
 
 def _name_items(query: Query, scope: Scope, types: Types) -> tuple[NamedItem, ...]:
@@ -159,15 +159,15 @@ def _alias(expression: Expression, scope: Scope, names: AliasGenerator) -> str:
             return names.for_expression(expression)
 
 
-def _check_aliases(found: Analysis) -> None:
-    if not found.is_persistent:
+def _check_aliases(analysis: Analysis) -> None:
+    if not analysis.is_persistent:
         return
-    for item in found.select:
+    for item in analysis.select:
         if not isinstance(item, SelectExpression) or (item.alias or "").upper() not in SYSTEM_NAMES:
             continue
         alias = (item.alias or "").upper()
         if isinstance(item.expression, ColumnRef) and item.expression.name == alias:
-            if found.query.window is not None and alias in BOUND_NAMES:
+            if analysis.query.window is not None and alias in BOUND_NAMES:
                 continue
             raise StatementError(
                 f"Reserved column name in select: `{alias}`. Please remove or alias the column.", span=item.span
@@ -177,17 +177,17 @@ def _check_aliases(found: Analysis) -> None:
         )
 
 
-def _check_columns(found: Analysis) -> None:
-    scope = found.scope
-    bounds = BOUND_NAMES if found.query.window is not None and not scope.is_join else frozenset[str]()
+def _check_columns(analysis: Analysis) -> None:
+    scope = analysis.scope
+    bounds = BOUND_NAMES if analysis.query.window is not None and not scope.is_join else frozenset[str]()
     keys = frozenset({scope.synthetic_key()}) if scope.is_join else frozenset[str]()
-    if found.where is not None:
-        scope.check(found.where, "WHERE", extra=bounds)
-    for expression in found.partition_by or ():
+    if analysis.where is not None:
+        scope.check(analysis.where, "WHERE", extra=bounds)
+    for expression in analysis.partition_by or ():
         scope.check(expression, "PARTITION BY")
-    for expression in found.group_by or ():
+    for expression in analysis.group_by or ():
         scope.check(expression, "GROUP BY", extra=bounds)
-    for expression in _expressions(found):
+    for expression in _expressions(analysis):
         scope.check(expression, "SELECT", extra=bounds | keys)
-    if found.having is not None and found.aggregates:
-        scope.check(found.having, "HAVING", extra=bounds | keys)
+    if analysis.having is not None and analysis.aggregates:
+        scope.check(analysis.having, "HAVING", extra=bounds | keys)

@@ -1,4 +1,4 @@
-"""Join criteria: which sources they compare, and which columns can be the key of the result."""
+"""Resolves join criteria: which sources they compare, and which columns can be the key of the result."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.analysis.scope import QuerySource, Scope
-from kestrel_sql.planner.expressions.walk import column_refs
+from kestrel_sql.planner.expressions.walk import column_refs, rewrite
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression, Logical
 from kestrel_sql.sql.nodes.statements import Join, JoinType, Query, Within
 
-JOIN_WORDS = {
+JOIN_SQL = {
     JoinType.INNER: "[INNER] JOIN",
     JoinType.LEFT: "LEFT [OUTER] JOIN",
     JoinType.RIGHT: "RIGHT [OUTER] JOIN",
@@ -21,9 +21,9 @@ JOIN_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One join: `right` is the newly joined source, `left` the earlier one that the criterion mentions.
+    """One join: `right` is the newly joined source, `left` the earlier source that the criterion names.
 
-    `written` is the criterion as the statement has it, for messages.
+    `written` is the criterion as SQL, for messages.
     """
 
     type: JoinType
@@ -39,7 +39,7 @@ def analyze_joins(query: Query, scope: Scope) -> tuple[Joined, ...]:
     """Resolve the criteria of all joins of a query.
 
     Raises:
-        StatementError: a criterion that is no comparison of two sources, or a source that occurs twice.
+        StatementError: a criterion does not compare two sources, or a source occurs twice.
     """
     _check_occurrences(scope)
     return tuple(_joined(join, number, scope) for number, join in enumerate(query.joins, 1))
@@ -75,8 +75,8 @@ def _joined(join: Join, number: int, scope: Scope) -> Joined:
     if first is new and second in earlier:
         return Joined(join.type, second, new, comparison.right, comparison.left, join.within, written)
     raise StatementError(
-        f"A join criteria is expected to reference the source (`{new.alias}`) in the FROM clause, instead the right source "
-        f"references `{second.alias}` and the left source references `{first.alias}`",
+        f"A join criteria is expected to reference the source (`{new.alias}`) in the FROM clause, "
+        f"instead the right source references `{second.alias}` and the left source references `{first.alias}`",
         span=join.span,
     )
 
@@ -84,7 +84,8 @@ def _joined(join: Join, number: int, scope: Scope) -> Joined:
 def _comparison(criteria: Expression) -> Comparison:
     if isinstance(criteria, Logical):
         raise StatementError(
-            f"Invalid join condition: joins on multiple conditions are not yet supported. Got {format_expression(criteria)}.",
+            "Invalid join condition: joins on multiple conditions are not yet supported. "
+            f"Got {format_expression(criteria)}.",
             span=criteria.span,
         )
     if not isinstance(criteria, Comparison):
@@ -111,22 +112,29 @@ def is_key(source: QuerySource, expression: Expression) -> bool:
 
 
 def key_of(source: QuerySource) -> tuple[ColumnRef, ...]:
-    """The key columns of a source, qualified."""
+    """The qualified key columns of a source."""
     return tuple(ColumnRef(column.name, source.alias) for column in source.source.schema.key)
 
 
+def unqualified(expression: Expression) -> Expression:
+    """Strip the aliases from column references, to use the expression over the rows of one source."""
+    return rewrite(
+        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
+    )
+
+
 def is_foreign_key(join: Joined) -> bool:
-    """Whether a first join looks rows of a table up by something else than the left table's key."""
+    """Whether a join of two tables finds right rows by something else than the left table's key."""
     tables = join.left.is_table and join.right.is_table
     return tables and is_key(join.right, join.right_on) and not is_key(join.left, join.left_on)
 
 
 def equal_expressions(joins: tuple[Joined, ...]) -> frozenset[Expression]:
-    """The expressions that have the value of the result's key after all of `joins` (rules N7.4)."""
+    """The expressions that equal the result's key after all of `joins` (rules N7.4)."""
     if not joins or joins[-1].type is JoinType.OUTER:
         return frozenset()
     if len(joins) == 1 and is_foreign_key(joins[0]):
-        # The result keeps the left table's key, whatever it was looked up by.
+        # A foreign-key join keeps the left table's key.
         return frozenset(key_of(joins[0].left))
     own = frozenset({joins[-1].left_on, joins[-1].right_on})
     before = equal_expressions(joins[:-1])
@@ -134,7 +142,7 @@ def equal_expressions(joins: tuple[Joined, ...]) -> frozenset[Expression]:
 
 
 def viable_keys(joins: tuple[Joined, ...]) -> tuple[ColumnRef, ...]:
-    """The columns that can be the key of the result of `joins`, best first; none means a synthetic key."""
+    """The columns that can be the key of the result of `joins`, best first; empty means a synthetic key."""
     if not joins or joins[-1].type is JoinType.OUTER:
         return ()
     equal = equal_expressions(joins)

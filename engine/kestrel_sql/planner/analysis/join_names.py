@@ -1,4 +1,4 @@
-"""Names inside joins, and lists of names in messages."""
+"""Names columns inside joins, and joins names for messages."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ SYNTHETIC_KEY = "ROWKEY"
 
 
 def prefixed(alias: str, column: str) -> str:
-    """Name `column` of the source `alias` inside a join."""
+    """Return the name of a source's column inside a join: `alias_column`."""
     return f"{alias}_{column}"
 
 
 def and_list(items: Iterable[str]) -> str:
-    """Join words as `A, B and C`."""
+    """Join items as `A, B and C`."""
     return _joined(list(items), "and")
 
 
 def or_list(items: Iterable[str]) -> str:
-    """Join words as `A, B or C`."""
+    """Join items as `A, B or C`."""
     return _joined(list(items), "or")
 
 

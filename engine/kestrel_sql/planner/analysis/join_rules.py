@@ -1,24 +1,23 @@
-"""Which joins can be run: kinds of the sides, types of the criteria, windows (rules L9)."""
+"""Checks the rules on joins: kinds of the sides, types of the criteria, windows (rules L9)."""
 
 from __future__ import annotations
 
 from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.plan.step import WindowType
-from kestrel_sql.planner.analysis.join_criteria import JOIN_WORDS, Joined, is_key
+from kestrel_sql.planner.analysis.join_criteria import JOIN_SQL, Joined, is_key, unqualified
 from kestrel_sql.planner.analysis.scope import QuerySource
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import rewrite
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
+from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.sql_types import SqlType
 
 
 def check_join(join: Joined, *, left_is_table: bool, foreign: bool, keyed: bool, types: Types) -> None:
-    """Check one join; `keyed` says that the criterion is the key of the left side.
+    """Check one join; `keyed` says whether the criterion is the key of the left side.
 
     Raises:
-        StatementError: it cannot be run.
+        StatementError: the join breaks a rule.
     """
     _check_kinds(join, left_is_table=left_is_table)
     if left_is_table:
@@ -29,7 +28,7 @@ def check_join(join: Joined, *, left_is_table: bool, foreign: bool, keyed: bool,
 
 
 def _check_kinds(join: Joined, *, left_is_table: bool) -> None:
-    got = f"Got {join.left.alias} {JOIN_WORDS[join.type]} {join.right.alias}."
+    got = f"Got {join.left.alias} {JOIN_SQL[join.type]} {join.right.alias}."
     if left_is_table and not join.right.is_table:
         raise StatementError(
             f"Invalid join order: table-stream joins are not supported; only stream-table joins. {got}"
@@ -43,7 +42,8 @@ def _check_kinds(join: Joined, *, left_is_table: bool) -> None:
     if not is_key(join.right, join.right_on):
         _check_single_key(join.right)
         raise StatementError(
-            f"Invalid join condition: stream-table joins require to join on the table's primary key. Got {join.written}."
+            "Invalid join condition: stream-table joins require to join on the table's primary key. "
+            f"Got {join.written}."
         )
 
 
@@ -59,7 +59,8 @@ def _check_tables(join: Joined, *, foreign: bool, keyed: bool) -> None:
     if not is_key(join.right, join.right_on):
         _check_single_key(join.right)
         raise StatementError(
-            f"Invalid join condition: table-table joins require to join on the primary key of the right input table. Got {join.written}."
+            "Invalid join condition: table-table joins require to join on the primary key of the right input table. "
+            f"Got {join.written}."
         )
     if foreign:
         if join.type is JoinType.RIGHT:
@@ -68,7 +69,8 @@ def _check_tables(join: Joined, *, foreign: bool, keyed: bool) -> None:
             raise StatementError("Invalid join type: FULL OUTER JOIN on a foreign key is not supported.")
     elif not keyed:
         raise StatementError(
-            f"Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins. Got {join.written}."
+            "Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins. "
+            f"Got {join.written}."
         )
 
 
@@ -76,7 +78,8 @@ def _check_windows(join: Joined) -> None:
     left, right = join.left.source.window, join.right.source.window
     if (left is None) != (right is None):
         raise StatementError(
-            f"Can not join windowed source to non-windowed source.\n{_window_text(join.left)}\n{_window_text(join.right)}"
+            "Can not join windowed source to non-windowed source.\n"
+            f"{_window_text(join.left)}\n{_window_text(join.right)}"
         )
     if (
         left is not None
@@ -102,10 +105,7 @@ def _check_types(join: Joined, types: Types) -> None:
 
 
 def _type(source: QuerySource, expression: Expression, types: Types) -> SqlType | None:
-    plain = rewrite(
-        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
-    )
-    return types.of(plain, {column.name: column.type for column in source.rows.value})
+    return types.of(unqualified(expression), {column.name: column.type for column in source.rows.value})
 
 
 def _check_within(join: Joined, *, left_is_table: bool) -> None:
@@ -113,7 +113,7 @@ def _check_within(join: Joined, *, left_is_table: bool) -> None:
         if join.within is None:
             raise StatementError(
                 "Stream-Stream joins must have a WITHIN clause specified. None was provided.",
-                hint="write how far apart in time the rows may be, e.g. WITHIN 1 HOUR",
+                hint="say how far apart in time matching rows may be, such as WITHIN 1 HOUR",
             )
         return
     if join.within is None:

@@ -1,4 +1,4 @@
-"""The rule that a persistent query selects the key of its result (rules N7, E10)."""
+"""Checks that a persistent query selects the key of its result (rules N7, E10)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_key_selected(analysis: Analysis, sink: str) -> None:
     """Check that the projection of a query without aggregates contains the key.
 
     Raises:
-        StatementError: it does not; the message says what is missing.
+        StatementError: a key column is missing; the message names it.
     """
     if analysis.partition_by is not None:
         _check_partition_by(analysis.partition_by, analysis, sink)
@@ -60,8 +60,9 @@ def _check_foreign_key(analysis: Analysis) -> None:
     if missing:
         plural = "s" if len(missing) > 1 else ""
         raise StatementError(
-            f"Primary key column{plural} missing in projection. For foreign-key table-table joins, the projection must include all "
-            f"primary key columns from the left input table ({quote(left.alias)}). Missing column{plural}: {', '.join(missing)}."
+            f"Primary key column{plural} missing in projection. For foreign-key table-table joins, the projection must "
+            f"include all primary key columns from the left input table ({quote(left.alias)}). "
+            f"Missing column{plural}: {', '.join(missing)}."
         )
 
 
@@ -76,11 +77,12 @@ def _check_synthetic(analysis: Analysis, sink: str) -> None:
 
 
 def missing_key(sink: str, noun: str, wanted: Sequence[str], *, any_of: bool = False) -> StatementError:
-    """The error for a projection without the key; with `any_of` one of `wanted` would do."""
+    """Make the error for a projection without its key; with `any_of` one of `wanted` is enough."""
     plural = "s" if len(wanted) > 1 else ""
     listed = or_list(wanted) if any_of else and_list(wanted)
     example = wanted[0] if any_of else ", ".join(wanted)
     return StatementError(
         f"Key{'' if any_of else plural} missing from projection (ie, SELECT). \n"
-        f"The query used to build {quote(sink)} must include the {noun}{plural} {listed} in its projection (eg, SELECT {example}...)."
+        f"The query used to build {quote(sink)} must include the {noun}{plural} {listed} in its projection "
+        f"(eg, SELECT {example}...)."
     )

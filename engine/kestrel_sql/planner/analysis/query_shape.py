@@ -1,4 +1,4 @@
-"""Rules on the shape of a query that need no plan (rules L9)."""
+"""Checks the clauses of a query against each other, which needs no plan (rules L9)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kestrel_sql.sql.nodes.statements import Query
 def check_shape(
     query: Query, scope: Scope, select: tuple[Expression, ...], types: Types, *, is_persistent: bool
 ) -> None:
-    """Check the clauses of a query against each other; `select` are the expressions of its projection.
+    """Check the clauses of a query; `select` are the expressions of its projection.
 
     Raises:
-        StatementError: a rule is broken.
+        StatementError: the query breaks a rule.
     """
     _check_value_formats(query, scope)
     _check_windowed_tables(scope, is_persistent=is_persistent)
@@ -31,10 +31,10 @@ def check_shape(
 
 
 def check_lambdas(expression: Expression, scope: Scope, types: Types) -> None:
-    """Refuse lambdas where they are switched off, and parameters with the name of a column or of an outer parameter.
+    """Check the lambdas in an expression (rules L2).
 
     Raises:
-        StatementError: rules L2.
+        StatementError: lambdas are disabled, or a parameter has the name of a column or of another parameter in scope.
     """
     first = next((node for node in walk(expression) if isinstance(node, Lambda)), None)
     if first is None:
@@ -47,18 +47,18 @@ def check_lambdas(expression: Expression, scope: Scope, types: Types) -> None:
 def _check_parameters(expression: Expression, taken: frozenset[str]) -> None:
     outermost: list[Lambda] = []
 
-    def found(node: Expression) -> Expression | None:
+    def collect(node: Expression) -> Expression | None:
         if not isinstance(node, Lambda):
             return None
         outermost.append(node)
         return node
 
-    rewrite(expression, found)
+    rewrite(expression, collect)
     for node in outermost:
-        twice = [name for at, name in enumerate(node.parameters) if name in taken or name in node.parameters[:at]]
-        if twice:
+        duplicates = [name for i, name in enumerate(node.parameters) if name in taken or name in node.parameters[:i]]
+        if duplicates:
             raise StatementError(
-                f"Lambda function argument can't be an existing/duplicate name: {twice[0]}", span=node.span
+                f"Lambda function argument can't be an existing/duplicate name: {duplicates[0]}", span=node.span
             )
         _check_parameters(node.body, taken | frozenset(node.parameters))
 
@@ -68,8 +68,8 @@ def _check_value_formats(query: Query, scope: Scope) -> None:
     names = [s.source.name for s in scope.sources if s.source.formats.value_format.format == "KAFKA"]
     if clause and names:
         raise StatementError(
-            f"Source(s) {', '.join(names)} are using the 'KAFKA' value format. This format does not yet support {clause}.\n"
-            "Use another format when creating the source."
+            f"Source(s) {', '.join(names)} are using the 'KAFKA' value format. "
+            f"This format does not yet support {clause}.\nUse another format when creating the source."
         )
 
 
@@ -91,7 +91,7 @@ def _check_keys(query: Query, types: Types) -> None:
     for expression in (*(query.partition_by or ()), *(join.criteria for join in query.joins)):
         for call in calls(expression, lambda name: types.is_aggregate(name) or types.is_table_function(name)):
             raise StatementError(
-                f"{call.name} gives no value for a single row and cannot be part of a key.", span=call.span
+                f"A key cannot contain aggregate or table functions: {call.name} is one.", span=call.span
             )
     for expression in query.group_by or ():
         for call in calls(expression, types.is_table_function):

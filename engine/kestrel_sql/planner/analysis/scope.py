@@ -1,4 +1,4 @@
-"""What the sources of a query are called, and which of them a column reference means."""
+"""Resolves column references to the sources of a query."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PSEUDO_VERSION = max(PSEUDO_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """A source of FROM under its alias; `rows` is the schema of its rows as expressions see them."""
+    """A source of FROM under its alias; `rows` is its schema with the columns that expressions can name."""
 
     alias: str
     source: Source
@@ -39,20 +39,20 @@ class QuerySource:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table."""
+        """Whether the source is a table."""
         return self.source.kind is SourceKind.TABLE
 
     def has(self, name: str) -> bool:
-        """Whether the rows have a column called `name`, system columns included."""
+        """Whether the rows have the column `name`, system columns included."""
         return any(column.name == name for column in self.rows.value)
 
     def star(self) -> Iterator[str]:
-        """The columns that `*` means: key, window bounds, then the rest, without the other system columns."""
+        """The columns that `*` expands to: key, window bounds, then the others, without other system columns."""
         return star(self.rows)
 
 
 def star(rows: Schema) -> Iterator[str]:
-    """The columns that `*` means for rows of a schema: key, window bounds, then the rest (rules N5)."""
+    """Yield the columns that `*` expands to: key, window bounds, then the others (rules N5)."""
     keys = [column.name for column in rows.key]
     yield from keys
     names = [column.name for column in rows.value]
@@ -72,10 +72,10 @@ class Scope:
         return len(self.sources) > 1
 
     def source(self, alias: str, span: Span | None = None) -> QuerySource:
-        """The source called `alias`.
+        """Return the source with this alias.
 
         Raises:
-            UnknownSourceError: there is none.
+            UnknownSourceError: no source has it.
         """
         for source in self.sources:
             if source.alias == alias:
@@ -84,15 +84,15 @@ class Scope:
         raise UnknownSourceError(
             f"Failed to prepare statement: '{alias}' is not a valid stream/table name or alias.",
             span=span,
-            hint=f"FROM names {known}",
+            hint=f"the sources of this query are {known}",
         )
 
     def qualify(self, expression: Expression) -> Expression:
-        """Write every column reference with the alias of its source; unknown columns stay as they are.
+        """Qualify every column reference with the alias of its source; unknown columns stay unqualified.
 
         Raises:
-            StatementError: a column that several sources have.
-            UnknownSourceError: a qualifier that no source has.
+            StatementError: several sources have the column.
+            UnknownSourceError: no source has the alias of a qualified reference.
         """
         for node in column_refs(expression):
             if node.qualifier is not None:
@@ -107,15 +107,15 @@ class Scope:
         owners = [source.alias for source in self.sources if source.has(node.name)]
         if len(owners) > 1:
             candidates = " or ".join(f"{owner}.{node.name}" for owner in sorted(owners))
-            place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
             raise StatementError(
-                f"Exception while preparing statement: {place}Column '{node.name}' is ambiguous. Could be {candidates}.",
+                f"Exception while preparing statement: {_position(node.span)}Column '{node.name}' is ambiguous. "
+                f"Could be {candidates}.",
                 span=node.span,
             )
         return replace(node, qualifier=owners[0]) if owners else node
 
     def _is_unit(self, argument: Expression) -> bool:
-        """Whether an argument is DAY, HOUR, MINUTE or SECOND, words that may also be columns, and are none here."""
+        """Whether an argument is DAY, HOUR, MINUTE or SECOND and no source has a column of that name."""
         return (
             isinstance(argument, ColumnRef)
             and argument.qualifier is None
@@ -129,10 +129,10 @@ class Scope:
         return rewrite(argument, self._qualified)
 
     def check(self, expression: Expression, clause: str, *, extra: frozenset[str] = frozenset()) -> None:
-        """Refuse column references that no source defines; `extra` names are known besides.
+        """Check that every column reference names a column of a source, or one of `extra`.
 
         Raises:
-            UnknownColumnError: names the clause and the column.
+            UnknownColumnError: one does not; the message names the clause and the column.
         """
         for node in column_refs(expression):
             owner = next((s for s in self.sources if s.alias == node.qualifier), None)
@@ -144,22 +144,20 @@ class Scope:
                 if clause == "PARTITION BY"
                 else ""
             )
-            place = f"Line: {node.span.line}, Col: {node.span.column}: " if node.span else ""
             hint = did_you_mean(node.name, self._names(owner))
-            raise UnknownColumnError(
-                f"{place}{clause} column '{written}' cannot be resolved.{note}", span=node.span, hint=hint
-            )
+            message = f"{_position(node.span)}{clause} column '{written}' cannot be resolved.{note}"
+            raise UnknownColumnError(message, span=node.span, hint=hint)
 
     def _names(self, owner: QuerySource | None) -> Iterator[str]:
-        """The columns that may have been meant: those of `owner`, or of all sources."""
+        """The columns to suggest: those of `owner`, or of all sources."""
         return (column.name for source in ((owner,) if owner else self.sources) for column in source.rows.value)
 
     def clashes(self, name: str) -> bool:
-        """Whether more than one source has a column called `name`."""
+        """Whether more than one source has the column `name`."""
         return sum(source.has(name) for source in self.sources) > 1
 
     def plain(self, expression: Expression) -> Expression:
-        """Replace qualified references by the names that the rows of this query's plan use."""
+        """Replace qualified references by the column names in the plan of this query."""
         return rewrite(expression, self._plain)
 
     def _plain(self, node: Expression) -> Expression | None:
@@ -175,13 +173,13 @@ class Scope:
         return None
 
     def star(self, qualifier: str | None = None) -> Iterator[str]:
-        """The names that `*` or `qualifier.*` means directly over the sources."""
+        """The column names that `*` or `qualifier.*` expands to directly over the sources."""
         sources = self.sources if qualifier is None else (self.source(qualifier),)
         for source in sources:
             yield from (prefixed(source.alias, name) if self.is_join else name for name in source.star())
 
     def columns(self) -> Mapping[str, SqlType]:
-        """The type of every column of the sources, under the names that plain references use."""
+        """The type of every column of the sources, by its name in the plan."""
         return {
             prefixed(source.alias, column.name) if self.is_join else column.name: column.type
             for source in self.sources
@@ -189,19 +187,19 @@ class Scope:
         }
 
     def synthetic_key(self) -> str:
-        """The name of a join key that comes from no column: ROWKEY, numbered if that name is taken."""
+        """The name of a join key that no column provides: ROWKEY, with a number if that name is taken."""
         from_sources = AliasGenerator(c.name for s in self.sources for c in s.source.schema.columns)
         return from_sources.unique(SYNTHETIC_KEY)
 
 
 def scope_of_query(query: Query, catalog: Catalog) -> Scope:
-    """Look the sources of FROM up.
+    """Look up the sources of FROM.
 
     Raises:
-        UnknownSourceError: a source that the catalog does not have.
+        UnknownSourceError: the catalog does not have one of them.
     """
-    named = (query.source, *(join.source for join in query.joins))
-    return Scope(tuple(_source(item, catalog) for item in named))
+    items = (query.source, *(join.source for join in query.joins))
+    return Scope(tuple(_source(item, catalog) for item in items))
 
 
 def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
@@ -213,15 +211,18 @@ def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
 
 
 def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
-    """The error for a source that does not exist; the hint names one that is called almost so."""
+    """Make the error for a source that does not exist; the hint suggests a source with a similar name."""
     hint = similar_source(name, catalog)
-    place = f"Line: {span.line}, Col: {span.column}: " if span else ""
-    return UnknownSourceError(f"{place}Source `{name}` does not exist.", span=span, hint=hint)
+    return UnknownSourceError(f"{_position(span)}Source `{name}` does not exist.", span=span, hint=hint)
 
 
 def similar_source(name: str, catalog: Catalog) -> str | None:
-    """A hint at a source whose name differs in case only, or else in a few letters."""
+    """Return a hint at a source whose name differs in case only, else in a few letters; None if there is none."""
     same = next((known for known in catalog.sources if known.upper() == name.upper()), None)
     if same is not None:
-        return f'did you mean "{same}"? Names in double quotes keep their case'
+        return f'did you mean "{same}"? a name in double quotes keeps its case'
     return did_you_mean(name, catalog.sources)
+
+
+def _position(span: Span | None) -> str:
+    return f"Line: {span.line}, Col: {span.column}: " if span else ""

@@ -1,1 +1,1 @@
-"""CREATE, ALTER, DROP and types, with schema inference."""
+"""Plans CREATE, ALTER, DROP and custom types, with schema inference."""

@@ -1,4 +1,4 @@
-"""The columns of a CREATE statement: roles, reserved names, duplicates, header columns, keys and the timestamp column."""
+"""Checks the columns of a CREATE statement: roles, names, types, header columns and the timestamp column."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _ROLES = {
 def declared_columns(
     elements: Iterable[Element], kind: SourceKind, types: Mapping[str, SqlType], config: Config
 ) -> tuple[Column, ...]:
-    """Turn the elements of a CREATE into columns, in the order written; `types` are the custom types.
+    """Convert the elements of a CREATE to columns in the same order; `types` are the custom types by name.
 
     Raises:
-        StatementError: a reserved name, the wrong word for a key, or a header column of another type than it must have.
-        TypeMismatchError: a custom type that does not exist, or a struct with two fields of a name.
+        StatementError: a name is reserved, a key has the wrong keyword for the kind, or a header column the wrong type.
+        TypeMismatchError: a custom type does not exist, or a struct has a field name twice.
     """
     return tuple(_column(element, kind, types, config) for element in elements)
 
@@ -60,7 +60,7 @@ def _column(element: Element, kind: SourceKind, types: Mapping[str, SqlType], co
 
 
 def is_reserved(name: str, config: Config) -> bool:
-    """Whether no column may be called `name`, in any case (rules N2)."""
+    """Whether `name`, in any case, is reserved, so no column may have it (rules N2)."""
     upper = name.upper()
     if upper in ("ROWPARTITION", "ROWOFFSET") and config.pseudo_column_version == 0:
         return False
@@ -68,10 +68,10 @@ def is_reserved(name: str, config: Config) -> bool:
 
 
 def resolve_type(sql_type: SqlType, types: Mapping[str, SqlType]) -> SqlType:
-    """Replace custom types and check structs.
+    """Resolve custom types and check structs.
 
     Raises:
-        TypeMismatchError: an unknown custom type, or a struct with two fields of a name.
+        TypeMismatchError: a custom type does not exist, or a struct has a field name twice.
     """
     resolved = resolve(sql_type, types)
     _check_structs(resolved)
@@ -86,9 +86,9 @@ def _check_structs(sql_type: SqlType) -> None:
             _check_structs(key)
             _check_structs(value)
         case Struct(fields):
-            twice = [name for name, count in Counter(f.name for f in fields).items() if count > 1]
-            if twice:
-                raise TypeMismatchError(f"Duplicate field names found in STRUCT: {', '.join(map(quote, twice))}")
+            duplicates = [name for name, count in Counter(f.name for f in fields).items() if count > 1]
+            if duplicates:
+                raise TypeMismatchError(f"Duplicate field names found in STRUCT: {', '.join(map(quote, duplicates))}")
             for field in fields:
                 _check_structs(field.type)
         case _:
@@ -101,9 +101,9 @@ def _check_role(element: Element, kind: SourceKind) -> None:
         (ElementRole.PRIMARY_KEY, SourceKind.STREAM): ("PRIMARY KEY", "KEY", "streams"),
     }.get((element.role, kind))
     if wrong is not None:
-        used, right, where = wrong
+        used, right, sources = wrong
         raise StatementError(
-            f"Column {quote(element.name)} is a '{used}' column: please use '{right}' for {where}.\n"
+            f"Column {quote(element.name)} is a '{used}' column: please use '{right}' for {sources}.\n"
             "Tables have PRIMARY KEYs, which are unique and NON NULL.\n"
             "Streams have KEYs, which have no uniqueness or NON NULL constraints.",
             span=element.span,
@@ -116,18 +116,19 @@ def _check_header(element: Element, resolved: SqlType, config: Config) -> None:
             "Cannot create a source with header columns: ksql.headers.columns.enabled is set to false.",
             span=element.span,
         )
-    whole = element.role is ElementRole.HEADERS
-    expected = HEADERS_TYPE if whole else BYTES
+    all_headers = element.role is ElementRole.HEADERS
+    expected = HEADERS_TYPE if all_headers else BYTES
     if resolved != expected:
-        word = "HEADERS" if whole else f"HEADER('{element.header_key}')"
-        raise StatementError(f"Invalid type for {word} column: expected {expected}, got {resolved}", span=element.span)
+        role = "HEADERS" if all_headers else f"HEADER('{element.header_key}')"
+        raise StatementError(f"Invalid type for {role} column: expected {expected}, got {resolved}", span=element.span)
 
 
 def source_schema(columns: Iterable[Column], kind: SourceKind, *, windowed: bool) -> Schema:
-    """Check the columns of a source together, and order them.
+    """Check the columns of a source together and return them as a schema.
 
     Raises:
-        StatementError: no columns, two of a name, clashing header columns, or a key that is missing or contains a MAP.
+        StatementError: there are no columns, two have the same name, header columns clash, the key is missing or
+            contains a MAP.
     """
     schema = Schema.of(columns)
     if not schema.key and not schema.value:
@@ -135,7 +136,7 @@ def source_schema(columns: Iterable[Column], kind: SourceKind, *, windowed: bool
     if kind is SourceKind.TABLE and not schema.key:
         raise StatementError(
             "Tables require a PRIMARY KEY. Please define the PRIMARY KEY.",
-            hint="mark the column that holds the key of the record: CREATE TABLE t (id BIGINT PRIMARY KEY, …)",
+            hint="mark the column of the record's key: CREATE TABLE t (id BIGINT PRIMARY KEY, …)",
         )
     if windowed and not schema.key:
         raise StatementError("Windowed sources require a key column.")
@@ -146,16 +147,17 @@ def source_schema(columns: Iterable[Column], kind: SourceKind, *, windowed: bool
 
 
 def check_names(schema: Schema) -> None:
-    """Check that no two columns have one name.
+    """Check that no two columns have the same name.
 
     Raises:
-        StatementError: names the columns, and whether they are of the key, of the value or of both.
+        StatementError: names the columns, and says whether they are key columns, value columns or both.
     """
-    for word, columns in (("key", schema.key), ("value", (*schema.value, *schema.headers))):
+    for part, columns in (("key", schema.key), ("value", (*schema.value, *schema.headers))):
         counts = Counter(column.name for column in columns)
-        twice = {column.name: column for column in columns if counts[column.name] > 1}
-        if twice:
-            raise StatementError(f"Duplicate {word} columns found in schema: {', '.join(map(str, twice.values()))}")
+        duplicates = {column.name: column for column in columns if counts[column.name] > 1}
+        if duplicates:
+            listed = ", ".join(map(str, duplicates.values()))
+            raise StatementError(f"Duplicate {part} columns found in schema: {listed}")
     keys = {column.name for column in schema.key}
     clashing = [column for column in (*schema.value, *schema.headers) if column.name in keys]
     if clashing:
@@ -163,16 +165,17 @@ def check_names(schema: Schema) -> None:
 
 
 def check_key_types(key: Iterable[Column]) -> None:
-    """Check that no MAP occurs in the key.
+    """Check that the type of no key column contains a MAP.
 
     Raises:
-        StatementError: names the first column that has one.
+        StatementError: names the first column whose type does.
     """
     for column in key:
         if contains_map(column.type):
             raise StatementError(
-                "Map keys, including types that contain maps, are not supported as they may lead to unexpected behavior "
-                f"due to inconsistent serialization. Key column name: {quote(column.name)}. Column type: {column.type}. "
+                "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
+                "behavior due to inconsistent serialization. "
+                f"Key column name: {quote(column.name)}. Column type: {column.type}. "
                 "See https://github.com/confluentinc/ksql/issues/6621 for more."
             )
 
@@ -190,10 +193,10 @@ def _check_header_columns(headers: tuple[Column, ...]) -> None:
 
 
 def timestamp_column(timestamp: TimestampProperty | None, schema: Schema) -> TimestampColumn | None:
-    """Find the column that TIMESTAMP names and check it with TIMESTAMP_FORMAT (rules L6); None without a property.
+    """Return the column of TIMESTAMP, checked against TIMESTAMP_FORMAT (rules L6); None without TIMESTAMP.
 
     Raises:
-        StatementError: no such column, or one of a type that does not fit.
+        StatementError: the column does not exist, or its type does not fit.
     """
     if timestamp is None:
         return None
@@ -217,5 +220,6 @@ def timestamp_column(timestamp: TimestampProperty | None, schema: Schema) -> Tim
 
 def _bad_timestamp(column: Column) -> StatementError:
     return StatementError(
-        f"Timestamp column, {quote(column.name)}, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format specified."
+        f"Timestamp column, {quote(column.name)}, should be LONG(INT64), TIMESTAMP, "
+        "or a String with a timestamp_format specified."
     )

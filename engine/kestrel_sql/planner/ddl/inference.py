@@ -1,4 +1,4 @@
-"""Columns that a statement leaves to the schema registry, and schemas that a statement gives to it (rules F8)."""
+"""Infers columns from the schema registry, and lists the schemas that a statement registers (rules F8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_sql.formats.serde import Side
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 from kestrel_sql.planner.ddl.registry_port import ColumnOptions, Registration, SchemaLookup
 from kestrel_sql.planner.properties.serdes import check_schema_id
-from kestrel_sql.planner.properties.with_clause import SideProperties, SinkProperties, SourceProperties
+from kestrel_sql.planner.properties.with_clause import SerdeProperties, SinkProperties, SourceProperties
 from kestrel_sql.types.schema import Column, Schema
 
 _LANGUAGES = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}
@@ -21,9 +21,9 @@ _FORMATS = {language: name for name, language in _LANGUAGES.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
-    """Columns from the registry; None for a side that the statement defines itself, or that has none.
+    """Columns from the registry; None for a key or value that the statement defines, or that has no schema.
 
-    `properties` are those of the statement, with the full names of the schemas that were asked for by id.
+    `properties` are the statement's, with the full names of the schemas that it gives by id.
     """
 
     key: tuple[Column, ...] | None
@@ -39,19 +39,21 @@ def infer_source(
     has_key: bool,
     has_value: bool,
 ) -> Inferred:
-    """Look up the sides that the statement does not define; `infos` are its key and value format.
+    """Look up the key and value columns that the statement does not define; `infos` are its key and value format.
 
     Raises:
-        RegistryError: a schema that is missing, of another format, or gives no columns.
-        StatementError: a schema id together with columns of that side.
+        RegistryError: a schema is missing, has another format, or cannot become columns.
+        StatementError: the statement has both a schema id and columns for the key or the value.
     """
     topic = properties.topic.name or ""
     key_info, value_info = infos
-    key = _SideRequest(Side.KEY, topic, key_info, properties.key, _unwraps_key(key_info))
-    value = _SideRequest(Side.VALUE, topic, value_info, properties.value, properties.wrap_single_value is False)
+    key = _SchemaRequest(Side.KEY, topic, key_info, properties.key, _unwraps_key(key_info))
+    value = _SchemaRequest(Side.VALUE, topic, value_info, properties.value, properties.wrap_single_value is False)
     for request, defined in ((key, has_key), (value, has_value)):
-        if defined and request.side.schema_id is not None:
-            raise StatementError(f"Table elements and {request.word}_SCHEMA_ID cannot both exist for create statement.")
+        if defined and request.properties.schema_id is not None:
+            raise StatementError(
+                f"Table elements and {request.prefix}_SCHEMA_ID cannot both exist for create statement."
+            )
     return Inferred(
         key=None if has_key else _infer(key, registry),
         value=None if has_value else _infer(value, registry),
@@ -64,29 +66,29 @@ def infer_source(
 
 
 def name_sink_schemas(properties: SinkProperties, leftmost: Source, registry: SchemaLookup) -> SinkProperties:
-    """Give the sides of a CREATE AS that have a schema id the full name of that schema.
+    """Add the full names of the schemas that a CREATE AS gives by id.
 
     Raises:
-        RegistryError: there is no schema of that id, or it is of another format.
-        FormatError: a schema id for a format without schemas.
+        RegistryError: the registry does not have the id, or the schema has another format.
+        FormatError: the format of a schema id has no schemas.
     """
     requests = _sink_requests(properties, leftmost)
     for request in requests:
-        check_schema_id(request.word, request.format.format, request.side)
+        check_schema_id(request.prefix, request.format.format, request.properties)
     key, value = requests
     return replace(properties, key=_with_full_name(key, registry), value=_with_full_name(value, registry))
 
 
 def check_sink_schemas(properties: SinkProperties, leftmost: Source, schema: Schema, registry: SchemaLookup) -> None:
-    """Check the result of a CREATE AS against the schemas that it asks for by id, which may have more columns.
+    """Check the result of a CREATE AS against the schemas that it gives by id, which may have more columns.
 
     Raises:
-        RegistryError: a schema that is missing or of another format.
-        StatementError: a column that the schema has not, elsewhere or of another type.
+        RegistryError: a schema is missing or has another format.
+        StatementError: the schema does not have a column, or has it at another position or with another type.
     """
     key, value = _sink_requests(properties, leftmost)
     for request, columns in ((key, schema.key), (value, schema.value)):
-        if request.side.schema_id is None:
+        if request.properties.schema_id is None:
             continue
         wanted = _infer(request, registry) or ()
         changed = [
@@ -94,13 +96,13 @@ def check_sink_schemas(properties: SinkProperties, leftmost: Source, schema: Sch
         ]
         if changed:
             raise StatementError(
-                f"The following {request.kind.value} columns are changed, missing or reordered: {column_list(changed)}. "
-                f"Schema from schema registry is {column_list(wanted)}"
+                f"The following {request.side.value} columns are changed, missing or reordered: "
+                f"{column_list(changed)}. Schema from schema registry is {column_list(wanted)}"
             )
 
 
 def registrations(topic: str, formats: Formats, schema: Schema, *, sink: bool) -> tuple[Registration, ...]:
-    """List the schemas that a CREATE (`sink` False) or CREATE AS of this topic registers."""
+    """List the schemas that a CREATE or, with `sink`, a CREATE AS registers for a topic."""
     sides = (
         (Side.KEY, formats.key_format, schema.key, formats.key_features),
         (Side.VALUE, formats.value_format, schema.value, formats.value_features),
@@ -128,25 +130,26 @@ def _registration(
 
 
 @dataclass(frozen=True, slots=True)
-class _SideRequest:
-    kind: Side
+class _SchemaRequest:
+    side: Side
     topic: str
     format: FormatInfo
-    side: SideProperties
+    properties: SerdeProperties
     unwrapped: bool
 
     @property
-    def word(self) -> str:
-        return self.kind.value.upper()
+    def prefix(self) -> str:
+        """What the properties of this side begin with: KEY or VALUE."""
+        return self.side.value.upper()
 
 
-def _sink_requests(properties: SinkProperties, leftmost: Source) -> tuple[_SideRequest, _SideRequest]:
+def _sink_requests(properties: SinkProperties, leftmost: Source) -> tuple[_SchemaRequest, _SchemaRequest]:
     topic = properties.topic.name or ""
     key = FormatInfo(properties.key.format or leftmost.formats.key_format.format)
     value = FormatInfo(properties.value.format or leftmost.formats.value_format.format)
     return (
-        _SideRequest(Side.KEY, topic, key, properties.key, _unwraps_key(key)),
-        _SideRequest(Side.VALUE, topic, value, properties.value, properties.wrap_single_value is False),
+        _SchemaRequest(Side.KEY, topic, key, properties.key, _unwraps_key(key)),
+        _SchemaRequest(Side.VALUE, topic, value, properties.value, properties.wrap_single_value is False),
     )
 
 
@@ -154,58 +157,60 @@ def _unwraps_key(info: FormatInfo) -> bool:
     return capabilities_of(info.format).chooses_wrapping
 
 
-def _infer(request: _SideRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:
+def _infer(request: _SchemaRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:
     if not capabilities_of(request.format.format).infers_columns:
         return None
     schema = _find(request, registry)
     columns = registry.columns(
         schema,
         ColumnOptions(
-            side=request.kind,
+            side=request.side,
             format=request.format.format,
             unwrapped=request.unwrapped,
-            full_name=request.side.setting(FULL_NAME),
-            keep_case=request.side.schema_id is not None,
+            full_name=request.properties.setting(FULL_NAME),
+            keep_case=request.properties.schema_id is not None,
         ),
     )
     if columns is None:
         raise _missing(request)
-    if request.kind is Side.KEY and len(columns) > 1:
+    if request.side is Side.KEY and len(columns) > 1:
         raise RegistryError(
-            f"The key schema for topic: {request.topic} contains multiple columns, which is not supported by ksqlDB at this time: "
-            f"{column_list(columns)}"
+            f"The key schema for topic: {request.topic} contains multiple columns, "
+            f"which is not supported by ksqlDB at this time: {column_list(columns)}"
         )
     return columns
 
 
-def _find(request: _SideRequest, registry: SchemaLookup) -> RegisteredSchema:
-    schema_id = request.side.schema_id
-    subject = f"{request.topic}-{request.kind.value}"
+def _find(request: _SchemaRequest, registry: SchemaLookup) -> RegisteredSchema:
+    schema_id = request.properties.schema_id
+    subject = f"{request.topic}-{request.side.value}"
     schema = registry.latest(subject) if schema_id is None else registry.by_id(schema_id)
     if schema is None:
         raise _missing(request)
     if schema.format is not _LANGUAGES[request.format.format]:
-        side = request.word.capitalize()
+        side = request.prefix.capitalize()
         raise RegistryError(
-            f"{side} schema is not in the expected format. You may want to set {request.word}_FORMAT to '{_FORMATS[schema.format]}'."
+            f"{side} schema is not in the expected format. "
+            f"You may want to set {request.prefix}_FORMAT to '{_FORMATS[schema.format]}'."
         )
     return schema
 
 
-def _missing(request: _SideRequest) -> RegistryError:
-    schema_id = request.side.schema_id
-    which = "" if schema_id is None else f" Schema id: {schema_id}."
+def _missing(request: _SchemaRequest) -> RegistryError:
+    schema_id = request.properties.schema_id
+    suffix = "" if schema_id is None else f" Schema id: {schema_id}."
     return RegistryError(
-        f"Schema for message {request.kind.value}s on topic '{request.topic}' does not exist in the Schema Registry.{which}",
-        hint=f"check that the subject {request.topic}-{request.kind.value} exists, or define the columns in the statement",
+        f"Schema for message {request.side.value}s on topic '{request.topic}' "
+        f"does not exist in the Schema Registry.{suffix}",
+        hint=f"register the subject {request.topic}-{request.side.value}, or define the columns in the statement",
     )
 
 
-def _with_full_name(request: _SideRequest, registry: SchemaLookup) -> SideProperties:
-    side = request.side
+def _with_full_name(request: _SchemaRequest, registry: SchemaLookup) -> SerdeProperties:
+    side = request.properties
     if side.schema_id is None or side.setting(FULL_NAME) is not None:
         return side
-    # A bare key has no record of its own: it keeps the name that is made from the name of the source.
+    # A bare key has no record, so its record name comes from the source's name.
     name = None if request.format.format == "JSON_SR" else registry.full_name(_find(request, registry))
     if name is None:
         return side

@@ -1,4 +1,4 @@
-"""The formats of CREATE SOURCE … FROM KAFKA: the columns each gives, and the formats that queries over the source inherit."""
+"""Plans the formats of CREATE SOURCE … FROM KAFKA: their columns, and the formats that queries inherit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kestrel_sql.types.sql_types import BYTES, STRING, SqlType, Struct
 
 _LANGUAGES = {"AVRO": SchemaFormat.AVRO, "PROTOBUF": SchemaFormat.PROTOBUF}
 _NAMES = {"JSON": "JSON_DOCUMENT"}
-"""What a format is called in plans, where ksqlDB's formats have their names already."""
+"""The names of formats in plans, if ksqlDB has another format of that name."""
 _WHOLE: dict[str, tuple[str, SqlType]] = {"TEXT": ("TEXT", STRING), "BYTES": ("DATA", BYTES), "JSON": ("DATA", STRING)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSide:
-    """Key or value of a message: how it is written, the columns it gives, and the format that others inherit."""
+class MessageSerde:
+    """The key or value of a message: its format, its columns, and the format that queries over the source inherit."""
 
     format: FormatInfo
     columns: tuple[Column, ...]
@@ -33,21 +33,21 @@ class MessageSide:
     features: frozenset[SerdeFeature] = frozenset()
 
 
-NOTHING = MessageSide(format=FormatInfo("NONE"), columns=(), inherited="NONE")
-"""The key of a source that has none."""
+NO_KEY = MessageSerde(format=FormatInfo("NONE"), columns=(), inherited="NONE")
+"""The key of a source without key columns."""
 
 
 def has_schema(form: MessageFormat) -> bool:
-    """Whether a format takes its columns from a schema."""
+    """Whether the columns of a format come from a schema."""
     return form.name in _LANGUAGES
 
 
-def message_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSide:
-    """Find the columns that a format gives key or value of a message.
+def message_serde(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSerde:
+    """Return the format and the columns of the key or value of a message.
 
     Raises:
-        FormatError: a format that is not whole, or a schema that cannot be read.
-        RegistryError: a schema that the registry does not have, or of another language.
+        FormatError: an option of the format is missing or invalid, or its schema cannot be read.
+        RegistryError: the registry does not have the schema, or has it in another format.
     """
     if has_schema(form):
         return _schema_side(form, side, topic, registry)
@@ -60,7 +60,7 @@ def message_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
             Column(name, STRING, role) for name in (_csv_names(form) if form.name == "CSV" else _regex_names(form))
         )
     inherited = "JSON" if side is Side.VALUE or len(columns) > 1 else "KAFKA"
-    return MessageSide(
+    return MessageSerde(
         format=FormatInfo(_NAMES.get(form.name, form.name), _properties(form)), columns=columns, inherited=inherited
     )
 
@@ -70,20 +70,27 @@ def _role(side: Side) -> Role:
 
 
 def _properties(form: MessageFormat) -> tuple[tuple[str, str], ...]:
-    given = (("delimiter", form.delimiter), ("pattern", form.pattern), (SCHEMA, form.schema), (FULL_NAME, form.message))
-    return tuple(sorted((name, value) for name, value in given if value is not None))
+    all_properties = (
+        ("delimiter", form.delimiter),
+        ("pattern", form.pattern),
+        (SCHEMA, form.schema),
+        (FULL_NAME, form.message),
+    )
+    return tuple(sorted((name, value) for name, value in all_properties if value is not None))
 
 
 def _csv_names(form: MessageFormat) -> tuple[str, ...]:
     delimiter = form.delimiter
     if delimiter is not None and not (len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'):
         raise FormatError(
-            f"the delimiter of a CSV is one ASCII character, not '{delimiter}'", span=form.span, hint="DELIMITED BY ';'"
+            f"the delimiter of CSV must be one ASCII character, not '{delimiter}'",
+            span=form.span,
+            hint="such as DELIMITED BY ';'",
         )
     if form.names:
         return form.names
     if not form.columns or form.columns < 0:
-        raise FormatError("a CSV has at least one column", span=form.span, hint="CSV WITH 3 COLUMNS")
+        raise FormatError("CSV needs at least one column", span=form.span, hint="such as CSV WITH 3 COLUMNS")
     return tuple(f"COLUMN{number}" for number in range(1, form.columns + 1))
 
 
@@ -91,32 +98,32 @@ def _regex_names(form: MessageFormat) -> tuple[str, ...]:
     try:
         pattern = re.compile(form.pattern or "")
     except re.error as error:
-        raise FormatError(f"REGEX '{form.pattern}' is no regular expression: {error}", span=form.span) from None
+        raise FormatError(f"REGEX '{form.pattern}' is not a regular expression: {error}", span=form.span) from None
     if not pattern.groups:
         raise FormatError(
-            f"REGEX '{form.pattern}' has no group, so that it gives no column",
+            f"REGEX '{form.pattern}' needs at least one group, for each group becomes a column",
             span=form.span,
-            hint="(?P<name>…) gives one",
+            hint="such as (?P<name>…)",
         )
     named = {number: name for name, number in pattern.groupindex.items()}
     return tuple(named.get(number, f"COLUMN{number}").upper() for number in range(1, pattern.groups + 1))
 
 
-def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSide:
+def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSerde:
     if form.name == "AVRO" and form.message is not None:
-        raise FormatError("AVRO has no MESSAGE, PROTOBUF has", span=form.span)
-    found = _in_statement(form, side) if form.schema is not None else _in_registry(form, side, topic, registry)
+        raise FormatError("MESSAGE belongs to PROTOBUF, not to AVRO", span=form.span)
+    columns = _in_statement(form, side) if form.schema is not None else _in_registry(form, side, topic, registry)
     role = _role(side)
-    # AVRO is asked for as one column; PROTOBUF gives its fields at once.
-    (first, *_) = found
+    # An AVRO schema comes as one column, a PROTOBUF schema as its fields.
+    (first, *_) = columns
     features: frozenset[SerdeFeature] = frozenset()
     if form.name == "AVRO" and isinstance(first.type, Struct):
-        found = tuple(Column(field.name, field.type, role) for field in first.type.fields)
+        columns = tuple(Column(field.name, field.type, role) for field in first.type.fields)
     elif form.name == "AVRO":
-        found = (Column("KEY" if side is Side.KEY else "DATA", first.type, role),)
+        columns = (Column("KEY" if side is Side.KEY else "DATA", first.type, role),)
         features = frozenset({SerdeFeature.UNWRAP_SINGLES})
-    return MessageSide(
-        format=FormatInfo(form.name, _properties(form)), columns=found, inherited=form.name, features=features
+    return MessageSerde(
+        format=FormatInfo(form.name, _properties(form)), columns=columns, inherited=form.name, features=features
     )
 
 
@@ -135,7 +142,7 @@ def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
         raise RegistryError(
             f"the schema registry has no subject {subject}",
             span=form.span,
-            hint=f"register the schema of the {side.value}, or give it in the statement: {form.name} USING SCHEMA '…'",
+            hint=f"register a schema for the {side.value}, or write it in the statement: {form.name} USING SCHEMA '…'",
         )
     if schema.format is not _LANGUAGES[form.name]:
         raise RegistryError(f"the schema of {subject} is {schema.format.value}, not {form.name}", span=form.span)

@@ -1,4 +1,4 @@
-"""Plans of CREATE SOURCE … FROM KAFKA … INCLUDE (docs/adr/0012, rules K1)."""
+"""Plans CREATE SOURCE … FROM KAFKA … INCLUDE (docs/adr/0012, rules K1)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kestrel_sql.plan.ingestion import ERROR_TYPE, METADATA_TYPES, Envelope, Ing
 from kestrel_sql.plan.step import Formats
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_key_types, is_reserved
-from kestrel_sql.planner.ddl.kafka_formats import NOTHING, MessageSide, has_schema, message_side
+from kestrel_sql.planner.ddl.kafka_formats import NO_KEY, MessageSerde, has_schema, message_serde
 from kestrel_sql.planner.ddl.registry_port import SchemaLookup
 from kestrel_sql.planner.properties.serdes import source_formats
-from kestrel_sql.planner.properties.with_clause import SideProperties, SourceProperties, TopicProperties
+from kestrel_sql.planner.properties.with_clause import SerdeProperties, SourceProperties, TopicProperties
 from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource, Included, IncludeItem
 from kestrel_sql.types.schema import Column, Role, Schema
 from kestrel_sql.types.sql_types import SqlType, Struct
@@ -35,33 +35,33 @@ _ITEMS = {
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """Both sides of the messages of a statement; `key_item` is the INCLUDE KEY, if there is one."""
+    """The serdes of the messages of a statement; `key_item` is its INCLUDE KEY, or None."""
 
-    key: MessageSide
-    value: MessageSide
+    key: MessageSerde
+    value: MessageSerde
     key_item: IncludeItem | None
 
     @property
     def key_record(self) -> bool:
-        """Whether a key of several fields becomes one column, because it was given a name."""
+        """Whether a key of several fields becomes one STRUCT column, because INCLUDE KEY names it."""
         return self.key_item is not None and self.key_item.alias is not None and len(self.key.columns) > 1
 
 
 def plan_kafka_source(
     statement: CreateKafkaSource, catalog: Catalog, config: Config, registry: SchemaLookup
 ) -> CreateKafkaSourceV1 | None:
-    """Plan CREATE SOURCE over a topic; None if the source exists and the statement says IF NOT EXISTS.
+    """Plan CREATE SOURCE over a topic; return None if the source exists and the statement says IF NOT EXISTS.
 
     Raises:
-        StatementError: what the envelope or the formats do not allow, or columns that clash.
-        RegistryError: a schema that the registry does not have.
+        StatementError: the envelope or a format does not allow a clause, or columns clash.
+        RegistryError: the registry does not have a schema.
     """
     existing = catalog.sources.get(statement.name)
     if existing is not None:
         if statement.if_not_exists:
             return None
-        word = existing.kind.value.lower()
-        raise StatementError(f"Cannot add source '{statement.name}': A {word} with the same name already exists")
+        kind = existing.kind.value.lower()
+        raise StatementError(f"Cannot add source '{statement.name}': A {kind} with the same name already exists")
     _check_topic(statement)
     envelope = _envelope(statement, config)
     message = _message(statement, envelope, registry)
@@ -77,28 +77,30 @@ def plan_kafka_source(
 
 
 def refuse_generated(statement: CreateGeneratedSource) -> StatementError:
-    """The error for a source that no Kafka topic feeds."""
+    """Make the error for a source that does not read Kafka."""
     if statement.include:
         item = statement.include[0]
-        what = item.item.value if item.item is Included.HEADERS else "metadata"
+        included = item.item.value if item.item is Included.HEADERS else "metadata"
         return StatementError(
-            f"INCLUDE {what} with non-Kafka sources not supported",
+            f"INCLUDE {included} with non-Kafka sources not supported",
             span=item.span,
             hint="INCLUDE belongs to CREATE SOURCE … FROM KAFKA",
         )
     return UnsupportedError(
-        "sources FROM LOAD GENERATOR are not supported", span=statement.span, hint="CREATE SOURCE … FROM KAFKA is"
+        "CREATE SOURCE … FROM LOAD GENERATOR is not supported",
+        span=statement.span,
+        hint="use CREATE SOURCE … FROM KAFKA",
     )
 
 
 def _check_topic(statement: CreateKafkaSource) -> None:
     topic = statement.topic
     if not topic.name.strip():
-        raise StatementError("the name of the TOPIC is empty", span=topic.span)
-    wrong = next((offset for offset in topic.start_offsets if not 0 <= offset <= _LAST_OFFSET), None)
-    if wrong is not None:
+        raise StatementError("the name of the TOPIC must not be empty", span=topic.span)
+    invalid = next((offset for offset in topic.start_offsets if not 0 <= offset <= _LAST_OFFSET), None)
+    if invalid is not None:
         raise StatementError(
-            f"START OFFSET must be a nonnegative integer, got {wrong}", span=topic.span, hint="the first offset is 0"
+            f"START OFFSET must be a nonnegative integer, got {invalid}", span=topic.span, hint="the first offset is 0"
         )
 
 
@@ -113,16 +115,16 @@ def _envelope(statement: CreateKafkaSource, config: Config) -> Envelope:
                 "INCLUDE metadata requires ENVELOPE NONE, UPSERT or DEBEZIUM", span=statement.include[0].span
             )
         raise UnsupportedError(
-            f"ENVELOPE {clause.name} is not supported", span=clause.span, hint=f"one of {', '.join(known)}"
+            f"ENVELOPE {clause.name} is not supported", span=clause.span, hint=f"use one of {', '.join(known)}"
         )
     envelope = known[clause.name]
     if clause.inline_errors and envelope is not Envelope.UPSERT:
         raise StatementError(
-            f"ENVELOPE {clause.name} has no VALUE DECODING ERRORS", span=clause.span, hint="ENVELOPE UPSERT has"
+            f"VALUE DECODING ERRORS belongs to ENVELOPE UPSERT, not to ENVELOPE {clause.name}", span=clause.span
         )
     if clause.inline_errors and not config.flag("kestrel.upsert.inline.errors.enabled"):
         raise StatementError(
-            "The VALUE DECODING ERRORS = INLINE option is switched off.",
+            "VALUE DECODING ERRORS = INLINE is disabled.",
             span=clause.span,
             hint="set kestrel.upsert.inline.errors.enabled to true",
         )
@@ -134,20 +136,20 @@ def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaL
     key_items = [item for item in statement.include if item.item is Included.KEY]
     key_item = key_items[0] if key_items else None
     if len(key_items) > 1:
-        raise StatementError("INCLUDE KEY is given twice", span=key_items[1].span)
+        raise StatementError("INCLUDE KEY may occur only once", span=key_items[1].span)
     if envelope is Envelope.DEBEZIUM and key_item is not None:
         raise StatementError(
             "Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.",
             span=key_item.span,
-            hint="leave it out",
+            hint="leave out INCLUDE KEY",
         )
     if envelope is Envelope.DEBEZIUM and statement.value.name != "AVRO":
         raise StatementError(
-            f"ENVELOPE DEBEZIUM needs AVRO values, not {statement.value.name}", span=statement.value.span
+            f"ENVELOPE DEBEZIUM needs the value format AVRO, not {statement.value.name}", span=statement.value.span
         )
-    value = message_side(statement.value, Side.VALUE, topic, registry)
+    value = message_serde(statement.value, Side.VALUE, topic, registry)
     if envelope is Envelope.NONE and key_item is None:
-        return _Message(NOTHING, value, None)
+        return _Message(NO_KEY, value, None)
     key = _key(statement, envelope, key_item, registry)
     message = _Message(key, value, key_item)
     return _with_after_image(message, statement) if envelope is Envelope.DEBEZIUM else message
@@ -155,14 +157,14 @@ def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaL
 
 def _key(
     statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | None, registry: SchemaLookup
-) -> MessageSide:
+) -> MessageSerde:
     topic = statement.topic.name
     if statement.key is not None:
-        return message_side(statement.key, Side.KEY, topic, registry)
-    # Only a registry knows of a key that the statement does not speak of.
+        return message_serde(statement.key, Side.KEY, topic, registry)
+    # Without KEY FORMAT only the registry can say that the topic has keys.
     registered = has_schema(statement.value) and statement.value.schema is None
     if registered and registry.latest(f"{topic}-key") is not None:
-        return message_side(statement.value, Side.KEY, topic, registry)
+        return message_serde(statement.value, Side.KEY, topic, registry)
     hint = f"KEY FORMAT TEXT VALUE FORMAT {statement.value.name} …"
     if envelope is Envelope.NONE and item is not None:
         message = "INCLUDE KEY requires specifying KEY FORMAT .. VALUE FORMAT, got bare FORMAT"
@@ -173,23 +175,23 @@ def _key(
 
 
 def _with_after_image(message: _Message, statement: CreateKafkaSource) -> _Message:
-    """Keep of a Debezium value what comes after the change."""
+    """Reduce the value of a Debezium message to its after-image."""
     image = next((column for column in message.value.columns if column.name == "AFTER"), None)
     if image is None or not isinstance(image.type, Struct):
         raise StatementError(
-            "'after' field is not present in the value of ENVELOPE DEBEZIUM, or is no record",
+            "'after' field is not present in the value of ENVELOPE DEBEZIUM, or is not a record",
             span=statement.value.span,
             hint="the value of a Debezium message is a record with the fields before, after and op",
         )
     fields = {field.name: field.type for field in image.type.fields}
-    strange = [column.name for column in message.key.columns if fields.get(column.name) != column.type]
-    if strange:
+    missing = [column.name for column in message.key.columns if fields.get(column.name) != column.type]
+    if missing:
         raise StatementError(
-            f"the after-image has no field {', '.join(strange)} of the type that the key has",
+            f"the after-image does not have the key's fields {', '.join(missing)}, or not with the type in the key",
             span=statement.span,
-            hint="compare the schemas",
+            hint="compare the schemas of key and value",
         )
-    value = MessageSide(format=message.value.format, columns=(image,), inherited=message.value.inherited)
+    value = MessageSerde(format=message.value.format, columns=(image,), inherited=message.value.inherited)
     return _Message(message.key, value, None)
 
 
@@ -222,7 +224,7 @@ def _metadata(item: IncludeItem) -> MetadataColumn:
 
 
 def _schema(statement: CreateKafkaSource, message: _Message, ingestion: IngestionSpec, config: Config) -> Schema:
-    """The columns in Materialize's order: key, value, error, then metadata as written."""
+    """Return the columns in Materialize's order: key, value, error, then metadata in the order of the statement."""
     keys = _key_columns(message, ingestion)
     error = (Column(_error_name(statement), ERROR_TYPE),) if ingestion.inline_errors else ()
     metadata = tuple(
@@ -251,9 +253,9 @@ def _error_name(statement: CreateKafkaSource) -> str:
 def _renamed(statement: CreateKafkaSource, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     if len(statement.columns) > len(columns):
         raise StatementError(
-            f"{statement.name} definition names {len(statement.columns)} columns, but the messages give {len(columns)}",
+            f"{statement.name} names {len(statement.columns)} columns, but its messages have {len(columns)}",
             span=statement.span,
-            hint=f"they are {', '.join(column.name for column in columns)}",
+            hint=f"the columns are {', '.join(column.name for column in columns)}",
         )
     names = (*statement.columns, *(column.name for column in columns[len(statement.columns) :]))
     return tuple(Column(name, column.type, column.role) for name, column in zip(names, columns, strict=True))
@@ -261,12 +263,12 @@ def _renamed(statement: CreateKafkaSource, columns: tuple[Column, ...]) -> tuple
 
 def _check_names(statement: CreateKafkaSource, columns: tuple[Column, ...], config: Config) -> None:
     counts = Counter(column.name for column in columns)
-    twice = next((name for name, count in counts.items() if count > 1), None)
-    if twice is not None:
+    duplicate = next((name for name, count in counts.items() if count > 1), None)
+    if duplicate is not None:
         raise StatementError(
-            f'column "{twice}" specified more than once',
+            f'column "{duplicate}" specified more than once',
             span=statement.span,
-            hint=f"name one of them with AS, or name all columns: CREATE SOURCE {statement.name} (a, b, …) FROM KAFKA",
+            hint=f"rename one with AS, or name all columns: CREATE SOURCE {statement.name} (a, b, …) FROM KAFKA",
         )
     reserved = next((column.name for column in columns if is_reserved(column.name, config)), None)
     if reserved is not None:
@@ -276,11 +278,11 @@ def _check_names(statement: CreateKafkaSource, columns: tuple[Column, ...], conf
 
 
 def _inherited(statement: CreateKafkaSource, message: _Message, schema: Schema, config: Config) -> Formats:
-    """The formats that queries over the source inherit: those of schemas as they are, JSON and KAFKA for all others."""
+    """Return the formats that queries inherit: formats with schemas stay, all others become JSON, or KAFKA for keys."""
     key = "JSON" if message.key_record and message.key.inherited == "KAFKA" else message.key.inherited
     properties = SourceProperties(
         topic=TopicProperties(name=statement.topic.name),
-        key=SideProperties(format=key),
-        value=SideProperties(format=message.value.inherited),
+        key=SerdeProperties(format=key),
+        value=SerdeProperties(format=message.value.inherited),
     )
     return source_formats(statement.name, properties, schema, config)

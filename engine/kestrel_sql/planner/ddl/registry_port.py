@@ -1,4 +1,4 @@
-"""What the planner asks of a schema registry, and what it asks to be registered."""
+"""Defines the planner's interface to a schema registry."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from kestrel_sql.types.schema import Column
 class ColumnOptions:
     """How a registered schema becomes columns.
 
-    `unwrapped` makes the whole schema one column called ROWKEY or ROWVAL; `full_name` selects one of several definitions; `keep_case`
-    leaves names as they are instead of writing them upper case (schemas asked for by id).
+    Attributes:
+        side: key or value.
+        format: the name of the format.
+        unwrapped: whether the whole schema becomes one column, ROWKEY or ROWVAL.
+        full_name: selects one of several definitions in the schema.
+        keep_case: whether names keep their case (schemas given by id) or become upper case.
     """
 
     side: Side
@@ -27,55 +31,55 @@ class ColumnOptions:
 
 
 class SchemaLookup(Protocol):
-    """The schema registry as the planner sees it; nothing is written through it."""
+    """The schema registry as the planner reads it."""
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Find the newest schema of `subject`, or None."""
+        """Return the newest schema of `subject`, or None."""
         ...
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Find the schema with that id, or None."""
+        """Return the schema with this id, or None."""
         ...
 
     def full_name(self, schema: RegisteredSchema) -> str | None:
-        """Give the name of the record or of the first message of `schema`, None where it has none."""
+        """Return the full name of the record, or of the first message, in `schema`; None if it has no name."""
         ...
 
     def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        """Turn a schema into columns of the role KEY or VALUE (rules F8); None if it has no definition `full_name`.
+        """Convert a schema to columns (rules F8); return None if it does not define `full_name`.
 
         Raises:
-            RegistryError: a schema of which no column can be made, or with several definitions and no `full_name`.
+            RegistryError: the schema cannot be converted, or has several definitions and no name was given.
         """
         ...
 
 
 class NoRegistry:
-    """A schema registry that holds nothing."""
+    """A schema registry without schemas."""
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Find nothing."""
+        """Return None."""
         return None
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Find nothing."""
+        """Return None."""
         return None
 
     def full_name(self, schema: RegisteredSchema) -> str | None:
-        """Give no name."""
+        """Return None."""
         return None
 
     def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        """Make no columns."""
+        """Return None."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A schema that a statement puts into the registry.
+    """A schema that a statement registers.
 
-    `schema_id` None writes a schema made from `columns`; else the schema of that id is registered as it is and must get the same id.
-    `only_if_absent` leaves a subject alone that has a schema.
+    Without `schema_id` the schema is generated from `columns`; else the schema with that id is registered and must get
+    the same id. With `only_if_absent` nothing is registered if the subject has a schema.
     """
 
     subject: str

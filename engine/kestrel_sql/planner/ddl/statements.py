@@ -1,4 +1,4 @@
-"""Plans of the statements that change the catalog and start no query of their own."""
+"""Plans the statements that change the catalog without a query."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CreateCommand = CreateStreamV1 | CreateTableV1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceUse:
-    """What depends on a source: streams and tables made from it, and ids of queries that read or write it."""
+    """What uses a source: streams and tables made from it, and the ids of queries that read or write it."""
 
     sources: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
@@ -51,10 +51,10 @@ UNUSED = SourceUse()
 def plan_create_source(
     statement: CreateSource, catalog: Catalog, config: Config, registry: SchemaLookup
 ) -> CreateCommand | None:
-    """Plan CREATE STREAM|TABLE over a topic; None if it exists and the statement says IF NOT EXISTS.
+    """Plan CREATE STREAM|TABLE over a topic; return None if it exists and the statement says IF NOT EXISTS.
 
     Raises:
-        StatementError: see rules L5, L6, N11, F8.
+        StatementError: the statement breaks one of rules L5, L6, N11 or F8.
     """
     if not may_create(statement, catalog, config):
         return None
@@ -89,7 +89,7 @@ def _all_columns(declared: tuple[Column, ...], inferred: Inferred) -> tuple[Colu
     key = inferred.key or ()
     if not inferred.value:
         return (*key, *declared)
-    # Here the declared columns are keys and headers only, and headers come last.
+    # The declared columns are keys and headers only; headers come last.
     return (
         *key,
         *(c for c in declared if c.role is Role.KEY),
@@ -112,7 +112,7 @@ def create_command(
     window: WindowInfo | None = None,
     is_source: bool = False,
 ) -> CreateCommand:
-    """Make the command that registers the source or sink of a statement."""
+    """Return the command that registers the source or sink of a statement."""
     command = CreateStreamV1 if statement.kind is SourceKind.STREAM else CreateTableV1
     return command(
         source_name=statement.name,
@@ -127,7 +127,7 @@ def create_command(
 
 
 def source_of(command: CreateCommand, *, created_by: str | None = None, text: str = "") -> Source:
-    """The catalog entry that a command registers; `created_by` is the id of the query that feeds it."""
+    """Return the catalog entry that a command registers; `created_by` is the id of the query that writes it."""
     return Source(
         name=command.source_name,
         kind=SourceKind.STREAM if isinstance(command, CreateStreamV1) else SourceKind.TABLE,
@@ -143,43 +143,44 @@ def source_of(command: CreateCommand, *, created_by: str | None = None, text: st
 
 
 def may_create(statement: CreateSource | CreateAs, catalog: Catalog, config: Config) -> bool:
-    """Check the name of a CREATE or CREATE AS; False if it exists and the statement says IF NOT EXISTS.
+    """Check the name of a CREATE or CREATE AS; return False if it exists and the statement says IF NOT EXISTS.
 
     Raises:
-        StatementError: the name is taken, or OR REPLACE is switched off or concerns a SOURCE object.
+        StatementError: the name is taken, OR REPLACE is disabled, or OR REPLACE names a read-only source.
     """
     existing = catalog.sources.get(statement.name)
-    word = statement.kind.value.lower()
+    kind = statement.kind.value.lower()
     is_source = isinstance(statement, CreateSource) and statement.is_source
     if statement.or_replace:
         if is_source or (existing is not None and existing.is_source):
             raise StatementError(
-                f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is not supported on source {word}s."
+                f"Cannot add {kind} '{statement.name}': CREATE OR REPLACE is not supported on source {kind}s."
             )
         if not config.flag("ksql.create.or.replace.enabled"):
             raise StatementError(
-                f"Cannot add {word} '{statement.name}': CREATE OR REPLACE is disabled, ksql.create.or.replace.enabled is set to false."
+                f"Cannot add {kind} '{statement.name}': CREATE OR REPLACE is disabled, "
+                "ksql.create.or.replace.enabled is set to false."
             )
         return True
     if existing is None:
         return True
     if statement.if_not_exists:
         return False
-    other = existing.kind.value.lower()
-    raise StatementError(f"Cannot add {word} '{statement.name}': A {other} with the same name already exists")
+    existing_kind = existing.kind.value.lower()
+    raise StatementError(f"Cannot add {kind} '{statement.name}': A {existing_kind} with the same name already exists")
 
 
 def plan_drop(
     statement: DropSource, catalog: Catalog, use: SourceUse = UNUSED, *, sharing_topic: tuple[str, ...] = ()
 ) -> DropSourceV1 | None:
-    """Plan DROP STREAM|TABLE; None if it does not exist and the statement says IF EXISTS.
+    """Plan DROP STREAM|TABLE; return None if it does not exist and the statement says IF EXISTS.
 
-    `use` is what other statements made of the source, its own CREATE AS query left out; `sharing_topic` are the other sources over its
-    topic, which keep DELETE TOPIC from deleting it.
+    `use` is what uses the source, apart from its own CREATE AS query. `sharing_topic` are the other sources over its
+    topic, for which DELETE TOPIC is refused.
 
     Raises:
-        UnknownSourceError: there is no such source.
-        StatementError: it is of the other kind, read-only with DELETE TOPIC, or in use.
+        UnknownSourceError: the source does not exist.
+        StatementError: the source has the other kind, is in use, or its topic cannot be deleted.
     """
     source = catalog.sources.get(statement.name)
     if source is None:
@@ -227,17 +228,17 @@ def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
     """Plan ALTER STREAM|TABLE … ADD COLUMN.
 
     Raises:
-        UnknownSourceError: there is no such source.
-        StatementError: it is of the other kind, read-only, made by CREATE AS, or has such a column.
+        UnknownSourceError: the source does not exist.
+        StatementError: the source has the other kind, is read-only or the result of a CREATE AS, or has such a column.
     """
     source = catalog.sources.get(statement.name)
     if source is None:
         raise UnknownSourceError(f"Source {statement.name} does not exist.", span=statement.span)
     _check_kind(source, statement.kind, "ALTER")
-    word = source.kind.value.lower()
+    kind = source.kind.value.lower()
     if source.is_source:
         raise StatementError(
-            f"Cannot alter {word} '{source.name}': ALTER operations are not supported on source {word}s."
+            f"Cannot alter {kind} '{source.name}': ALTER operations are not supported on source {kind}s."
         )
     if source.created_by is not None:
         raise StatementError("ALTER command is not supported for CREATE ... AS statements.")
@@ -249,10 +250,10 @@ def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
 
 
 def altered_source(source: Source, added: tuple[Column, ...]) -> Source:
-    """The source with value columns appended.
+    """Return the source with value columns appended.
 
     Raises:
-        StatementError: the source has a column of such a name.
+        StatementError: the source has a column of that name.
     """
     schema = source.schema
     for column in added:
@@ -265,11 +266,11 @@ def altered_source(source: Source, added: tuple[Column, ...]) -> Source:
 
 
 def plan_create_type(statement: CreateType, catalog: Catalog) -> RegisterTypeV1 | None:
-    """Plan CREATE TYPE; None if it exists and the statement says IF NOT EXISTS.
+    """Plan CREATE TYPE; return None if it exists and the statement says IF NOT EXISTS.
 
     Raises:
         StatementError: the name is taken.
-        TypeMismatchError: the type uses one that does not exist.
+        TypeMismatchError: the type uses a type that does not exist.
     """
     known = catalog.types.get(statement.name)
     if known is not None:
@@ -282,10 +283,10 @@ def plan_create_type(statement: CreateType, catalog: Catalog) -> RegisterTypeV1 
 
 
 def plan_drop_type(statement: DropType, catalog: Catalog) -> DropTypeV1 | None:
-    """Plan DROP TYPE; None if it does not exist and the statement says IF EXISTS.
+    """Plan DROP TYPE; return None if it does not exist and the statement says IF EXISTS.
 
     Raises:
-        StatementError: there is no such type.
+        StatementError: the type does not exist.
     """
     if statement.name in catalog.types:
         return DropTypeV1(type_name=statement.name)

@@ -1,1 +1,1 @@
-"""Types, literals and coercion of expressions, as the planner needs them."""
+"""Expressions in the planner: types, literals, coercion and rewriting."""

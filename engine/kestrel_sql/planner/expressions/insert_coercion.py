@@ -1,4 +1,4 @@
-"""The strict coercion of the values of INSERT VALUES to the types of their columns (rules N9)."""
+"""Coerces the values of INSERT VALUES to the types of their columns (rules N9)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kestrel_sql.types.time_units import DAY_MS
 
 
 def coerce_value(value: object, source: SqlType | None, column: Column) -> object:
-    """Turn a value of the type `source` (None for an untyped NULL) into a value of the column.
+    """Convert a value of the type `source` (None for an untyped NULL) to the type of the column.
 
-    Values are the Python values of `types.sql_types`. Numbers widen, DECIMAL only without rounding; text becomes a date, a time,
-    a timestamp or (base64) bytes, never a number; collections coerce their items; a struct may leave fields out, and what the column has no
-    field for is dropped; NULL fits everything.
+    Values are the Python values of `types.sql_types`. Numbers widen, to DECIMAL only without rounding. Strings become
+    dates, times, timestamps or (base64) bytes, never numbers. Collections coerce their items. A struct may lack fields
+    of the column, and its other fields are dropped. NULL fits every type.
 
     Raises:
         TypeMismatchError: the value does not fit.
@@ -48,7 +48,7 @@ def coerce_value(value: object, source: SqlType | None, column: Column) -> objec
 
 
 class _UnfitError(Exception):
-    """A value that has no counterpart in the wanted type."""
+    """A value that cannot be converted to the wanted type."""
 
 
 def _coerce(value: object, source: SqlType | None, target: SqlType) -> object:
@@ -72,8 +72,8 @@ def _coerce(value: object, source: SqlType | None, target: SqlType) -> object:
 
 
 def _coerce_struct(value: Mapping[str, object], source: Struct, target: Struct) -> dict[str, object]:
-    given = {field.name: field.type for field in source.fields}
-    return {field.name: _coerce(value.get(field.name), given.get(field.name), field.type) for field in target.fields}
+    types = {field.name: field.type for field in source.fields}
+    return {field.name: _coerce(value.get(field.name), types.get(field.name), field.type) for field in target.fields}
 
 
 def _coerce_number(value: object, source: SqlType, target: SqlType) -> object:
@@ -90,9 +90,9 @@ def _fit(number: decimal.Decimal, target: Decimal) -> decimal.Decimal:
     with decimal.localcontext(prec=80):
         scaled = number.quantize(decimal.Decimal(1).scaleb(-target.scale), rounding=decimal.ROUND_HALF_UP)
         if scaled != number:
-            raise _UnfitError(f"{number} would have to be rounded")
+            raise _UnfitError(f"{number} has more than {target.scale} decimals")
     if abs(scaled) >= 10 ** (target.precision - target.scale):
-        raise _UnfitError(f"{number} has too many digits")
+        raise _UnfitError(f"{number} has more than {target.precision - target.scale} digits before the point")
     return scaled
 
 
@@ -114,12 +114,12 @@ def _parse(text: str, target: SqlType) -> object:
 def _days(text: str) -> int:
     days, rest = divmod(parse_partial_timestamp(text), DAY_MS)
     if rest:
-        raise ValueError("a date has no time of day")
+        raise ValueError("a DATE cannot have a time of day")
     return days
 
 
 def _millis_of_day(text: str) -> int:
     time = dt.time.fromisoformat(text)
     if time.tzinfo is not None:
-        raise ValueError("a time has no zone")
+        raise ValueError("a TIME cannot have a time zone")
     return ((time.hour * 60 + time.minute) * 60 + time.second) * 1000 + time.microsecond // 1000

@@ -1,4 +1,4 @@
-"""Literals that an INSERT INTO … SELECT writes into DECIMAL columns (rules N9)."""
+"""Fits the literals of an INSERT INTO … SELECT to DECIMAL columns (rules N9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kestrel_sql.types.sql_types import Decimal, SqlType
 
 
 def fit_literal(expression: Expression, target: SqlType) -> Expression:
-    """Write a number literal with the scale of a DECIMAL target, if it fits; leave anything else as it is."""
+    """Convert a number literal that fits a DECIMAL target to the target's scale; return anything else unchanged."""
     if not isinstance(target, Decimal) or not isinstance(
         expression, IntegerLiteral | LongLiteral | DoubleLiteral | DecimalLiteral
     ):

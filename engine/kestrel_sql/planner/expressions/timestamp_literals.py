@@ -1,4 +1,4 @@
-"""Timestamp strings that WHERE and HAVING compare with the time of a row or window (rules L11)."""
+"""Converts timestamp strings that WHERE and HAVING compare with the time of a row or window (rules L11)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)\.(\d{3})", re.ASCII)
 
 
 def rewrite_timestamps(expression: Expression) -> Expression:
-    """Turn strings that are compared with ROWTIME, WINDOWSTART or WINDOWEND into milliseconds.
+    """Replace strings that are compared with ROWTIME, WINDOWSTART or WINDOWEND by milliseconds.
 
     Raises:
-        StatementError: such a string that is no timestamp.
+        StatementError: such a string is not a timestamp.
     """
     return rewrite(expression, _rule)
 
@@ -46,10 +46,10 @@ def _millis(expression: Expression) -> Expression:
 
 
 def parse_partial_timestamp(text: str) -> int:
-    """Read a timestamp whose trailing parts may be missing, as ms since the epoch; UTC unless an offset is written.
+    """Parse a timestamp whose trailing parts may be missing; return ms since the epoch, in UTC without an offset.
 
     Raises:
-        StatementError: the text is no such timestamp.
+        StatementError: the text is not such a timestamp.
     """
     date, _, time = text.partition("T")
     try:
@@ -58,19 +58,20 @@ def parse_partial_timestamp(text: str) -> int:
         raise StatementError(
             f"Failed to parse timestamp '{text}': {error}. "
             "Required format is: \"yyyy-MM-dd'T'HH:mm:ss.SSS\", with an optional numeric 4-digit timezone, for example "
-            "'2020-05-26T23.59.58.000' or with tz: '2020-05-26T23.59.58.000+0200'. Partials are also supported, for example \"2020-05-26\""
+            "'2020-05-26T23.59.58.000' or with tz: '2020-05-26T23.59.58.000+0200'. "
+            'Partials are also supported, for example "2020-05-26"'
         ) from error
 
 
 def _instant(date: str, time: str, *, complete: bool) -> int:
     day = _DATE.fullmatch(date)
     if day is None or (complete and day[3] is None):
-        raise ValueError(f"'{date}' is no date")
+        raise ValueError(f"'{date}' is not a date")
     clock, offset = _split_offset(time)
     padded = clock + _ZEROS[len(clock) :]
     parts = _TIME.fullmatch(padded)
     if parts is None:
-        raise ValueError(f"'{time}' is no time")
+        raise ValueError(f"'{time}' is not a time")
     hour, minute, second, millis = (int(part) for part in parts.groups())
     # Java reads 24:00 as the end of the day.
     days, hour = (1, 0) if (hour, minute, second, millis) == (24, 0, 0, 0) else (0, hour)

@@ -1,4 +1,4 @@
-"""The planner's only view of functions: types of expressions, and which calls are aggregates or table functions."""
+"""The planner's access to functions: types of expressions, and which calls are aggregates or table functions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from kestrel_sql.types.sql_types import SqlType
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """Typing under one table of functions and one configuration."""
+    """Types expressions with one registry of functions and one configuration."""
 
     functions: Registry
     config: Config
 
     def of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-        """The type of an expression over the columns of `scope`; None for an untyped NULL.
+        """Return the type of an expression over the columns of `scope`; None for an untyped NULL.
 
         Raises:
-            StatementError: the expression is not well typed.
+            StatementError: the expression has a type error.
         """
         try:
             return bind(expression, scope, self.functions).type
@@ -37,7 +37,7 @@ class Types:
     def _in_predicate(
         self, error: TypeMismatchError, expression: Expression, scope: Mapping[str, SqlType]
     ) -> TypeMismatchError:
-        """Say of an error that it is about an IN, if one of the INs of the expression causes it."""
+        """Prefix the error with "Invalid Predicate" if an IN of the expression causes it."""
         for node in walk(expression):
             if isinstance(node, InList):
                 try:
@@ -58,24 +58,24 @@ class Types:
         return self.functions.is_table_function(name)
 
     def has(self, expression: Expression, wanted: Callable[[str], bool]) -> bool:
-        """Whether a call that `wanted` accepts occurs in the expression."""
+        """Whether the expression contains a call of a function that `wanted` accepts by name."""
         return next(calls(expression, wanted), None) is not None
 
     def check_names(self, expression: Expression) -> None:
-        """Refuse functions that do not exist.
+        """Check that all functions in an expression exist.
 
         Raises:
-            FunctionError: names the first one.
+            FunctionError: one does not; names the first.
         """
         for call in calls(expression, lambda name: True):
             self.functions.get(call.name, call.span)
 
     def overload(self, call: FunctionCall, scope: Mapping[str, SqlType]) -> Choice:
-        """The overload of an aggregate that a call means; its `literals` are the positions of constants."""
+        """Return the overload that an aggregate call selects; its `literals` are the indexes of constant arguments."""
         return self.functions.choose(call.name, [self.of(argument, scope) for argument in call.arguments], call.span)
 
     def state(self, call: FunctionCall, scope: Mapping[str, SqlType]) -> SqlType:
-        """The type of what an aggregate stores between rows.
+        """Return the type of the state that an aggregate keeps between rows.
 
         Raises:
             FunctionError: the call has no type.
@@ -83,7 +83,7 @@ class Types:
         function = self.overload(call, scope).function
         if isinstance(function, Aggregate) and function.intermediate is not None:
             return function.intermediate(tuple(self.of(argument, scope) for argument in call.arguments))
-        found = self.of(call, scope)
-        if found is None:
+        result = self.of(call, scope)
+        if result is None:
             raise FunctionError(f"Cannot infer the type of {call.name}.", span=call.span)
-        return found
+        return result

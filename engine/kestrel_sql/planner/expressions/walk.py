@@ -1,4 +1,4 @@
-"""Walks over expressions that need no knowledge of the node classes."""
+"""Walks and rewrites expressions without knowing the node classes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCal
 
 N = TypeVar("N", bound=Node)
 Rule = Callable[[Expression], Expression | None]
-"""Gives the replacement of a node, or None to descend into it."""
+"""Returns the replacement of a node, or None to descend into the node."""
 
 
 def rewrite(expression: Expression, rule: Rule) -> Expression:
-    """Replace nodes from the root downwards; what a rule returns is not looked into again."""
+    """Replace nodes from the root down; replacements are not rewritten again."""
     rebuilt: Expression = _rewrite(expression, rule)
     return rebuilt
 
 
 def rewrite_within(node: N, rule: Rule) -> N:
-    """Replace nodes within something that is no expression itself, such as a query, as `rewrite` does."""
+    """Replace the expressions inside a node that is not an expression, such as a query, as `rewrite` does."""
     rebuilt: N = _rewrite(node, rule)
     return rebuilt
 
@@ -43,7 +43,7 @@ def _rewrite(node: Any, rule: Rule) -> Any:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """Yield `expression` and all below it, parents first, in the order in which they are written."""
+    """Yield `expression` and all its parts, parents first, in the order of the text."""
     yield from _walk(expression)
 
 
@@ -58,10 +58,10 @@ def _walk(node: Any) -> Iterator[Any]:
 
 
 def column_refs(expression: Expression) -> Iterator[ColumnRef]:
-    """Yield the column references of an expression in the order in which they are written."""
+    """Yield the column references of an expression in the order of the text."""
     return (node for node in walk(expression) if isinstance(node, ColumnRef))
 
 
 def calls(expression: Expression, wanted: Callable[[str], bool]) -> Iterator[FunctionCall]:
-    """Yield the calls of the functions that `wanted` accepts by name."""
+    """Yield the calls of functions that `wanted` accepts by name."""
     return (node for node in walk(expression) if isinstance(node, FunctionCall) and wanted(node.name))

@@ -1,1 +1,1 @@
-"""Analysed queries to steps."""
+"""Lowering: builds plan steps from analysed queries."""

@@ -1,4 +1,4 @@
-"""The steps of aggregating queries."""
+"""Builds the steps of aggregating queries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from kestrel_sql.planner.analysis.analyze import Analysis
 from kestrel_sql.planner.analysis.join_names import and_list
 from kestrel_sql.planner.analysis.key_rules import missing_key
 from kestrel_sql.planner.analysis.scope import BOUND_NAMES
+from kestrel_sql.planner.ddl.columns import check_key_types
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite
-from kestrel_sql.planner.lowering.projection import check_distinct, expand, select
-from kestrel_sql.planner.lowering.relation import Relation, check_key
+from kestrel_sql.planner.lowering.projection import COPY_KEY_HINT, check_distinct, expand, select
+from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import filtered
 from kestrel_sql.planner.lowering.windows import window_expression, window_info
 from kestrel_sql.planner.properties.serdes import internal_formats
@@ -33,7 +34,7 @@ from kestrel_sql.types.sql_types import quote
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """An aggregating query over plain column names."""
+    """The expressions of an aggregating query, with unqualified column names."""
 
     items: tuple[SelectItem, ...]
     group_by: tuple[Expression, ...]
@@ -41,21 +42,21 @@ class Grouping:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """All expressions, in the order in which their columns become needed."""
+        """All expressions: SELECT, GROUP BY, HAVING."""
         having = () if self.having is None else (self.having,)
         return (*(item.expression for item in self.items), *self.group_by, *having)
 
 
 def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: Types) -> Relation:
-    """Group, aggregate, filter by HAVING and compute the projection; `sink` None is a push query.
+    """Group, aggregate, filter by HAVING and compute the projection; `sink` is None for a push query.
 
     Raises:
-        StatementError: a rule on aggregating queries is broken.
+        StatementError: the query breaks a rule on aggregating queries.
     """
     grouping = _grouping(analysis, relation, types)
     check_aggregates(analysis, grouping.items, grouping.group_by, grouping.having, types)
     names = _key_names(grouping, sink)
-    # Over windowed rows that are not windowed again the bounds are columns like others.
+    # In a query without WINDOW clause over windowed rows, the bounds are ordinary columns.
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
     where = () if analysis.where is None else (analysis.scope.plain(analysis.where),)
     required = _required((*grouping.expressions, *where), bounds)
@@ -67,10 +68,10 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
     prepared = select(relation, relation.key_names, arguments.items(), "Aggregate/Prepare", types)
     prepared = replace(prepared, window=relation.window)
     results = _Results(arguments, types, prepared)
-    items = tuple(SelectItem(results.taken_out(item.expression), item.alias) for item in grouping.items)
-    having = None if grouping.having is None else results.taken_out(grouping.having)
+    items = tuple(SelectItem(results.extract(item.expression), item.alias) for item in grouping.items)
+    having = None if grouping.having is None else results.extract(grouping.having)
     grouped = _group(prepared, grouping.group_by, types)
-    result = _aggregate(analysis, grouped, required, tuple(results.found), types)
+    result = _aggregate(analysis, grouped, required, tuple(results.calls), types)
     if having is not None:
         result = filtered(result, having, "HAVING", "Aggregate/HavingFilter", types)
     return _project(grouping, items, result, names, types, is_persistent=sink is not None)
@@ -88,7 +89,7 @@ def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
     def prepare(expression: Expression) -> Expression:
         return rewrite(expression, with_default)
 
-    # Without GROUP BY, which only push queries may leave out, all rows are one group.
+    # Only push queries may lack GROUP BY; then all rows are one group.
     group_by = (
         tuple(map(analysis.scope.plain, analysis.group_by))
         if analysis.group_by is not None
@@ -99,31 +100,28 @@ def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
 
 
 def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
-    """The aliases under which the projection has the grouping expressions; None where it leaves them out."""
-    found = [
+    """The alias of each grouping expression in the projection; None if the projection does not have it."""
+    alias_lists = [
         [item.alias for item in grouping.items if item.expression == expression] for expression in grouping.group_by
     ]
-    for aliases in found:
+    for aliases in alias_lists:
         if len(aliases) > 1 and sink is not None:
-            raise StatementError(
-                f"The projection contains a key column more than once: {and_list(map(quote, aliases))}.\n"
-                "Each key column must only be in the projection once. If you intended to copy the key into the value, then consider "
-                "using the AS_VALUE function to indicate which key reference should be copied."
-            )
-    missing = [format_expression(e) for e, aliases in zip(grouping.group_by, found, strict=True) if not aliases]
+            listed = and_list(map(quote, aliases))
+            raise StatementError(f"The projection contains a key column more than once: {listed}.\n{COPY_KEY_HINT}")
+    missing = [format_expression(e) for e, aliases in zip(grouping.group_by, alias_lists, strict=True) if not aliases]
     if missing and sink is not None:
         raise missing_key(sink, "grouping expression", missing)
-    return tuple(aliases[0] if aliases else None for aliases in found)
+    return tuple(aliases[0] if aliases else None for aliases in alias_lists)
 
 
 def _required(expressions: Iterable[Expression], bounds: frozenset[str]) -> tuple[str, ...]:
-    """The columns that the grouping keeps; those of WHERE are among them, as ksqlDB's upgrade rules show."""
+    """The columns that the grouping passes on, including those of WHERE, as in ksqlDB."""
     names = (ref.name for expression in expressions for ref in column_refs(expression))
     return tuple(dict.fromkeys(name for name in names if name not in bounds))
 
 
 class _Arguments:
-    """The columns that the step before the grouping computes: needed ones, then arguments that are no columns."""
+    """The columns that the step before the grouping computes: required columns, then computed arguments."""
 
     def __init__(self, required: Iterable[str]) -> None:
         self._names: dict[Expression, str] = {ColumnRef(name): name for name in required}
@@ -140,15 +138,15 @@ class _Arguments:
 
 
 class _Results:
-    """Takes aggregates out of expressions; each call, equal ones too, gets its own result column."""
+    """Replaces the aggregates in expressions by result columns; every call gets its own column, even equal calls."""
 
     def __init__(self, arguments: _Arguments, types: Types, prepared: Relation) -> None:
         self._arguments = arguments
         self._types = types
         self._prepared = prepared
-        self.found: list[FunctionCall] = []
+        self.calls: list[FunctionCall] = []
 
-    def taken_out(self, expression: Expression) -> Expression:
+    def extract(self, expression: Expression) -> Expression:
         return rewrite(expression, self._rule)
 
     def _rule(self, node: Expression) -> Expression | None:
@@ -156,8 +154,8 @@ class _Results:
             return None
         literals = self._types.overload(node, self._prepared.scope).literals
         arguments = (a if i in literals else self._arguments.column(a) for i, a in enumerate(node.arguments))
-        self.found.append(FunctionCall(node.name, tuple(arguments)))
-        return ColumnRef(f"KSQL_AGG_VARIABLE_{len(self.found) - 1}")
+        self.calls.append(FunctionCall(node.name, tuple(arguments)))
+        return ColumnRef(f"KSQL_AGG_VARIABLE_{len(self.calls) - 1}")
 
 
 def _group(relation: Relation, group_by: tuple[Expression, ...], types: Types) -> Relation:
@@ -174,7 +172,7 @@ def _group(relation: Relation, group_by: tuple[Expression, ...], types: Types) -
         )
 
     key = relation.then(built(relation), types).schema.key
-    check_key(key)
+    check_key_types(key)
     with_formats = replace(relation, formats=internal_formats(relation.formats, key))
     return replace(with_formats.then(built(with_formats), types), window=None)
 
@@ -208,11 +206,12 @@ def _aggregate(
 def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
     if not relation.is_table:
         return
-    found = ((call, types.overload(call, relation.scope).function) for call in functions)
-    names = sorted({call.name for call, function in found if isinstance(function, Aggregate) and not function.undoable})
+    overloads = ((call.name, types.overload(call, relation.scope).function) for call in functions)
+    names = sorted({name for name, overload in overloads if isinstance(overload, Aggregate) and not overload.undoable})
     if names:
         raise StatementError(
-            f"The aggregation function(s) ({', '.join(names)}) cannot be applied to a table source, only to a stream source."
+            f"The aggregation function(s) ({', '.join(names)}) cannot be applied to a table source, "
+            "only to a stream source."
         )
 
 

@@ -1,4 +1,4 @@
-"""The planner behind `ksql.new.query.planner.enabled`: one stream, bare columns, and a key that may be left out (rules L8)."""
+"""The planner of `ksql.new.query.planner.enabled`: selects columns of one stream, key columns optional (rules L8)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from kestrel_sql.types.schema import Schema
 
 
 def plan_columns(analysis: Analysis, types: Types) -> Relation:
-    """Plan a query that selects columns of one stream; key and value columns come in SELECT order.
+    """Plan a query that selects columns of one stream; key and value columns stand in SELECT order.
 
     Raises:
-        UnsupportedError: a clause or expression beyond that.
+        UnsupportedError: the query has any other clause.
+        StatementError: the query has an alias or an expression.
     """
     _check_clauses(analysis.query)
     source = analysis.scope.sources[0].source
@@ -41,7 +42,7 @@ def plan_columns(analysis: Analysis, types: Types) -> Relation:
 
 
 def in_select_order(analysis: Analysis, schema: Schema) -> Schema:
-    """The schema of the sink, whose key columns follow the projection instead of the source."""
+    """Return the schema of the sink, whose key columns stand in the order of the projection."""
     names = list(_names(analysis))
     return Schema((*sorted(schema.key, key=lambda column: names.index(column.name)), *schema.value))
 
@@ -64,7 +65,7 @@ def _check_clauses(query: Query) -> None:
         "LIMIT": query.limit is not None,
         "joins": bool(query.joins),
     }
-    used = next((word for word, present in clauses.items() if present), None)
+    used = next((clause for clause, present in clauses.items() if present), None)
     if used is not None:
         raise UnsupportedError(f"New query planner does not support {used}")
     for item in query.select:

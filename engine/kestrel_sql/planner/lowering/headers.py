@@ -1,4 +1,4 @@
-"""Headers that a query writes: WITH (HEADERS = 'column') of CREATE AS (docs/adr/0012, rules K1.7)."""
+"""Plans WITH (HEADERS = 'column') of CREATE AS, which sets output records' headers (docs/adr/0012, rules K1.7)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _TYPES = (Map(STRING, STRING), Map(STRING, BYTES), HEADERS_TYPE)
 
 
 def with_headers(relation: Relation, column: str | None, types: Types) -> Relation:
-    """Let the records of a result have the headers that a value column of it holds; None leaves those of the input.
+    """Take the headers of output records from a value column; None keeps the headers of the input records.
 
     Raises:
-        StatementError: there is no such column, or its type holds no headers.
+        StatementError: the column does not exist, or its type cannot hold headers.
     """
     if column is None:
         return relation
-    found = next((each for each in relation.schema.value if each.name == column), None)
-    if found is None:
+    headers = next((each for each in relation.schema.value if each.name == column), None)
+    if headers is None:
         raise StatementError(
             f"HEADERS column ({column}) is unknown",
             hint=f"the value columns are {', '.join(c.name for c in relation.schema.value)}",
         )
-    if found.type not in _TYPES:
-        raise StatementError(f"HEADERS column must have type {_listed()}, not {found.type}")
+    if headers.type not in _TYPES:
+        raise StatementError(f"HEADERS column must have type {_listed()}, not {headers.type}")
     step = TableHeadersV1 if relation.is_table else StreamHeadersV1
     return relation.then(step(query_context="Headers", source=relation.step, headers_column=column), types)
 

@@ -1,4 +1,4 @@
-"""The steps of joins: which sides are re-keyed, in which key format, and what the key of the result is called."""
+"""Builds the steps of joins: re-keys the sides, chooses the key format and names the key of the result."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1,
 from kestrel_sql.plan.steps.streams import StreamSelectV1
 from kestrel_sql.plan.steps.tables import TableSelectV1
 from kestrel_sql.planner.analysis.analyze import Analysis
-from kestrel_sql.planner.analysis.join_criteria import Joined, equal_expressions, is_foreign_key, is_key, viable_keys
+from kestrel_sql.planner.analysis.join_criteria import (
+    Joined,
+    equal_expressions,
+    is_foreign_key,
+    is_key,
+    unqualified,
+    viable_keys,
+)
 from kestrel_sql.planner.analysis.join_names import prefixed
 from kestrel_sql.planner.analysis.join_rules import check_join
 from kestrel_sql.planner.analysis.scope import QuerySource
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import rewrite
 from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import infers_schema, read, rekeyed
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
@@ -25,17 +31,17 @@ from kestrel_sql.sql.nodes.statements import SourceKind, Within
 
 @dataclass(frozen=True, slots=True)
 class KeyFormat:
-    """The format that both sides of a join have their keys in."""
+    """The key format that both sides of a join share."""
 
     info: FormatInfo
     window: WindowInfo | None = None
 
 
 def join_sources(analysis: Analysis, types: Types) -> Relation:
-    """Join the sources of a query, left-deep.
+    """Join the sources of a query from left to right.
 
     Raises:
-        StatementError: a join that cannot be run (rules L9).
+        StatementError: a join breaks one of rules L9.
     """
     lowering = _Lowering(analysis, types)
     lowering.check()
@@ -43,19 +49,12 @@ def join_sources(analysis: Analysis, types: Types) -> Relation:
 
 
 def key_name(analysis: Analysis, joins: tuple[Joined, ...]) -> str:
-    """Name the key of the result of `joins`: the first viable column that is selected, or a made-up name."""
+    """Return the name of the result's key: the first viable column, if possible a selected one, else synthetic."""
     viable = viable_keys(joins)
     if not viable:
         return analysis.scope.synthetic_key()
     chosen = next((column for column in viable if analysis.selects(column)), viable[0])
     return prefixed(chosen.qualifier or "", chosen.name)
-
-
-def unqualified(expression: Expression) -> Expression:
-    """Strip the aliases from column references, for use over the rows of one source."""
-    return rewrite(
-        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class _Lowering:
     types: Types
 
     def check(self) -> None:
-        """Check all joins, in the order in which they are written."""
+        """Check all joins in the order of the text."""
         for depth, join in enumerate(self.analysis.joins, 1):
             check_join(
                 join,
@@ -74,10 +73,10 @@ class _Lowering:
                 types=self.types,
             )
 
-    def joined(self, depth: int, prefix: str, demanded: KeyFormat | None) -> Relation:
-        """The result of the first `depth` joins; operators are named with `prefix`."""
+    def joined(self, depth: int, prefix: str, required: KeyFormat | None) -> Relation:
+        """Build the first `depth` joins; `prefix` begins the query context of their steps."""
         joins = self.analysis.joins[:depth]
-        key_format = demanded or self._preferred(depth) or self._default(depth)
+        key_format = required or self._preferred(depth) or self._default(depth)
         left = self._left(depth, prefix, key_format)
         right = self._right(depth, prefix, key_format)
         return self._join(joins, left, right, f"{prefix}Join")
@@ -103,7 +102,7 @@ class _Lowering:
         join = self.analysis.joins[depth - 1]
         info = join.right.source.formats.key_format
         if self._is_foreign(depth) and (not infers_schema(info) or info.property(SCHEMA_ID)):
-            # Both sides of a foreign-key join need not have their keys in one format, but for keys with a schema of their own.
+            # The sides of a foreign-key join may differ in key format, unless the format infers schemas.
             relation = read(join.right.source, f"KafkaTopic_{prefix}Right/Source", self.types)
             return self._prefixed(join.right, relation, f"{prefix}Right")
         return self._leaf(join.right, join.right_on, f"{prefix}Right", key_format)
@@ -145,23 +144,23 @@ class _Lowering:
         return depth == 1 and is_foreign_key(self.analysis.joins[0])
 
     def _is_keyed(self, depth: int) -> bool:
-        """Whether the left side of a join comes keyed by the criterion."""
+        """Whether the left side of a join has the criterion as its key."""
         join = self.analysis.joins[depth - 1]
         if depth == 1:
             return is_key(self.analysis.scope.sources[0], join.left_on)
         return join.left_on in equal_expressions(self.analysis.joins[: depth - 1])
 
     def _preferred(self, depth: int) -> KeyFormat | None:
-        """The key format of the left side if it stays as it is, else that of the right side on the same condition."""
+        """The key format of the left side if the join does not re-key it, else that of the right side likewise."""
         join = self.analysis.joins[depth - 1]
         left = self._preferred_left(depth)
-        return left or _kept_format(join.right, join.right_on)
+        return left or _own_format(join.right, join.right_on)
 
     def _preferred_left(self, depth: int) -> KeyFormat | None:
         join = self.analysis.joins[depth - 1]
         if depth == 1:
             source = self.analysis.scope.sources[0]
-            return _format_of(source) if self._is_foreign(1) else _kept_format(source, join.left_on)
+            return _format_of(source) if self._is_foreign(1) else _own_format(source, join.left_on)
         if self._is_keyed(depth):
             return self._preferred(depth - 1)
         return None
@@ -209,7 +208,7 @@ class _Lowering:
             )
         else:
             if join.within is None:
-                raise ValueError("a stream-stream join without WITHIN was let through")
+                raise ValueError("a stream-stream join needs WITHIN")
             step = _stream_stream(join, join.within, name, left, right, context)
         kind = SourceKind.TABLE if left.is_table else SourceKind.STREAM
         return left.joined(right, step, self.types, kind=kind)
@@ -236,5 +235,5 @@ def _format_of(source: QuerySource) -> KeyFormat:
     return KeyFormat(source.source.formats.key_format, source.source.window)
 
 
-def _kept_format(source: QuerySource, criterion: Expression) -> KeyFormat | None:
+def _own_format(source: QuerySource, criterion: Expression) -> KeyFormat | None:
     return _format_of(source) if is_key(source, criterion) else None

@@ -1,4 +1,4 @@
-"""What a SELECT list gives: which items become the key, and what the value columns are called."""
+"""Builds projections: expands stars, and decides which items become key columns."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from kestrel_sql.sql.nodes.statements import SelectAll
 from kestrel_sql.types.schema import Column, Schema
 from kestrel_sql.types.sql_types import quote
 
+COPY_KEY_HINT = (
+    "Each key column must only be in the projection once. If you intended to copy the key into the value, "
+    "then consider using the AS_VALUE function to indicate which key reference should be copied."
+)
+
 
 def expand(
     analysis: Analysis, relation: Relation, target: Schema | None, prepare: Callable[[Expression], Expression]
 ) -> tuple[SelectItem, ...]:
-    """Write the projection over the rows of `relation`, which are those before any table function.
+    """Return the items of the projection over `relation`, which no table function has exploded yet.
 
-    `prepare` is applied to every expression; literals are fitted to the columns of `target`, an INSERT INTO's stream.
+    `prepare` is applied to every expression. `target` is the schema that an INSERT INTO writes to, to which literals
+    are fitted.
     """
     items = tuple(_expanded(analysis, relation, prepare))
     if target is None:
@@ -53,7 +59,7 @@ def _star(analysis: Analysis, relation: Relation, qualifier: str | None) -> Iter
         return
     names = list(analysis.scope.star(qualifier))
     if qualifier is None and analysis.scope.is_join:
-        # A synthetic key is in no source, so that it has to be added.
+        # No source has the synthetic key.
         yield from (name for name in relation.key_names if name not in names)
     yield from names
 
@@ -77,15 +83,15 @@ def _over_keys(expression: Expression, analysis: Analysis, relation: Relation) -
 def project(
     analysis: Analysis, relation: Relation, items: tuple[SelectItem, ...], context: str, types: Types
 ) -> Relation:
-    """Compute the projection; in a persistent query, key columns that are selected stay the key and leave the value.
+    """Add a select step for the projection; in a persistent query, selected key columns stay out of the value.
 
     Raises:
-        StatementError: an item is not well typed, or a key column is selected twice.
+        StatementError: an item has a type error, or a key column is selected twice.
     """
     if not analysis.is_persistent:
-        shown = select(relation, relation.key_names, items, context, types)
-        check_distinct(shown.schema.value, "value")
-        return shown
+        result = select(relation, relation.key_names, items, context, types)
+        check_distinct(result.schema.value, "value")
+        return result
     names: dict[str, list[str]] = {}
     values = []
     for item in items:
@@ -97,9 +103,8 @@ def project(
     for name, aliases in names.items():
         if len(set(aliases)) > 1:
             raise StatementError(
-                f"The projection contains a key column (`{name}`) more than once, aliased as: {and_list(sorted(set(aliases)))}.\n"
-                "Each key column must only be in the projection once. If you intended to copy the key into the value, then consider "
-                "using the AS_VALUE function to indicate which key reference should be copied."
+                f"The projection contains a key column (`{name}`) more than once, "
+                f"aliased as: {and_list(sorted(set(aliases)))}.\n{COPY_KEY_HINT}"
             )
     keys = tuple(names[name][0] if name in names else name for name in relation.key_names)
     return select(relation, keys, tuple(values), context, types)
@@ -111,7 +116,7 @@ def select(
     """Add a select step.
 
     Raises:
-        StatementError: an item is not well typed.
+        StatementError: an item has a type error.
     """
     step: Step
     if relation.is_table:
@@ -136,7 +141,7 @@ def check_result(schema: Schema) -> None:
     """Check the columns of a persistent query's result.
 
     Raises:
-        StatementError: no value column, or two columns of one name.
+        StatementError: there is no value column, or two columns have the same name.
     """
     if not schema.value:
         raise StatementError("The projection contains no value columns.")
@@ -150,13 +155,13 @@ def check_result(schema: Schema) -> None:
         )
 
 
-def check_distinct(columns: tuple[Column, ...], word: str) -> None:
-    """Check that no two columns have one name; `word` is what messages call them.
+def check_distinct(columns: tuple[Column, ...], noun: str) -> None:
+    """Check that no two columns have the same name; messages call them `noun` columns.
 
     Raises:
         StatementError: names the repeated columns.
     """
     names = [column.name for column in columns]
-    twice = [column for i, column in enumerate(columns) if column.name in names[:i]]
-    if twice:
-        raise StatementError(f"Duplicate {word} columns found in schema: {', '.join(map(str, twice))}")
+    duplicates = [column for i, column in enumerate(columns) if column.name in names[:i]]
+    if duplicates:
+        raise StatementError(f"Duplicate {noun} columns found in schema: {', '.join(map(str, duplicates))}")

@@ -1,4 +1,4 @@
-"""The steps of single sources: reading, filtering, re-keying and table functions."""
+"""Builds the steps over one relation: read, filter, re-key and table functions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCal
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.sql_types import BOOLEAN
 
-WINDOWED_REPARTITION = "Implicit repartitioning of windowed sources is not supported. See https://github.com/confluentinc/ksql/issues/4385."
+WINDOWED_REPARTITION = (
+    "Implicit repartitioning of windowed sources is not supported. "
+    "See https://github.com/confluentinc/ksql/issues/4385."
+)
 
 
 def read(source: Source, context: str, types: Types) -> Relation:
-    """Read a stream or table."""
+    """Return a step that reads a stream or table."""
     step = _source_step(source, context)
     formats = internal_formats(source.formats, source.schema.key, rekeyed=False)
     return Relation(step, step_schema(step, (), types.of), source.kind, formats, source.window)
@@ -80,18 +83,19 @@ def filtered(relation: Relation, predicate: Expression, clause: str, context: st
     """Keep the rows for which `predicate` is true; `clause` is WHERE or HAVING.
 
     Raises:
-        TypeMismatchError: the predicate is not a boolean.
-        StatementError: it is not well typed.
+        TypeMismatchError: the predicate is not a BOOLEAN.
+        StatementError: the predicate has a type error.
     """
     try:
-        found = types.of(predicate, relation.scope)
+        predicate_type = types.of(predicate, relation.scope)
     except EngineError as error:
         raise StatementError(
             f"Error in {clause} expression: {error.message}", span=error.span, hint=error.hint
         ) from error
-    if found != BOOLEAN:
+    if predicate_type != BOOLEAN:
         raise TypeMismatchError(
-            f"Type error in {clause} expression: Should evaluate to boolean but is {format_expression(predicate)} ({found}) instead.",
+            f"Type error in {clause} expression: "
+            f"Should evaluate to boolean but is {format_expression(predicate)} ({predicate_type}) instead.",
             span=predicate.span,
         )
     _check_row_wise(predicate, clause, types)
@@ -100,9 +104,9 @@ def filtered(relation: Relation, predicate: Expression, clause: str, context: st
 
 
 def _check_row_wise(predicate: Expression, clause: str, types: Types) -> None:
-    for word, wanted in (("aggregate", types.is_aggregate), ("table", types.is_table_function)):
+    for kind, wanted in (("aggregate", types.is_aggregate), ("table", types.is_table_function)):
         for call in calls(predicate, wanted):
-            raise StatementError(f"{clause} does not support {word} functions: {call.name} is one.", span=call.span)
+            raise StatementError(f"{clause} does not support {kind} functions: {call.name} is one.", span=call.span)
 
 
 def rekeyed(
@@ -115,20 +119,22 @@ def rekeyed(
     format_changes: bool = False,
     forced: bool = False,
 ) -> Relation:
-    """Make `expressions` the key, in `key_format` where one is demanded; a no-op if that changes nothing.
+    """Make `expressions` the key, in `key_format` if it is set; return the relation itself if nothing changes.
+
+    `format_changes` and `forced` add the step even if the key stays the same.
 
     Raises:
-        StatementError: a table or a windowed stream would have to be repartitioned.
+        StatementError: the step would repartition a table or a windowed stream.
     """
     needed = not relation.is_keyed_by(expressions)
     if not (needed or format_changes or forced):
         return relation
     if relation.window is not None and (needed or not forced or relation.is_table):
         raise StatementError(WINDOWED_REPARTITION)
-    demanded = replace(relation.formats, key_format=key_format or relation.formats.key_format)
+    required = replace(relation.formats, key_format=key_format or relation.formats.key_format)
     if relation.is_table:
         _check_same_key(relation, expressions, needed=needed)
-        formats = internal_formats(demanded, relation.schema.key)
+        formats = internal_formats(required, relation.schema.key)
         table_step = TableSelectKeyV1(
             query_context=context, source=relation.step, internal_formats=formats, key_expression=expressions
         )
@@ -136,29 +142,30 @@ def rekeyed(
     result = relation.then(
         StreamSelectKeyV2(query_context=context, source=relation.step, key_expression=expressions), types
     )
-    return replace(result, formats=internal_formats(demanded, result.schema.key))
+    return replace(result, formats=internal_formats(required, result.schema.key))
 
 
 def _check_same_key(relation: Relation, expressions: tuple[Expression, ...], *, needed: bool) -> None:
     keys = relation.key_names
     if len(keys) > 1:
         raise StatementError(
-            "Cannot repartition a TABLE source. If this is a join, joins on tables with multiple columns is not yet supported."
+            "Cannot repartition a TABLE source. "
+            "If this is a join, joins on tables with multiple columns is not yet supported."
         )
     if needed:
         raise StatementError(
-            "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the TABLE's key column "
-            f"{keys[0]} instead of {', '.join(map(format_expression, expressions))}"
+            "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the TABLE's "
+            f"key column {keys[0]} instead of {', '.join(map(format_expression, expressions))}"
         )
 
 
 def infers_schema(key_format: FormatInfo) -> bool:
-    """Whether a key format keeps its schemas in a registry, which makes joins copy the topic (rules N7.5)."""
+    """Whether a key format has schemas in the registry; a join then always copies the topic (rules N7.5)."""
     return capabilities_of(key_format.format).infers_columns
 
 
 def exploded(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> Relation:
-    """Replace each row by those that its table functions give."""
+    """Replace each row by the rows that its table functions return."""
     return relation.then(
         StreamFlatMapV1(query_context="FlatMap", source=relation.step, table_functions=functions),
         types,
@@ -166,19 +173,19 @@ def exploded(relation: Relation, functions: tuple[FunctionCall, ...], types: Typ
 
 
 class TableFunctions:
-    """Takes the table functions out of a projection, in the order in which they are written."""
+    """Replaces the table functions in a projection by columns, and collects their calls in the order of the text."""
 
     def __init__(self, types: Types) -> None:
-        """Start with none."""
+        """Start without calls; `types` tells which functions are table functions."""
         self._types = types
-        self.found: list[FunctionCall] = []
+        self.calls: list[FunctionCall] = []
 
-    def taken_out(self, expression: Expression) -> Expression:
-        """The expression with each call of a table function replaced by the column that will hold its result."""
+    def extract(self, expression: Expression) -> Expression:
+        """Replace each call of a table function in `expression` by the column of its result."""
         return rewrite(expression, self._rule)
 
     def _rule(self, node: Expression) -> Expression | None:
         if not isinstance(node, FunctionCall) or not self._types.is_table_function(node.name):
             return None
-        self.found.append(node)
-        return ColumnRef(f"KSQL_SYNTH_{len(self.found) - 1}", span=node.span)
+        self.calls.append(node)
+        return ColumnRef(f"KSQL_SYNTH_{len(self.calls) - 1}", span=node.span)

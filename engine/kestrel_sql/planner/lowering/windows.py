@@ -1,4 +1,4 @@
-"""Windows of aggregates, as the plan and the catalog record them."""
+"""Converts the WINDOW clause into what the plan and the catalog store."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kestrel_sql.types.time_units import DAY_MS
 
 
 def window_expression(window: Window, emit: Emit | None) -> WindowExpression:
-    """Record a window and its emission; EMIT FINAL without a grace period waits for no late rows.
+    """Return the window of an aggregation step; EMIT FINAL without GRACE PERIOD has a grace period of 0.
 
     Raises:
-        StatementError: lengths that no window can have.
+        StatementError: a length is invalid.
     """
     _check_lengths(window, emit)
     if emit is not Emit.FINAL:
@@ -24,7 +24,7 @@ def window_expression(window: Window, emit: Emit | None) -> WindowExpression:
 
 
 def window_info(window: Window, emit: Emit | None) -> WindowInfo:
-    """Record the window of the keys that an aggregate gives."""
+    """Return the window of an aggregation's result keys."""
     strategy = Emit.FINAL if emit is Emit.FINAL else Emit.CHANGES
     match window:
         case TumblingWindow(size):

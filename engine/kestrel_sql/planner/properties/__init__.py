@@ -1,1 +1,1 @@
-"""WITH clauses and the formats that follow from them."""
+"""WITH clauses, and the formats that follow from them."""

@@ -1,4 +1,4 @@
-"""The formats of sources, sinks and internal topics: which ones, with which properties and features, and whether they fit."""
+"""Chooses the formats of sources, sinks and internal topics, and checks that they can hold the columns."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from kestrel_sql.formats.capabilities import (
 )
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.properties.with_clause import SideProperties, SinkProperties, SourceProperties
+from kestrel_sql.planner.properties.with_clause import SerdeProperties, SinkProperties, SourceProperties
 from kestrel_sql.types.schema import Column, Schema
 
 KEY_SCHEMA_NAMESPACE = "io.confluent.ksql.avro_schemas"
 
 
 def key_schema_name(source: str) -> str:
-    """Name the Avro record of the key of a stream or table, so that records of different sources do not clash."""
-    camel = "".join(word[:1].upper() + word[1:].lower() for word in source.split("_"))
+    """Return the name of the Avro record for the keys of a stream or table; every source has its own."""
+    camel = "".join(part[:1].upper() + part[1:].lower() for part in source.split("_"))
     return f"{KEY_SCHEMA_NAMESPACE}.{camel}Key"
 
 
 def source_formats(name: str, properties: SourceProperties, schema: Schema, config: Config) -> Formats:
-    """Choose the formats of a source called `name` over a topic, and validate them against its schema.
+    """Choose the formats of the source `name`, and check that they can hold its schema.
 
     Raises:
         PropertyError: a format is missing, or WRAP_SINGLE_VALUE does not apply.
-        FormatError: a property that a format does not have, or a schema that it cannot hold.
+        FormatError: a format does not have a property, or cannot hold the schema.
     """
     key, value = source_format_infos(name, properties, config)
     formats = Formats(
@@ -50,11 +50,11 @@ def source_formats(name: str, properties: SourceProperties, schema: Schema, conf
 
 
 def source_format_infos(name: str, properties: SourceProperties, config: Config) -> tuple[FormatInfo, FormatInfo]:
-    """Choose key and value format of a source, which needs no schema.
+    """Choose the key and value format of a source, which needs no schema.
 
     Raises:
-        PropertyError: no format is given and the configuration has no default.
-        FormatError: an unknown format, or a property that a format does not have.
+        PropertyError: the statement names no format and the configuration has no default.
+        FormatError: a format is unknown or does not have a property.
     """
     key = _required(properties.key.format or config.default_key_format, "key")
     value = _required(properties.value.format or config.default_value_format, "value")
@@ -75,14 +75,14 @@ def sink_formats(
     sink: str,
     partitioned_by_null: bool = False,
 ) -> Formats:
-    """Choose the formats of the sink called `sink` of a CREATE AS, and validate them against the result `schema`.
+    """Choose the formats of the sink of a CREATE AS, and check that they can hold the result's schema.
 
-    A format that the statement does not give comes from the left-most source, and with it (or with the same format given again) its
-    inheritable properties (rules F7); how a single value is wrapped never does.
+    A format that the statement does not name comes from the left-most source. If the format is that of the source, its
+    inheritable properties come along (rules F7), but never the wrapping of single values.
 
     Raises:
-        PropertyError: WRAP_SINGLE_VALUE does not apply, or a key format is given for PARTITION BY NULL.
-        FormatError: a property that a format does not have, or a schema that it cannot hold.
+        PropertyError: WRAP_SINGLE_VALUE does not apply.
+        FormatError: PARTITION BY NULL with a key format, or a format that lacks a property or cannot hold the schema.
     """
     key = sink_key_format(properties, leftmost, schema, config, sink=sink, partitioned_by_null=partitioned_by_null)
     value = sink_value_format(properties, leftmost)
@@ -107,11 +107,11 @@ def sink_key_format(
     sink: str,
     partitioned_by_null: bool = False,
 ) -> FormatInfo:
-    """Choose the key format of a sink; NONE is not inherited by a result that has key columns.
+    """Choose the key format of a sink; a result with key columns does not inherit NONE.
 
     Raises:
-        PropertyError: a key format is given for PARTITION BY NULL, or there is no default to fall back to.
-        FormatError: a property that the format does not have.
+        PropertyError: the result needs a default key format, and the configuration has none.
+        FormatError: PARTITION BY NULL with a key format, or a format that lacks a property.
     """
     explicit = properties.key.format
     if partitioned_by_null:
@@ -130,7 +130,7 @@ def sink_value_format(properties: SinkProperties, leftmost: Source) -> FormatInf
     """Choose the value format of a sink.
 
     Raises:
-        FormatError: a property that the format does not have.
+        FormatError: the format does not have a property.
     """
     inherited = leftmost.formats.value_format
     name = properties.value.format or inherited.format
@@ -138,23 +138,24 @@ def sink_value_format(properties: SinkProperties, leftmost: Source) -> FormatInf
     return _format_info(name, _inherited(name, inherited, properties.value))
 
 
-def check_schema_id(word: str, name: str, side: SideProperties) -> None:
-    """Check that a side with a schema id, KEY or VALUE, has a format that the registry knows.
+def check_schema_id(prefix: str, name: str, properties: SerdeProperties) -> None:
+    """Check that a format has schemas if the statement gives a schema id; `prefix` is KEY or VALUE.
 
     Raises:
-        FormatError: the format called `name` has no schemas.
+        FormatError: the format `name` has no schemas.
     """
-    if side.schema_id is not None and not capabilities_of(name).infers_columns:
+    if properties.schema_id is not None and not capabilities_of(name).infers_columns:
         raise FormatError(
-            f"{word}_FORMAT should support schema inference when {word}_SCHEMA_ID is provided. Current format is {name}."
+            f"{prefix}_FORMAT should support schema inference when {prefix}_SCHEMA_ID is provided. "
+            f"Current format is {name}."
         )
 
 
 def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool = True) -> Formats:
-    """Choose the formats of a repartition topic or state store whose key columns are `key`, from those of the source.
+    """Choose the formats of a repartition topic or state store with the key columns `key`, from those of the source.
 
-    The value format stays, in its natural form and without schema id. A re-keying step may leave the key format of the source, which
-    becomes JSON where it cannot hold the new key (rules F9).
+    The value format stays, without features and schema id. If a re-keying step makes a key that the key format cannot
+    hold, the key format becomes JSON (rules F9).
     """
     key_format = without_schema_id(source.key_format)
     if rekeyed and not _holds(capabilities_of(key_format.format), key):
@@ -164,7 +165,7 @@ def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool 
 
 
 def without_schema_id(info: FormatInfo) -> FormatInfo:
-    """The format as internal topics and sinks use it: schema ids belong to the topic they were given for."""
+    """Return the format without schema id, which belongs to one topic only."""
     return FormatInfo(info.format, tuple(pair for pair in info.properties if pair[0] != SCHEMA_ID))
 
 
@@ -172,7 +173,7 @@ def validate_formats(formats: Formats, schema: Schema) -> None:
     """Check that the formats can hold the columns of `schema`.
 
     Raises:
-        FormatError: one cannot; the message gives format, columns, features and reason.
+        FormatError: one cannot; the message gives format, columns, features and the reason.
     """
     _validate("Key", formats.key_format, schema.key, formats.key_features)
     _validate("Value", formats.value_format, schema.value, formats.value_features)
@@ -193,16 +194,15 @@ def _validate(side: str, info: FormatInfo, columns: tuple[Column, ...], features
 def _required(name: str | None, side: str) -> str:
     if name:
         return capabilities_of(name).name
-    word = f"{side.upper()}_FORMAT"
     raise PropertyError(
-        f"Statement is missing the '{word}' property from the WITH clause. "
+        f"Statement is missing the '{side.upper()}_FORMAT' property from the WITH clause. "
         f"Either provide one or set a default via the 'ksql.persistence.default.format.{side}' config."
     )
 
 
-def _inherited(name: str, source: FormatInfo, side: SideProperties) -> dict[str, str]:
+def _inherited(name: str, source: FormatInfo, own: SerdeProperties) -> dict[str, str]:
     inheritable = capabilities_of(name).inheritable if name == source.format else frozenset[str]()
-    return {**{key: text for key, text in source.properties if key in inheritable}, **dict(side.properties)}
+    return {**{key: text for key, text in source.properties if key in inheritable}, **dict(own.properties)}
 
 
 def _format_info(name: str, properties: Mapping[str, str], *, key_of: str | None = None) -> FormatInfo:

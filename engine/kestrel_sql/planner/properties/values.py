@@ -1,4 +1,4 @@
-"""The typed values of a WITH clause."""
+"""Reads the values of a WITH clause by type."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ INSERT_KEYS = frozenset({"QUERY_ID"})
 
 
 class WithClause:
-    """The properties of one WITH clause, read by name and type; a property set to NULL counts as absent."""
+    """The properties of one WITH clause by name; a property that is NULL counts as absent."""
 
     __slots__ = ("_values",)
 
     def __init__(self, properties: Properties, known: Collection[str]) -> None:
-        """Take the clause of a statement that has the properties `known`.
+        """Take the clause of a statement that allows the properties `known`.
 
         Raises:
-            PropertyError: a property that the statement does not have (rules L6).
+            PropertyError: the clause has another property (rules L6).
         """
         self._values: Mapping[str, PropertyValue] = {name.upper(): value for name, value in properties}
         unknown = [name for name in self._values if name not in known]
@@ -62,17 +62,17 @@ class WithClause:
         return self._values.get(name) is not None
 
     def text(self, name: str) -> str | None:
-        """Read text; a number or a boolean counts as its text."""
+        """Return a property as a string; numbers and booleans are formatted."""
         value = self._values.get(name)
         if value is None:
             return None
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def integer(self, name: str, bits: int = 32) -> int | None:
-        """Read a whole number that fits `bits` bits, also when written as text.
+        """Return an integer property of at most `bits` bits; a string of digits counts.
 
         Raises:
-            PropertyError: the value is no such number.
+            PropertyError: the value is not such an integer.
         """
         value = self._values.get(name)
         if value is None:
@@ -81,28 +81,30 @@ class WithClause:
         if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
             kind = {16: "SHORT", 32: "INT", 64: "LONG"}[bits]
             raise PropertyError(
-                f"Failed to prepare statement: Invalid value {value} for configuration {name}: Not a number of type {kind}"
+                f"Failed to prepare statement: Invalid value {value} for configuration {name}: "
+                f"Not a number of type {kind}"
             )
         return number
 
     def boolean(self, name: str) -> bool | None:
-        """Read true or false, also when written as text.
+        """Return a boolean property; the strings "true" and "false" count.
 
         Raises:
-            PropertyError: the value is neither.
+            PropertyError: the value is neither true nor false.
         """
         value = self._values.get(name)
         if value is None or isinstance(value, bool):
             return value
-        word = str(value).strip().lower()
-        if word not in ("true", "false"):
+        lower = str(value).strip().lower()
+        if lower not in ("true", "false"):
             raise PropertyError(
-                f"Failed to prepare statement: Invalid value {value} for configuration {name}: Expected value to be either true or false"
+                f"Failed to prepare statement: Invalid value {value} for configuration {name}: "
+                "Expected value to be either true or false"
             )
-        return word == "true"
+        return lower == "true"
 
     def choice(self, name: str, choices: Collection[str]) -> str | None:
-        """Read one of `choices`, which are upper case, in any case.
+        """Return the member of `choices`, which are upper case, that the value names in any case.
 
         Raises:
             PropertyError: the value is none of them.
@@ -112,7 +114,8 @@ class WithClause:
             return None
         if value.upper() not in choices:
             raise PropertyError(
-                f"Failed to prepare statement: Invalid value {value} for configuration {name}: String must be one of: {', '.join(choices)}"
+                f"Failed to prepare statement: Invalid value {value} for configuration {name}: "
+                f"String must be one of: {', '.join(choices)}"
             )
         return value.upper()
 
@@ -128,16 +131,16 @@ def _whole(value: PropertyValue) -> int | None:
         return None
 
 
-def invalid(name: str, why: str) -> PropertyError:
-    """The error for a property whose value is of the right type and still wrong."""
-    return PropertyError(f"Failed to prepare statement: Configuration {name} is invalid: {why}")
+def invalid(name: str, reason: str) -> PropertyError:
+    """Make the error for a property whose value has the right type but is invalid."""
+    return PropertyError(f"Failed to prepare statement: Configuration {name} is invalid: {reason}")
 
 
 def parse_duration(text: str) -> int:
-    """Read `'<n> <unit>'` as ms; units are those of the WINDOW clause, singular or plural, in any case.
+    """Parse `'<n> <unit>'` into ms; units are those of the WINDOW clause, singular or plural, in any case.
 
     Raises:
-        ValueError: text that is no duration; its message says why.
+        ValueError: the text is not a duration; the message says why.
     """
     parts = text.split()
     if len(parts) != 2:
@@ -158,10 +161,10 @@ def parse_duration(text: str) -> int:
 
 
 def parse_identifier(text: str) -> str:
-    """Read a column name written in a property: upper case unless quoted by back-ticks or double quotes.
+    """Parse a column name in a property; it becomes upper case unless it has back-ticks or double quotes.
 
     Raises:
-        SqlSyntaxError: an opening quote without a closing one.
+        SqlSyntaxError: the closing quote is missing.
     """
     name = text.strip()
     quote = name[:1]
@@ -173,10 +176,10 @@ def parse_identifier(text: str) -> str:
 
 
 def check_delimiter(name: str, value: str) -> None:
-    """Refuse what is not a single character, TAB or SPACE.
+    """Check that a delimiter is a single character, TAB or SPACE.
 
     Raises:
-        PropertyError: any other text, or blank text.
+        PropertyError: it is not, or it is blank.
     """
     if not value.strip():
         raise invalid(
@@ -187,5 +190,6 @@ def check_delimiter(name: str, value: str) -> None:
     if len(value) != 1 and value not in ("TAB", "SPACE"):
         raise invalid(
             name,
-            f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE\nExample valid value: ';'",
+            f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE\n"
+            "Example valid value: ';'",
         )

@@ -1,4 +1,4 @@
-"""The WITH clauses of CREATE, CREATE AS and INSERT INTO, validated as far as that needs no schema."""
+"""Validates the WITH clauses of CREATE, CREATE AS and INSERT INTO, as far as no schema is needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kestrel_sql.sql.nodes.statements import Properties, SourceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProperties:
-    """The topic of a source or sink; `name` None takes the default, the rest None what the topic has."""
+    """The topic of a source or sink; None means the default name, or the number that an existing topic has."""
 
     name: str | None = None
     partitions: int | None = None
@@ -33,29 +33,29 @@ class TopicProperties:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideProperties:
-    """What a statement says of the format of the key, or of the value; `format` is upper case.
+class SerdeProperties:
+    """The format of the key or of the value as a statement gives it; `format` is upper case.
 
-    `properties` are format properties by their plan names, sorted, `schemaId` among them.
+    `properties` are the format's properties by their names in plans, sorted; `schemaId` is one of them.
     """
 
     format: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
 
     def setting(self, name: str) -> str | None:
-        """The format property called `name`, or None."""
+        """The value of the format property `name`, or None."""
         return dict(self.properties).get(name)
 
     @property
     def schema_id(self) -> int | None:
-        """The id of the schema in the registry that was asked for, or None."""
+        """The id of a schema in the registry, or None."""
         text = self.setting(SCHEMA_ID)
         return None if text is None else int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampProperty:
-    """TIMESTAMP and TIMESTAMP_FORMAT; `column` is an exact name."""
+    """TIMESTAMP and TIMESTAMP_FORMAT; `column` is an exact column name."""
 
     column: str
     format: str | None = None
@@ -66,8 +66,8 @@ class SourceProperties:
     """The WITH clause of CREATE STREAM|TABLE over a topic."""
 
     topic: TopicProperties
-    key: SideProperties
-    value: SideProperties
+    key: SerdeProperties
+    value: SerdeProperties
     wrap_single_value: bool | None = None
     timestamp: TimestampProperty | None = None
     window: WindowInfo | None = None
@@ -79,12 +79,12 @@ class SinkProperties:
     """The WITH clause of CREATE STREAM|TABLE AS SELECT."""
 
     topic: TopicProperties = TopicProperties()
-    key: SideProperties = SideProperties()
-    value: SideProperties = SideProperties()
+    key: SerdeProperties = SerdeProperties()
+    value: SerdeProperties = SerdeProperties()
     wrap_single_value: bool | None = None
     timestamp: TimestampProperty | None = None
     headers: str | None = None
-    """The exact name of the column that holds the headers of the records."""
+    """The exact name of the column with the headers of output records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ def source_properties(properties: Properties) -> SourceProperties:
     """Validate the WITH clause of a CREATE over a topic.
 
     Raises:
-        PropertyError: see rules L6.
-        FormatError: an unknown format.
+        PropertyError: a property breaks one of rules L6.
+        FormatError: a format is unknown.
     """
     clause = WithClause(properties, SOURCE_KEYS)
     if "KAFKA_TOPIC" not in clause:
@@ -108,8 +108,8 @@ def source_properties(properties: Properties) -> SourceProperties:
         )
     return SourceProperties(
         topic=_topic(clause),
-        key=_side(clause, "KEY"),
-        value=_side(clause, "VALUE"),
+        key=_serde(clause, "KEY"),
+        value=_serde(clause, "VALUE"),
         wrap_single_value=clause.boolean("WRAP_SINGLE_VALUE"),
         timestamp=_timestamp(clause),
         window=_window(clause),
@@ -121,15 +121,15 @@ def sink_properties(properties: Properties) -> SinkProperties:
     """Validate the WITH clause of a CREATE AS.
 
     Raises:
-        PropertyError: see rules L6.
-        FormatError: an unknown format.
+        PropertyError: a property breaks one of rules L6.
+        FormatError: a format is unknown.
     """
     clause = WithClause(properties, SINK_KEYS)
     headers = clause.text("HEADERS")
     return SinkProperties(
         topic=_topic(clause),
-        key=_side(clause, "KEY"),
-        value=_side(clause, "VALUE"),
+        key=_serde(clause, "KEY"),
+        value=_serde(clause, "VALUE"),
         wrap_single_value=clause.boolean("WRAP_SINGLE_VALUE"),
         timestamp=_timestamp(clause),
         headers=None if headers is None else parse_identifier(headers),
@@ -144,7 +144,7 @@ def insert_properties(properties: Properties) -> InsertProperties:
     """Validate the WITH clause of an INSERT INTO.
 
     Raises:
-        PropertyError: an unknown property, or a query id that is not a name or is reserved.
+        PropertyError: a property is unknown, or the query id is not a name or is reserved.
     """
     query_id = WithClause(properties, INSERT_KEYS).text("QUERY_ID")
     if query_id is None:
@@ -160,8 +160,8 @@ def insert_properties(properties: Properties) -> InsertProperties:
 def _topic(clause: WithClause) -> TopicProperties:
     if "CLEANUP_POLICY" in clause:
         raise PropertyError(
-            "Invalid config variable in the WITH clause: CLEANUP_POLICY. The CLEANUP_POLICY config is set automatically "
-            "according to the kind of the source and cannot be changed."
+            "Invalid config variable in the WITH clause: CLEANUP_POLICY. "
+            "The CLEANUP_POLICY config is set automatically according to the kind of the source and cannot be changed."
         )
     name = clause.text("KAFKA_TOPIC")
     if name is not None and not name.strip():
@@ -174,48 +174,50 @@ def _topic(clause: WithClause) -> TopicProperties:
     )
 
 
-def _side(clause: WithClause, side: str) -> SideProperties:
-    if "FORMAT" in clause and f"{side}_FORMAT" in clause:
+def _serde(clause: WithClause, prefix: str) -> SerdeProperties:
+    if "FORMAT" in clause and f"{prefix}_FORMAT" in clause:
         raise PropertyError(
-            f"Cannot supply both '{side}_FORMAT' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats. "
+            f"Cannot supply both '{prefix}_FORMAT' and 'FORMAT' properties, "
+            "as 'FORMAT' sets both key and value formats. "
             "Either use just 'FORMAT', or use 'KEY_FORMAT' and 'VALUE_FORMAT'."
         )
-    name = clause.text("FORMAT") or clause.text(f"{side}_FORMAT")
-    properties = _format_properties(clause, side)
+    name = clause.text("FORMAT") or clause.text(f"{prefix}_FORMAT")
+    properties = _format_properties(clause, prefix)
     if name is not None and NULLABLE in properties and NULLABLE not in capabilities_of(name).properties:
         raise PropertyError(
-            f"Property {side}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format"
+            f"Property {prefix}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format"
         )
-    return SideProperties(
+    return SerdeProperties(
         format=None if name is None else capabilities_of(name).name,
         properties=tuple(sorted(properties.items())),
     )
 
 
-def _format_properties(clause: WithClause, side: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    delimiter = clause.text(f"{side}_DELIMITER")
+def _format_properties(clause: WithClause, prefix: str) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    delimiter = clause.text(f"{prefix}_DELIMITER")
     if delimiter is not None:
-        check_delimiter(f"{side}_DELIMITER", delimiter)
-        found[DELIMITER] = delimiter
-    full_name = _full_name(clause, side)
+        check_delimiter(f"{prefix}_DELIMITER", delimiter)
+        properties[DELIMITER] = delimiter
+    full_name = _full_name(clause, prefix)
     if full_name is not None:
-        found[FULL_NAME] = full_name
-    schema_id = clause.integer(f"{side}_SCHEMA_ID")
+        properties[FULL_NAME] = full_name
+    schema_id = clause.integer(f"{prefix}_SCHEMA_ID")
     if schema_id is not None:
-        found[SCHEMA_ID] = str(schema_id)
-    nullable = clause.choice(f"{side}_PROTOBUF_NULLABLE_REPRESENTATION", ("OPTIONAL", "WRAPPER"))
+        properties[SCHEMA_ID] = str(schema_id)
+    nullable = clause.choice(f"{prefix}_PROTOBUF_NULLABLE_REPRESENTATION", ("OPTIONAL", "WRAPPER"))
     if nullable is not None:
-        found[NULLABLE] = nullable.lower()
-    return found
+        properties[NULLABLE] = nullable.lower()
+    return properties
 
 
-def _full_name(clause: WithClause, side: str) -> str | None:
-    name = clause.text(f"{side}_SCHEMA_FULL_NAME")
-    legacy = clause.text("VALUE_AVRO_SCHEMA_FULL_NAME") if side == "VALUE" else None
+def _full_name(clause: WithClause, prefix: str) -> str | None:
+    name = clause.text(f"{prefix}_SCHEMA_FULL_NAME")
+    legacy = clause.text("VALUE_AVRO_SCHEMA_FULL_NAME") if prefix == "VALUE" else None
     if name is not None and legacy is not None:
         raise PropertyError(
-            "Cannot supply both 'VALUE_AVRO_SCHEMA_FULL_NAME' and 'VALUE_SCHEMA_FULL_NAME' properties. Please use 'VALUE_SCHEMA_FULL_NAME'."
+            "Cannot supply both 'VALUE_AVRO_SCHEMA_FULL_NAME' and 'VALUE_SCHEMA_FULL_NAME' properties. "
+            "Please use 'VALUE_SCHEMA_FULL_NAME'."
         )
     return name if name is not None else legacy
 
@@ -234,46 +236,48 @@ def _timestamp(clause: WithClause) -> TimestampProperty | None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse a pattern that no timestamp can be read with.
+    """Check that a timestamp pattern is a valid Java pattern.
 
     Raises:
-        PropertyError: it is none of Java's.
+        PropertyError: it is not.
     """
     try:
         compile_pattern(pattern)
     except ValueError as error:
-        flaw = f"Invalid datetime format for config:TIMESTAMP_FORMAT, reason:{error}, value:{pattern}"
-        raise invalid("TIMESTAMP_FORMAT", flaw) from error
+        reason = f"Invalid datetime format for config:TIMESTAMP_FORMAT, reason:{error}, value:{pattern}"
+        raise invalid("TIMESTAMP_FORMAT", reason) from error
 
 
 def check_retention(kind: SourceKind, topic: TopicProperties, *, windowed: bool) -> None:
-    """Refuse RETENTION_MS where the topic is compacted (rules L6).
+    """Check that RETENTION_MS is not set for a compacted topic (rules L6).
 
     Raises:
-        PropertyError: a table without windows keeps its rows for ever.
+        PropertyError: the source is a table without windows, whose topic is compacted.
     """
     if topic.retention_ms is not None and kind is SourceKind.TABLE and not windowed:
         raise PropertyError(
-            "Invalid config variable in the WITH clause: RETENTION_MS. Tables without windows do not support retention.",
-            hint="Leave RETENTION_MS out; a row of a table is removed by a tombstone.",
+            "Invalid config variable in the WITH clause: RETENTION_MS. "
+            "Tables without windows do not support retention.",
+            hint="leave out RETENTION_MS; tombstones remove rows of a table",
         )
 
 
 def _window(clause: WithClause) -> WindowInfo | None:
     size = clause.text("WINDOW_SIZE")
-    word = clause.choice("WINDOW_TYPE", tuple(kind.value for kind in WindowType))
-    if word is None:
+    type_name = clause.choice("WINDOW_TYPE", tuple(kind.value for kind in WindowType))
+    if type_name is None:
         if size is not None:
             raise PropertyError("'WINDOW_SIZE' requires 'WINDOW_TYPE' to be provided in the WITH clause.")
         return None
-    kind = WindowType(word)
+    kind = WindowType(type_name)
     if kind is WindowType.SESSION:
         if size is not None:
             raise PropertyError("'WINDOW_SIZE' should not be set for SESSION windows.")
         return WindowInfo(kind)
     if size is None:
         raise PropertyError(
-            f"{word} windows require 'WINDOW_SIZE' to be provided in the WITH clause. For example: 'WINDOW_SIZE'='10 SECONDS'"
+            f"{type_name} windows require 'WINDOW_SIZE' to be provided in the WITH clause. "
+            "For example: 'WINDOW_SIZE'='10 SECONDS'"
         )
     try:
         return WindowInfo(kind, parse_duration(size))
