@@ -1,9 +1,8 @@
-"""Every table is whole: steps have builders, formats both directions, functions their manual and all their overloads."""
+"""Every table is whole: steps have builders, formats both directions, functions their manual and what they ever gave."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,21 +10,24 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from kestrel_qtt.drivers.functions import functions_from
-from kestrel_qtt.load import CORPUS_FUNCTIONS
+from kestrel_qtt.plans.store import find_plans
 from kestrel_sql import errors
 from kestrel_sql.errors import EngineError, FormatError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import FORMATS, codec_of
-from kestrel_sql.functions.declaration import Aggregate, Scalar, Tabular
-from kestrel_sql.functions.signature import Parameter, parse_signature
+from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.plan.codec.plan_file import load_plan
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import FormatInfo, Step
 from kestrel_sql.plan.table import COMMANDS, STEPS
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.spark.build.walk import BUILDERS
 
 DECLARED = sorted({(name, o.function.doc) for name, overloads in FUNCTIONS.overloads.items() for o in overloads})
-KINDS = {"scalar": Scalar, "table": Tabular, "aggregate": Aggregate}
+PLANS = Path(__file__).parent.parent / "historic-plans"
 
 
 def subclasses(cls: type[Any]) -> set[type[Any]]:
@@ -97,37 +99,20 @@ def test_every_scalar_and_table_function_has_a_file_of_cases_that_call_it(name: 
     assert f"{name}(" in file.read_text(encoding="utf-8")
 
 
-def test_every_function_of_the_specification_exists(shared: Path) -> None:
-    wanted = json.loads((shared / "spec" / "functions.json").read_text(encoding="utf-8"))
-    missing = [line for function in wanted for line in lacking(function)]
-    assert not missing, "\n".join([f"{len(missing)} functions or overloads are missing", *missing])
-
-
-def lacking(function: dict[str, Any]) -> list[str]:
-    """What the tables of language and test corpus lack of one function of the specification."""
-    name = function["name"]
-    overloads = functions_from(CORPUS_FUNCTIONS).overloads.get(name, ())
-    if not overloads:
-        return [f"{name} (all of it)"]
-    known = {text for overload in overloads for text in forms(overload.signature.parameters)}
-    texts = [", ".join(signature["args"]) for signature in function["signatures"]]
-    absent = [f"{name}({text})" for text in texts if form(parse_signature(f"({text}) -> INT").parameters) not in known]
-    if not isinstance(overloads[0].function, KINDS[function["kind"]]):
-        absent.append(f"{name} is no {function['kind']} function")
-    return absent
-
-
-def forms(parameters: tuple[Parameter, ...]) -> set[str]:
-    """The forms that an overload stands for: its own, the one whose rest may be empty, and those for decimals."""
-    own = form(parameters)
-    return {own, own.replace("ANY, ANY...", "ANY..."), re.sub(r"\$\d", "DECIMAL", own)}
-
-
-def form(parameters: tuple[Parameter, ...]) -> str:
-    """What tells overloads apart, type variables numbered in the order of their appearance."""
-    text = ", ".join(f"{p.pattern}{'...' if p.variadic else ''}{' literal' if p.literal else ''}" for p in parameters)
-    names: dict[str, str] = {}
-    return re.sub(r"\b[A-Z]\b", lambda found: names.setdefault(found[0], f"${len(names)}"), text)
+@pytest.mark.rules("U1.2")
+@pytest.mark.parametrize("area", ["aggregates", "functions", "headers"])
+def test_functions_give_what_they_gave_to_stored_plans(area: str) -> None:
+    """A function or overload that is lost leaves a plan that cannot be typed, or whose sink has other types than it had."""
+    types = Types(FUNCTIONS, Config())
+    checked = 0
+    for stored in find_plans(PLANS / area):
+        for statement in load_plan(stored.plan_file.read_text(encoding="utf-8")).statements:
+            command, query = statement.ddl_command, statement.query_plan
+            if query is not None and isinstance(command, CreateStreamV1 | CreateTableV1):
+                found = result_schema(query.physical_plan, types.of)
+                assert sorted(map(str, found.columns)) == sorted(map(str, command.schema.columns)), stored.folder
+                checked += 1
+    assert checked > 20
 
 
 def test_error_codes_are_unique() -> None:
