@@ -90,7 +90,6 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert caught.value.code == ExitCode.USAGE
 
 
-@pytest.mark.rules("R4.1")
 @pytest.mark.parametrize(
     ("text", "count"),
     [

@@ -110,7 +110,7 @@ def test_a_look_up_reads_the_page_of_its_key(session: Session) -> None:
     assert sorted(pages.read) == sorted(pages.by_page)
 
 
-@pytest.mark.rules("R3.6")
+@pytest.mark.rules("R9.6")
 def test_what_fails_is_null_or_false_and_is_told(session: Session) -> None:
     table, _ = reader(session, "SUMS", [(20, 20)])
     log: list[LogEntry] = []

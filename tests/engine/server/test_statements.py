@@ -17,6 +17,7 @@ def url(idle: Running) -> str:
     return idle.url
 
 
+@pytest.mark.rules("R7.1", "R7.2", "R7.3")
 def test_a_command_answers_its_id_status_and_sequence(url: str) -> None:
     (entity,) = ksql(url, ORDERS.format("first")).json()
     assert entity["@type"] == "currentStatus"
@@ -29,6 +30,7 @@ def test_a_command_answers_its_id_status_and_sequence(url: str) -> None:
     assert after["@type"] == "type_list"
 
 
+@pytest.mark.rules("R5.1", "R4.1")
 def test_a_body_that_is_refused_in_its_middle_changes_nothing(url: str) -> None:
     answer = ksql(url, ORDERS.format("before") + "CREATE STREAM bad AS SELECT nothing FROM before;")
     assert answer.status_code == 400
@@ -40,6 +42,7 @@ def test_a_body_that_is_refused_in_its_middle_changes_nothing(url: str) -> None:
     assert "BEFORE" not in {each["name"] for each in streams["streams"]}
 
 
+@pytest.mark.rules("R4.1")
 @pytest.mark.parametrize(
     "text", ["SELECT * FROM orders EMIT CHANGES;", "LIST TOPICS; SELECT * FROM orders;", "PRINT orders;"]
 )
@@ -48,6 +51,7 @@ def test_queries_have_an_endpoint_of_their_own(url: str, text: str) -> None:
     assert (answer.status_code, answer.json()["error_code"]) == (400, 40002)
 
 
+@pytest.mark.rules("R5.3")
 @pytest.mark.parametrize(
     ("text", "kind", "member"),
     [
@@ -77,6 +81,7 @@ def test_a_statement_that_asks_answers_one_entity(url: str, text: str, kind: str
     assert entity["warnings"] == []
 
 
+@pytest.mark.rules("R6.1")
 def test_describe_shows_key_and_decimal(url: str) -> None:
     (entity,) = ksql(url, "DESCRIBE orders EXTENDED;").json()
     fields = {field["name"]: field for field in entity["sourceDescription"]["fields"]}
@@ -89,11 +94,13 @@ def test_describe_shows_key_and_decimal(url: str) -> None:
     assert entity["sourceDescription"]["partitions"] == 1
 
 
+@pytest.mark.rules("R5.3")
 def test_statements_without_an_answer_answer_nothing(url: str) -> None:
     text = "SET 'auto.offset.reset' = 'earliest'; INSERT INTO orders (id, item) VALUES (1, 'a'); UNSET 'auto.offset.reset';"
     assert ksql(url, text).json() == []
 
 
+@pytest.mark.rules("R5.4")
 def test_set_lasts_for_its_request_only(url: str) -> None:
     def overridden(text: str) -> list[str]:
         found: list[str] = ksql(url, text).json()[-1]["overwrittenProperties"]
@@ -103,12 +110,14 @@ def test_set_lasts_for_its_request_only(url: str) -> None:
     assert overridden("LIST PROPERTIES;") == []
 
 
+@pytest.mark.rules("R5.5")
 def test_a_source_that_exists_is_a_warning(url: str) -> None:
     (entity,) = ksql(url, ORDERS.format("orders").replace("STREAM", "STREAM IF NOT EXISTS")).json()
     assert entity["@type"] == "warning_entity"
     assert entity["message"].startswith("Cannot add stream `ORDERS`")
 
 
+@pytest.mark.rules("R6.2", "R7.1")
 def test_queries_are_listed_paused_and_terminated(url: str) -> None:
     (made,) = ksql(url, "CREATE TABLE counts AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item;").json()
     query_id = made["commandStatus"]["queryId"]
@@ -126,6 +135,7 @@ def test_queries_are_listed_paused_and_terminated(url: str) -> None:
     assert dropped["commandStatus"]["message"] == "Source `COUNTS` (topic: COUNTS) was dropped."
 
 
+@pytest.mark.rules("R4.1", "R8.1")
 @pytest.mark.parametrize(
     ("body", "status", "code", "says"),
     [
@@ -147,17 +157,20 @@ def test_an_error_says_what_is_wrong(url: str, body: str, status: int, code: int
     assert says in answer.json()["message"]
 
 
+@pytest.mark.rules("R8.2")
 def test_variables_replace_names(url: str) -> None:
     answer = ksql(url, "DESCRIBE ${which};", sessionVariables={"which": "orders"}).json()
     assert answer[0]["sourceDescription"]["name"] == "ORDERS"
 
 
+@pytest.mark.rules("R7.3", "R4.1")
 def test_a_sequence_that_never_comes_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrel_sql.server.memory.service._COMMAND_TIMEOUT_S", 0.2)
     answer = ksql(url, "LIST TYPES;", commandSequenceNumber=10_000)
     assert (answer.status_code, answer.json()["error_code"]) == (503, 50301)
 
 
+@pytest.mark.rules("R11.1", "R8.3", "R3.1")
 def test_the_small_endpoints(url: str) -> None:
     info = httpx.get(f"{url}/info").json()["KsqlServerInfo"]
     assert info["ksqlServiceId"] == "default_"
@@ -176,11 +189,13 @@ def test_the_small_endpoints(url: str) -> None:
         assert (missing.status_code, missing.text) == (404, "Not Found")
 
 
+@pytest.mark.rules("R3.2")
 def test_the_root_sends_browsers_to_the_page(url: str) -> None:
     assert httpx.get(f"{url}/").headers["location"] == "/info"
     assert httpx.get(f"{url}/", headers={"accept": "text/html,*/*"}).headers["location"] == "/ui"
 
 
+@pytest.mark.rules("R11.2", "R4.1")
 def test_a_terminated_server_says_so() -> None:
     with sparkless_server() as running:
         ksql(running.url, ORDERS.format("gone") + "CREATE STREAM copy AS SELECT * FROM gone;")
