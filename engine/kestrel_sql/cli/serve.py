@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import logging
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
@@ -15,22 +17,48 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.http.bodies import Limits
+from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import ServerSettings, memory_server
+from kestrel_sql.server.security.open import SecuritySettings, hash_password
 from kestrel_sql.session.session import Session
 
 
 def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the options of `kestrel serve`, but for those that all engines have."""
     parser = commands.add_parser("serve", help="answer ksqlDB's HTTP API, and show a page at /ui")
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", default="127.0.0.1:8088", help="where to listen (127.0.0.1:8088)"
+    add = parser.add_argument
+    add("--listen", metavar="HOST:PORT", default="127.0.0.1:8088", help="where to listen (127.0.0.1:8088)")
+    add("--service-id", metavar="ID", help="the ksql.service.id (default_)")
+    add(
+        "--users",
+        type=Path,
+        metavar="FILE",
+        help="users with hashed passwords and roles, in YAML: basic authentication",
     )
-    parser.add_argument("--service-id", metavar="ID", help="the ksql.service.id (default_)")
+    add("--hash-password", action="store_true", help="ask for a password, print its hash for a users file, and leave")
+    add("--jwks", metavar="FILE|URL", help="the keys that sign bearer tokens")
+    add("--jwt-issuer", metavar="ISS", help="the issuer that tokens must name")
+    add("--jwt-audience", metavar="AUD", help="the audience that tokens must name")
+    add("--tls-certificate", type=Path, metavar="FILE", help="the server's certificate in PEM: HTTPS")
+    add("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
+    add("--client-ca", type=Path, metavar="FILE", help="who signs the certificates that clients must show")
+    add("--cors-origin", action="append", default=[], metavar="ORIGIN", help="a page that may call; may be repeated")
+    add("--audit-log", type=Path, metavar="FILE", help="append a line of JSON for each statement")
+    add("--max-body-bytes", type=int, default=10 << 20, metavar="N", help="the largest body of a request (10 MiB)")
+    add("--max-statements", type=int, default=500, metavar="N", help="the most statements of a request (500)")
+    add("--push-queue-rows", type=int, default=10_000, metavar="N", help="rows that may wait for a client (10000)")
     return parser
 
 
 def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Serve until Ctrl-C or SIGTERM."""
+    if arguments.hash_password:
+        out.print(
+            hash_password(getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")),
+            soft_wrap=True,
+        )
+        return 0
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     config = Config.of(dict(arguments.set))
     if arguments.service_id:
@@ -42,20 +70,42 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         stopped.set()
 
     try:
-        with memory_server(engine, _settings(arguments)) as running:
+        with memory_server(engine, _settings(arguments, config)) as running:
             signal.signal(signal.SIGINT, stop)
             signal.signal(signal.SIGTERM, stop)
-            out.print(
-                f"Kestrel answers at {running.url}, its page is {running.url}/ui; Ctrl-C ends it.", highlight=False
-            )
+            text = f"Kestrel answers at {running.url}; its page is {running.url}/ui. Ctrl-C ends it."
+            out.print(text, highlight=False, soft_wrap=True)
             stopped.wait()
     except OSError as error:
         raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
     return 0
 
 
-def _settings(arguments: argparse.Namespace) -> ServerSettings:
+def _settings(arguments: argparse.Namespace, config: Config) -> ServerSettings:
     host, separator, port = arguments.listen.rpartition(":")
     if not separator or not port.isdecimal():
         raise EngineError(f"--listen takes HOST:PORT, not {arguments.listen!r}")
-    return ServerSettings(host=host.strip("[]"), port=int(port))
+    if (arguments.tls_certificate is None) != (arguments.tls_key is None):
+        raise EngineError("--tls-certificate and --tls-key go together")
+    return ServerSettings(
+        host=host.strip("[]"),
+        port=int(port),
+        tls=None
+        if arguments.tls_certificate is None
+        else Tls(certificate=arguments.tls_certificate, key=arguments.tls_key, clients=arguments.client_ca),
+        security=SecuritySettings(
+            users=arguments.users,
+            jwks=arguments.jwks,
+            issuer=arguments.jwt_issuer,
+            audience=arguments.jwt_audience,
+            origins=tuple(arguments.cors_origin),
+            audit_log=arguments.audit_log,
+        ),
+        limits=Limits(
+            body_bytes=arguments.max_body_bytes,
+            statements=arguments.max_statements,
+            pulls_per_second=config.integer("ksql.query.pull.max.qps"),
+            concurrent_pulls=config.integer("ksql.query.pull.max.concurrent.requests"),
+        ),
+        push_queue_rows=arguments.push_queue_rows,
+    )

@@ -14,8 +14,7 @@ from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.http.listen import Listener, Tls
 from kestrel_sql.server.memory.service import MemoryService
-from kestrel_sql.server.security.access import Access
-from kestrel_sql.server.security.gate import Authenticate
+from kestrel_sql.server.security.open import SecuritySettings
 from kestrel_sql.server.service import Service
 
 
@@ -26,9 +25,7 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8088
     tls: Tls | None = None
-    authenticate: Authenticate | None = None
-    access: Access = field(default_factory=Access)
-    origins: tuple[str, ...] = ()
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     limits: Limits = field(default_factory=Limits)
     push_queue_rows: int = 10_000
 
@@ -52,13 +49,15 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
 
     Raises:
         OSError: the address cannot be listened on.
+        EngineError: a file of the settings cannot be read.
     """
+    authenticate, access = settings.security.authenticate(), settings.security.access()
 
     def make_app() -> ASGIApp:
         return build_app(
-            Context(service, settings.access, settings.limits),
-            authenticate=settings.authenticate,
-            origins=settings.origins,
+            Context(service, access, settings.limits),
+            authenticate=authenticate,
+            origins=settings.security.origins,
             local_only=settings.host in ("127.0.0.1", "::1", "localhost"),
         )
 

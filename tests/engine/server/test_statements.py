@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from kestrel_sql.server.open import Running
-from tests.engine.server.servers import ksql, sparkless_server
+from tests.engine.server.servers import http, ksql, sparkless_server
 
 ORDERS = "CREATE STREAM {0} (id INT KEY, item STRING, price DECIMAL(6, 2)) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON', PARTITIONS=1);"
 
@@ -23,9 +22,9 @@ def test_a_command_answers_its_id_status_and_sequence(url: str) -> None:
     assert entity["@type"] == "currentStatus"
     assert entity["commandId"] == "stream/`FIRST`/create"
     assert entity["commandStatus"] == {"status": "SUCCESS", "message": "Stream created", "queryId": None}
-    status = httpx.get(f"{url}/status/stream/%60FIRST%60/create")
+    status = http.get(f"{url}/status/stream/%60FIRST%60/create")
     assert status.json() == entity["commandStatus"]
-    assert httpx.get(f"{url}/status").json()["commandStatuses"]["stream/`FIRST`/create"] == "SUCCESS"
+    assert http.get(f"{url}/status").json()["commandStatuses"]["stream/`FIRST`/create"] == "SUCCESS"
     (after,) = ksql(url, "LIST TYPES;", commandSequenceNumber=entity["commandSequenceNumber"]).json()
     assert after["@type"] == "type_list"
 
@@ -152,7 +151,7 @@ def test_queries_are_listed_paused_and_terminated(url: str) -> None:
     ],
 )
 def test_an_error_says_what_is_wrong(url: str, body: str, status: int, code: int, says: str) -> None:
-    answer = httpx.post(f"{url}/ksql", content=body)
+    answer = http.post(f"{url}/ksql", content=body)
     assert (answer.status_code, answer.json()["error_code"]) == (status, code)
     assert says in answer.json()["message"]
 
@@ -172,34 +171,34 @@ def test_a_sequence_that_never_comes_times_out(url: str, monkeypatch: pytest.Mon
 
 @pytest.mark.rules("R11.1", "R8.3", "R3.1")
 def test_the_small_endpoints(url: str) -> None:
-    info = httpx.get(f"{url}/info").json()["KsqlServerInfo"]
+    info = http.get(f"{url}/info").json()["KsqlServerInfo"]
     assert info["ksqlServiceId"] == "default_"
     assert info["serverStatus"] == "RUNNING"
-    assert httpx.get(f"{url}/healthcheck").json()["isHealthy"] is True
-    assert httpx.get(f"{url}/v1/metadata/id").json()["scope"]["clusters"]["ksql-cluster"] == "default_"
-    assert httpx.get(f"{url}/v1/metadata").json()["version"] == info["version"]
-    assert httpx.get(f"{url}/chc/ready").json() == {}
-    assert httpx.get(f"{url}/clusterStatus").status_code == 404
-    assert httpx.post(f"{url}/heartbeat", json={}).json()["error_code"] == 50000
-    assert httpx.get(f"{url}/is_valid_property/auto.offset.reset").json() is True
-    assert httpx.get(f"{url}/is_valid_property/nonsense").json()["error_code"] == 40000
-    assert httpx.get(f"{url}/status/stream/none/create").json()["error_code"] == 40400
+    assert http.get(f"{url}/healthcheck").json()["isHealthy"] is True
+    assert http.get(f"{url}/v1/metadata/id").json()["scope"]["clusters"]["ksql-cluster"] == "default_"
+    assert http.get(f"{url}/v1/metadata").json()["version"] == info["version"]
+    assert http.get(f"{url}/chc/ready").json() == {}
+    assert http.get(f"{url}/clusterStatus").status_code == 404
+    assert http.post(f"{url}/heartbeat", json={}).json()["error_code"] == 50000
+    assert http.get(f"{url}/is_valid_property/auto.offset.reset").json() is True
+    assert http.get(f"{url}/is_valid_property/nonsense").json()["error_code"] == 40000
+    assert http.get(f"{url}/status/stream/none/create").json()["error_code"] == 40400
     for method, path in (("GET", "/ksql"), ("POST", "/info"), ("GET", "/nowhere")):
-        missing = httpx.request(method, url + path)
+        missing = http.request(method, url + path)
         assert (missing.status_code, missing.text) == (404, "Not Found")
 
 
 @pytest.mark.rules("R3.2")
 def test_the_root_sends_browsers_to_the_page(url: str) -> None:
-    assert httpx.get(f"{url}/").headers["location"] == "/info"
-    assert httpx.get(f"{url}/", headers={"accept": "text/html,*/*"}).headers["location"] == "/ui"
+    assert http.get(f"{url}/").headers["location"] == "/info"
+    assert http.get(f"{url}/", headers={"accept": "text/html,*/*"}).headers["location"] == "/ui"
 
 
 @pytest.mark.rules("R11.2", "R4.1")
 def test_a_terminated_server_says_so() -> None:
     with sparkless_server() as running:
         ksql(running.url, ORDERS.format("gone") + "CREATE STREAM copy AS SELECT * FROM gone;")
-        (entity,) = httpx.post(f"{running.url}/ksql/terminate", json={"deleteTopicList": ["CO.*"]}).json()
+        (entity,) = http.post(f"{running.url}/ksql/terminate", json={"deleteTopicList": ["CO.*"]}).json()
         assert entity["commandId"] == "cluster/TerminateCluster/terminate"
         answer = ksql(running.url, "LIST TYPES;")
         assert (answer.status_code, answer.json()["error_code"]) == (503, 50304)

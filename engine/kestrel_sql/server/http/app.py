@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.server.errors import ApiError, api_error, internal_error
-from kestrel_sql.server.http import inserts, queries, small, statements, websocket
+from kestrel_sql.server.http import inserts, metrics, page, queries, small, statements, websocket
 from kestrel_sql.server.http.answers import error_answer
 from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.security.gate import Authenticate, Gate
@@ -40,6 +40,11 @@ ROUTES: tuple[BaseRoute, ...] = (
     Route("/is_valid_property/{name}", small.is_valid_property),
     Route("/chc/ready", small.alive),
     Route("/chc/live", small.alive),
+    Route("/metrics", metrics.metrics),
+    Route("/ui", page.page),
+    Route("/ui/data", page.page_data),
+    Route("/ui/plan/{query}", page.page_plan),
+    Route("/ui/{file}", page.page),
     WebSocketRoute("/ws/query", websocket.ws_query),
 )
 

@@ -16,6 +16,8 @@ from starlette.types import ASGIApp
 _IDLE_S = 15.0
 """How long a connection may stay without a request, and how long the headers of one may take."""
 
+_BACKLOG = 100
+
 _GRACE_S = 3.0
 """How long requests may take to end when the server ends."""
 
@@ -42,8 +44,10 @@ class Listener:
         self._sockets: Sockets = self._config.create_sockets()
         # The sockets are made here, so that their port is known before anybody is told of it.
         self._config.create_sockets = lambda: self._sockets  # type: ignore[method-assign]
-        bound = (self._sockets.secure_sockets or self._sockets.insecure_sockets)[0].getsockname()
-        self.port: int = bound[1]
+        (bound,) = self._sockets.secure_sockets or self._sockets.insecure_sockets
+        # Clients that come before the event loop does wait for it.
+        bound.listen(_BACKLOG)
+        self.port: int = bound.getsockname()[1]
         name = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{name}:{self.port}"
         self._make_app = make_app

@@ -1,0 +1,65 @@
+"""`/ui`: a page that shows the server; its files come from the package, its data from two small endpoints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.server.errors import ApiError
+from kestrel_sql.server.http.answers import json_answer
+from kestrel_sql.server.http.context import context_of, principal_of
+
+_TYPES = {"index.html": "text/html", "style.css": "text/css", "page.js": "text/javascript"}
+
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+
+
+async def page(http: HttpRequest) -> Response:
+    """Answer `GET /ui` and its files."""
+    name = http.path_params.get("file", "index.html")
+    if name not in _TYPES:
+        raise ApiError(40400, "The page has no such file")
+    content = files("kestrel_sql.server.ui").joinpath(name).read_bytes()
+    return Response(content, 200, _HEADERS, f"{_TYPES[name]}; charset=utf-8")
+
+
+async def page_data(http: HttpRequest) -> Response:
+    """Answer `GET /ui/data`: figures and sources."""
+    context = context_of(http)
+    user = principal_of(http)
+    context.access.require(user, "read")
+    service = context.service
+    sources = [_source(each) for each in service.sources() if user.may("read", each.name)]
+    figures = asdict(service.figures())
+    return json_answer({"state": service.state.value, "service": service.service_id, "sources": sources, **figures})
+
+
+async def page_plan(http: HttpRequest) -> Response:
+    """Answer `GET /ui/plan/{query}`: the steps of a persistent query."""
+    context = context_of(http)
+    context.access.require(principal_of(http), "read")
+    return json_answer(await context.service.plan(http.path_params["query"]))
+
+
+def _source(source: Source) -> dict[str, Any]:
+    columns = [{"name": c.name, "type": str(c.type), "role": c.role.value} for c in source.schema.columns]
+    return {
+        "name": source.name,
+        "kind": source.kind.value,
+        "topic": source.topic,
+        "keyFormat": source.formats.key_format.format,
+        "valueFormat": source.formats.value_format.format,
+        "windowed": source.window is not None,
+        "columns": columns,
+    }

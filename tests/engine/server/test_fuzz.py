@@ -1,0 +1,156 @@
+"""Mutated requests: the server answers each with its own words, leaks nothing, and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kestrel_sql.server.open import Running
+from tests.engine.server.servers import http, ksql, sparkless_server
+
+SHARE = 1_500
+WHOLE = 100_000
+
+PATHS = [
+    "/ksql",
+    "/query",
+    "/query-stream",
+    "/inserts-stream",
+    "/close-query",
+    "/ksql/terminate/x",
+    "/info",
+    "/status/a/b/c",
+]
+PATHS += [
+    "/is_valid_property/auto.offset.reset",
+    "/ui",
+    "/ui/../x",
+    "/metrics",
+    "/ws/query",
+    "/heartbeat",
+    "/v1/metadata",
+]
+BODIES = [
+    {"ksql": "LIST STREAMS;", "streamsProperties": {"auto.offset.reset": "earliest"}, "commandSequenceNumber": -1},
+    {"ksql": "CREATE STREAM f (id INT KEY, v STRING) WITH (KAFKA_TOPIC='f', VALUE_FORMAT='JSON', PARTITIONS=1);"},
+    {"ksql": "INSERT INTO s (id) VALUES (1);", "sessionVariables": {"a": "b"}},
+    {"sql": "SELECT * FROM s EMIT CHANGES LIMIT 0;", "properties": {}},
+    {"sql": "SELECT id, COUNT(*) FROM s GROUP BY id;"},
+    {"queryId": "transient_1"},
+    {"ksql": "EXPLAIN SELECT id + 1 FROM s EMIT CHANGES;"},
+]
+JUNK = [
+    None,
+    True,
+    0,
+    -1,
+    1e308,
+    "",
+    "x" * 300,
+    [],
+    {},
+    [[[]]],
+    {"a": {"b": 1}},
+    "\u0000",
+    "\ud83d",
+    "';DROP",
+    "{}",
+    2**70,
+]
+HEADERS = [
+    "application/json",
+    "text/html;q=0.1",
+    "*/*;q=x",
+    "a/b;;;",
+    "application/vnd.ksql.v1+protobuf",
+    ",,,",
+    "\x01",
+]
+
+
+def mutated(rng: random.Random) -> tuple[str, bytes, dict[str, str]]:
+    body = dict(rng.choice(BODIES))
+    for _ in range(rng.randrange(3)):
+        body[rng.choice([*body, "extra"])] = rng.choice(JUNK)  # type: ignore[assignment]
+    data = bytearray(json.dumps(body).encode())
+    for _ in range(rng.choice([0, 0, 1, 3, 20])):
+        at = rng.randrange(len(data) + 1)
+        data[at : at + rng.randrange(3)] = bytes(rng.randrange(256) for _ in range(rng.randrange(3)))
+    path = rng.choice(PATHS)
+    if rng.random() < 0.1:
+        path += rng.choice(["/", "%00", "?x=%ff", "//", "%2e%2e"])
+    headers = {"accept": rng.choice(HEADERS).replace("\x01", "?")} if rng.random() < 0.5 else {}
+    return path, bytes(data), headers
+
+
+def raw(port: int, rng: random.Random) -> None:
+    """A connection that is no good HTTP."""
+    start = rng.choice(
+        [
+            b"POST /ksql HTTP/1.1\r\nHost: localhost\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"GET / HTTP/9\r\n",
+            b"\x16\x03\x01",
+        ]
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(start + bytes(rng.randrange(256) for _ in range(rng.randrange(200))))
+
+
+def attack(running: Running, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    with httpx.Client(timeout=30) as client:
+        for number in range(count):
+            path, data, headers = mutated(rng)
+            method = rng.choice(["POST", "POST", "POST", "GET", "PUT", "HEAD"])
+            answer = client.request(method, running.url + path, content=data, headers=headers)
+            where = f"request {number} of seed {seed}: {method} {path} {data[:300]!r} gave {answer.status_code} {answer.text[:300]}"
+            assert answer.status_code < 600, where
+            if answer.status_code >= 500:
+                assert answer.json()["error_code"] in (50000, 50301), where
+                assert "The server failed" not in answer.text, where
+            assert "Traceback" not in answer.text, where
+            assert "/kestrel_sql/" not in answer.text, where
+            if number % 50 == 0:
+                raw(running.listener.port, rng)
+
+
+def sockets() -> int:
+    return sum("socket:" in os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists())
+
+
+def run(count: int, seed: int) -> None:
+    with sparkless_server() as running:
+        ksql(
+            running.url,
+            "CREATE STREAM s (id INT KEY, v STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);",
+        )
+        attack(running, 50, seed)
+        time.sleep(0.5)
+        threads, open_sockets = threading.active_count(), sockets()
+        attack(running, count, seed + 1)
+        deadline = time.monotonic() + 20
+        while (threading.active_count() > threads + 8 or sockets() > open_sockets + 2) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert threading.active_count() <= threads + 8
+        assert sockets() <= open_sockets + 2
+        assert http.get(f"{running.url}/info").status_code == 200
+        assert running.service.figures().push_clients == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the sockets of a process are counted in /proc")
+def test_mutated_requests() -> None:
+    run(SHARE, seed=1)
+
+
+@pytest.mark.nightly
+def test_a_hundred_thousand_mutated_requests() -> None:
+    run(WHOLE, seed=int(os.environ.get("SEED", "7")))
