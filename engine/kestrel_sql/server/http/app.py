@@ -16,6 +16,7 @@ from kestrel_sql.server.errors import ApiError, api_error, internal_error
 from kestrel_sql.server.http import inserts, metrics, page, queries, small, statements, websocket
 from kestrel_sql.server.http.answers import error_answer
 from kestrel_sql.server.http.context import Context
+from kestrel_sql.server.http.unread import ReadBodies
 from kestrel_sql.server.security.gate import Authenticate, Gate
 
 _log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def build_app(
     )
     app.router.redirect_slashes = False
     app.state.context = context
-    return Gate(app, authenticate, origins, local_only)
+    return ReadBodies(Gate(app, authenticate, origins, local_only))
 
 
 async def _api_error(http: HttpRequest, error: Exception) -> Response:
