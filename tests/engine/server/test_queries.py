@@ -7,11 +7,13 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from ksqldb import KSQLdbClient
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kestrel_sql.server.open import Running
@@ -223,7 +225,10 @@ def test_a_query_over_a_websocket(url: str) -> None:
     def frames(text: str) -> tuple[list[Any], int]:
         request = quote(json.dumps({"ksql": text, "streamsProperties": EARLIEST}))
         with connect(f"{url.replace('http', 'ws')}/ws/query?version=1&request={request}") as socket:
-            found = [json.loads(frame) for frame in socket]
+            found = []
+            with suppress(ConnectionClosed):
+                while True:
+                    found.append(json.loads(socket.recv()))
             return found, socket.close_code or 0
 
     fields, row, end = frames("SELECT id FROM orders EMIT CHANGES LIMIT 1;")[0]
