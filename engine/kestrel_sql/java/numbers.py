@@ -19,7 +19,8 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DOUBLE = re.compile(r"([+-]?)(?:(NaN)|(Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
 _HEX_DOUBLE = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
-_JAVA_BLANKS = "".join(map(chr, range(33)))
+JAVA_BLANKS = "".join(map(chr, range(33)))
+"""The characters that Java's `String.trim` removes."""
 
 
 def java_double(x: float) -> str:
@@ -139,7 +140,7 @@ def parse_double(text: str) -> float:
     Raises:
         ValueError: the text is not a number.
     """
-    trimmed = text.strip(_JAVA_BLANKS)
+    trimmed = text.strip(JAVA_BLANKS)
     if match := _DOUBLE.fullmatch(trimmed):
         sign, nan, infinity, digits = match.groups()
         magnitude = math.nan if nan else math.inf if infinity else float(digits)

@@ -6,7 +6,6 @@ Converters never get NULL, and raise ValueError or ArithmeticError for a value t
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import decimal
 import math
 import re
@@ -14,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.java.jackson import date_text, time_text
-from kestrel_sql.java.numbers import java_double, wrap_integer
-from kestrel_sql.java.time.fields import to_days
+from kestrel_sql.java.numbers import JAVA_BLANKS, java_double, wrap_integer
+from kestrel_sql.java.time import iso
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import decimal_of
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
@@ -23,14 +22,9 @@ from kestrel_sql.types.time_units import DAY_MS
 
 EXACT = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
 
-_BLANKS = " "
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
-_ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$", re.ASCII)
-_INSTANT = re.compile(r"(\d{4})-(\d{2})-(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{3})", re.ASCII)
-_DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?", re.ASCII)
-_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?", re.ASCII)
 
 
 def cast_value(value: Any, source: SqlType | None, target: SqlType) -> Any:
@@ -125,7 +119,7 @@ def _to_decimal(value: Any) -> decimal.Decimal:
         case float():
             return decimal.Decimal(repr(value))
         case str():
-            text = value.strip(_BLANKS)
+            text = value.strip(JAVA_BLANKS)
             if _REAL.fullmatch(text) is None:
                 raise ValueError(f"not a number: {value}")
             return decimal.Decimal(text)
@@ -135,7 +129,7 @@ def _to_decimal(value: Any) -> decimal.Decimal:
 
 def _to_integer(bits: int) -> Callable[[str], int]:
     def convert(value: str) -> int:
-        text = value.strip(_BLANKS)
+        text = value.strip(JAVA_BLANKS)
         if _INTEGER.fullmatch(text) is None:
             raise ValueError(f"not an integer: {value}")
         number = int(text)
@@ -147,7 +141,7 @@ def _to_integer(bits: int) -> Callable[[str], int]:
 
 
 def _to_double(value: str) -> float:
-    text = value.strip(_BLANKS)
+    text = value.strip(JAVA_BLANKS)
     number = text[:-1] if text[-1:] in "fFdD" and text else text
     if _REAL.fullmatch(number) is None:
         raise ValueError(f"not a number: {value}")
@@ -155,51 +149,12 @@ def _to_double(value: str) -> float:
 
 
 def _to_bytes(value: str) -> bytes:
-    text = value.strip(_BLANKS)
+    text = value.strip(JAVA_BLANKS)
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
-def _padded(text: str, template: str) -> str:
-    return text + template[len(text) :]
-
-
-def _to_timestamp(value: str) -> int:
-    date, has_time, rest = value.strip(_BLANKS).partition("T")
-    match = _ZONE.search(rest)
-    zone = match.group() if match else "Z"
-    time = rest[: match.start()] if match else rest
-    if not has_time and _DATE.fullmatch(date) is None:
-        raise ValueError(f"not a timestamp: {value}")
-    parts = _INSTANT.fullmatch(f"{date if has_time else _padded(date, '0000-01-01')} {_padded(time, '00:00:00.000')}")
-    if parts is None:
-        raise ValueError(f"not a timestamp: {value}")
-    year, month, day, hour, minute, second, millis = map(int, parts.groups())
-    if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"not a timestamp: {value}")
-    offset = 0 if zone == "Z" else (1 if zone[0] == "+" else -1) * (int(zone[1:3]) * 60 + int(zone[-2:]))
-    return _days(year, month, day) * DAY_MS + ((hour * 60 + minute - offset) * 60 + second) * 1000 + millis
-
-
-def _to_date(value: str) -> int:
-    text = value.strip(_BLANKS)
-    if _DATE.fullmatch(text) is None:
-        raise ValueError(f"not a date: {value}")
-    year, month, day = map(int, _padded(text, "0000-01-01").split("-"))
-    return _days(year, month, day)
-
-
-def _days(year: int, month: int, day: int) -> int:
-    """Return days since 1970-01-01; raise ValueError if there is no such day (the calendar repeats every 400 years)."""
-    dt.date(2000 + year % 400, month, day)
-    return to_days(year, month, day)
-
-
-def _to_time(value: str) -> int:
-    match = _TIME.fullmatch(value.strip(_BLANKS))
-    if match is None:
-        raise ValueError(f"not a time: {value}")
-    hour, minute, second, fraction = (part or "0" for part in match.groups())
-    return ((int(hour) * 60 + int(minute)) * 60 + int(second)) * 1000 + int(fraction.ljust(3, "0")[:3])
+def _stripped(parse: Callable[[str], int]) -> Callable[[str], int]:
+    return lambda value: parse(value.strip(JAVA_BLANKS))
 
 
 def _timestamp_text(value: int) -> str:
@@ -227,14 +182,14 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.DOUBLE, Base.INTEGER): lambda value: saturating_int(value, 32),
     (Base.DOUBLE, Base.BIGINT): lambda value: saturating_int(value, 64),
     (Base.DOUBLE, Base.STRING): java_double,
-    (Base.STRING, Base.BOOLEAN): lambda value: value.strip(_BLANKS).lower() in _TRUE,
+    (Base.STRING, Base.BOOLEAN): lambda value: value.strip(JAVA_BLANKS).lower() in _TRUE,
     (Base.STRING, Base.INTEGER): _to_integer(32),
     (Base.STRING, Base.BIGINT): _to_integer(64),
     (Base.STRING, Base.DOUBLE): _to_double,
     (Base.STRING, Base.BYTES): _to_bytes,
-    (Base.STRING, Base.TIMESTAMP): _to_timestamp,
-    (Base.STRING, Base.DATE): _to_date,
-    (Base.STRING, Base.TIME): _to_time,
+    (Base.STRING, Base.TIMESTAMP): _stripped(iso.parse_timestamp),
+    (Base.STRING, Base.DATE): _stripped(iso.parse_date),
+    (Base.STRING, Base.TIME): _stripped(iso.parse_time),
     (Base.TIMESTAMP, Base.STRING): _timestamp_text,
     (Base.TIMESTAMP, Base.DATE): lambda value: value // DAY_MS,
     (Base.TIMESTAMP, Base.TIME): lambda value: value % DAY_MS,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime as dt
 import decimal
 from collections.abc import Mapping
 
 from kestrel_sql.errors import EngineError, TypeMismatchError
-from kestrel_sql.planner.expressions.timestamp_literals import parse_partial_timestamp
+from kestrel_sql.java.time.iso import parse_date, parse_time, parse_timestamp
 from kestrel_sql.types.conversion import numeric_rank
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import (
@@ -26,7 +25,6 @@ from kestrel_sql.types.sql_types import (
     Struct,
     is_numeric,
 )
-from kestrel_sql.types.time_units import DAY_MS
 
 
 def coerce_value(value: object, source: SqlType | None, column: Column) -> object:
@@ -101,25 +99,11 @@ def _parse(text: str, target: SqlType) -> object:
         if target == BYTES:
             return base64.b64decode(text, validate=True)
         if target == TIMESTAMP:
-            return parse_partial_timestamp(text)
+            return parse_timestamp(text)
         if target == DATE:
-            return _days(text)
+            return parse_date(text)
         if target == TIME:
-            return _millis_of_day(text)
+            return parse_time(text)
     except (ValueError, binascii.Error, EngineError) as error:
         raise _UnfitError(str(error)) from error
     raise _UnfitError
-
-
-def _days(text: str) -> int:
-    days, rest = divmod(parse_partial_timestamp(text), DAY_MS)
-    if rest:
-        raise ValueError("a DATE cannot have a time of day")
-    return days
-
-
-def _millis_of_day(text: str) -> int:
-    time = dt.time.fromisoformat(text)
-    if time.tzinfo is not None:
-        raise ValueError("a TIME cannot have a time zone")
-    return ((time.hour * 60 + time.minute) * 60 + time.second) * 1000 + time.microsecond // 1000

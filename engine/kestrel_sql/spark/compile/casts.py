@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal as Number
+from functools import reduce
 from itertools import count
 
 from sqlglot import exp
@@ -15,6 +16,8 @@ from sqlglot import exp
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.library.spark_sql.expressions import let
+from kestrel_sql.java.numbers import JAVA_BLANKS
+from kestrel_sql.java.time import iso
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.types import sql_types as t
@@ -179,7 +182,7 @@ def _field(value: Tree, field: str) -> Tree:
 
 
 def _trim(value: Tree) -> Tree:
-    return s.call("trim", value)
+    return s.call("btrim", value, s.text(JAVA_BLANKS))
 
 
 def _null_means_failure(operand: Tree, result: Tree) -> Checked:
@@ -192,16 +195,23 @@ def _plain(target: SqlType) -> Callable[[Tree], Checked]:
 
 def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
     # What the pattern does not match becomes the empty text, which is no number.
-    return lambda value: _null_means_failure(value, s.cast(_matched(_trim(value), "^[+-]?[0-9]+$"), target))
+    return lambda value: _null_means_failure(value, s.cast(_matched(value, "[+-]?[0-9]+"), target))
 
 
 def _string_to_double(value: Tree) -> Checked:
-    # Neither NaN nor an infinity: no other number has these letters.
-    return _null_means_failure(value, s.cast(_matched(_trim(value), "^[^nNiI]*$"), t.DOUBLE))
+    # Neither NaN nor an infinity: no other number has these letters. Spark trims as Java does.
+    plain = s.call("regexp_extract", value, s.text(_whole("[^nNiI]*")), s.integer(0))
+    return _null_means_failure(value, s.cast(plain, t.DOUBLE))
 
 
-def _matched(value: Tree, pattern: str) -> Tree:
-    return s.call("regexp_extract", value, s.text(pattern), s.integer(0))
+def _matched(value: Tree, pattern: str, group: int = 1) -> Tree:
+    """What a group of a pattern matches, if the pattern, in a group of its own, matches all of the trimmed text; else the empty text."""
+    return s.call("regexp_extract", value, s.text(_whole(rf"[\x00-\x20]*({pattern})[\x00-\x20]*")), s.integer(group))
+
+
+def _whole(pattern: str) -> str:
+    # Java's `$` matches before a line feed at the end, too.
+    return rf"^(?:{pattern})\z"
 
 
 def _string_to_boolean(value: Tree) -> Checked:
@@ -214,20 +224,47 @@ def _string_to_bytes(value: Tree) -> Checked:
 
 
 def _string_to_timestamp(value: Tree) -> Checked:
-    trimmed = _matched(_trim(value), r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2}(T.*)?)?)?$")
-    date = s.call("regexp_extract", trimmed, s.text("^([^T]*)"), s.integer(1))
-    rest = s.call("regexp_extract", trimmed, s.text("T(.*)$"), s.integer(1))
-    time = s.call("regexp_extract", rest, s.text(r"^(.*?)(Z|[+-]\d{2}:?\d{2})?$"), s.integer(1))
-    zone_text = s.call("regexp_extract", rest, s.text(r"(Z|[+-]\d{2}:?\d{2})$"), s.integer(1))
-    zone = s.call("regexp_replace", zone_text, s.text(r"([+-]\d\d):?(\d\d)"), s.text("$1:$2"))
-    zone = s.if_(s.binary(exp.EQ, zone_text, s.text("")), s.text("Z"), zone)
-    has_time = s.call("contains", trimmed, s.text("T"))
-    full_date = s.if_(
-        s.any_of([has_time, s.binary(exp.EQ, trimmed, s.text(""))]) or s.TRUE, date, _padded(date, "0000-01-01")
+    def part(group: int) -> Tree:
+        return _matched(value, iso.TIMESTAMP_PARTS, group + 1)
+
+    offset = s.call("replace", part(3), s.text(":"), s.text(""))
+    full = s.call("concat", _padded(part(1), iso.DATE_TEMPLATE), _padded(part(2), iso.TIME_TEMPLATE), offset)
+    return _null_means_failure(value, let([full], _timestamp_millis))
+
+
+def _timestamp_millis(full: Tree) -> Tree:
+    """The ms since the epoch of a timestamp with all its parts; NULL for any other text."""
+
+    def piece(start: int, length: int) -> Tree:
+        return _digits(full, start, length)
+
+    month = s.call("make_date", piece(1, 4), piece(6, 2), s.integer(1))
+    day = s.call("least", piece(9, 2), s.call("day", s.call("last_day", month)))
+    days = s.binary(exp.Add, s.call("unix_date", month), s.binary(exp.Sub, day, s.integer(1)))
+    sign = s.if_(
+        s.binary(exp.EQ, s.call("substring", full, s.integer(23), s.integer(1)), s.text("-")),
+        s.integer(-1),
+        s.integer(1),
     )
-    text = s.call("concat", full_date, s.text(" "), _padded(time, "00:00:00.000"), zone)
-    parsed = s.call("unix_millis", s.call("try_to_timestamp", text, s.text("yyyy-MM-dd HH:mm:ss.SSSXXX")))
-    return _null_means_failure(value, parsed)
+    offset = _sum((piece(24, 2), 60), (piece(26, 2), 1))
+    minutes = s.binary(exp.Sub, _sum((piece(11, 2), 60), (piece(14, 2), 1)), s.binary(exp.Mul, sign, offset))
+    total = _sum((days, DAY_MS), (minutes, 60_000), (piece(17, 2), 1_000), (piece(20, 3), 1))
+    return s.if_(s.call("rlike", full, s.text(_whole(iso.FULL_TIMESTAMP))), total, s.null_of(t.BIGINT))
+
+
+def _digits(value: Tree, start: int, length: int) -> Tree:
+    """The number that stands there, or 0."""
+    return s.call(
+        "coalesce",
+        s.cast(s.call("substring", value, s.integer(start), s.integer(length)), t.INTEGER),
+        s.integer(0),
+    )
+
+
+def _sum(*terms: tuple[Tree, int]) -> Tree:
+    """The sum of products, as BIGINT."""
+    products = [s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(factor)) for value, factor in terms]
+    return reduce(lambda left, right: s.binary(exp.Add, left, right), products)
 
 
 def _padded(value: Tree, template: str) -> Tree:
@@ -238,31 +275,23 @@ def _padded(value: Tree, template: str) -> Tree:
 
 def _string_to_date(value: Tree) -> Checked:
     trimmed = _trim(value)
-    shaped = s.call("rlike", trimmed, s.text(r"^\d{4}(-\d{2}(-\d{2})?)?$"))
-    parsed = s.call("try_to_timestamp", _padded(trimmed, "0000-01-01"), s.text("yyyy-MM-dd"))
+    shaped = s.call("rlike", trimmed, s.text(_whole(iso.DATE)))
+    parsed = s.call("try_to_timestamp", _padded(trimmed, iso.DATE_TEMPLATE), s.text("yyyy-MM-dd"))
     days = s.call("unix_date", exp.Cast(this=parsed, to=exp.DataType.build("DATE")))
     return _null_means_failure(value, s.if_(shaped, days, s.null_of(t.INTEGER)))
 
 
 def _string_to_time(value: Tree) -> Checked:
     trimmed = _trim(value)
-    shaped = s.call("rlike", trimmed, s.text(r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?$"))
-
-    def piece(start: int, length: int) -> Tree:
-        return s.call(
-            "coalesce",
-            s.cast(s.call("substring", trimmed, s.integer(start), s.integer(length)), t.INTEGER),
-            s.integer(0),
-        )
-
-    millis = s.cast(
-        s.call("rpad", s.call("substring", trimmed, s.integer(10), s.integer(3)), s.integer(3), s.text("0")), t.INTEGER
+    shaped = s.call("rlike", trimmed, s.text(_whole(iso.TIME)))
+    fraction = s.call("rpad", s.call("substring", trimmed, s.integer(10), s.integer(3)), s.integer(3), s.text("0"))
+    total = _sum(
+        (_digits(trimmed, 1, 2), 3_600_000),
+        (_digits(trimmed, 4, 2), 60_000),
+        (_digits(trimmed, 7, 2), 1_000),
+        (s.cast(fraction, t.INTEGER), 1),
     )
-    total = s.binary(
-        exp.Add, s.binary(exp.Mul, piece(1, 2), s.integer(3_600_000)), s.binary(exp.Mul, piece(4, 2), s.integer(60_000))
-    )
-    total = s.binary(exp.Add, s.binary(exp.Add, total, s.binary(exp.Mul, piece(7, 2), s.integer(1_000))), millis)
-    return _null_means_failure(value, s.if_(shaped, total, s.null_of(t.INTEGER)))
+    return _null_means_failure(value, s.if_(shaped, s.cast(total, t.INTEGER), s.null_of(t.INTEGER)))
 
 
 def _instant(value: Tree) -> Tree:

@@ -1,0 +1,89 @@
+"""Reads timestamps, dates and times as CAST, INSERT and comparisons with a time do (rules L4.6.8, L11.2 to L11.4).
+
+Trailing parts may be missing. The regular expressions mean the same in Python and in Java, for `kestrel_sql.spark.compile.casts` says
+the same in Spark SQL.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kestrel_sql.java.time.fields import month_length, to_days
+from kestrel_sql.types.time_units import DAY_MS
+
+TIMESTAMP_PARTS = "([0-9]{4}(?:-[0-9]{2}){0,2})(?:(?<=-[0-9]{2}-[0-9]{2})T(.*?)(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+"""The date, the time and the offset of a timestamp; there is a time only behind a whole date."""
+
+FULL_TIMESTAMP = (
+    "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}|24:00:00\.000)"
+    "(?:Z|[+-](?:0[0-9]|1[0-7])[0-5][0-9]|[+-]1800)?"
+)
+"""A timestamp whose parts are all there, without `T` and without a colon in its offset."""
+
+DATE = "[0-9]{4}(?:-[0-9]{2}){0,2}"
+TIME = r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?"
+
+DATE_TEMPLATE, TIME_TEMPLATE = "0000-01-01", "00:00:00.000"
+"""The ends of these stand for what is missing."""
+
+_TIMESTAMP_PARTS, _FULL_TIMESTAMP, _DATE, _TIME = map(re.compile, (TIMESTAMP_PARTS, FULL_TIMESTAMP, DATE, TIME))
+
+
+def parse_timestamp(text: str) -> int:
+    """Return ms since the epoch; UTC where the text has no offset.
+
+    As in Java, the days that a month lacks, up to the 31st, are its last day, and 24:00 is the end of the day.
+
+    Raises:
+        ValueError: the text is no such timestamp.
+    """
+    parts = _TIMESTAMP_PARTS.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"'{text}' is no timestamp")
+    date, clock, offset = (part or "" for part in parts.groups())
+    full = f"{_padded(date, DATE_TEMPLATE)}{_padded(clock, TIME_TEMPLATE)}{offset.replace(':', '')}"
+    if _FULL_TIMESTAMP.fullmatch(full) is None:
+        raise ValueError(f"'{text}' has parts that are out of range")
+    year, month, day = int(full[:4]), int(full[5:7]), int(full[8:10])
+    days = to_days(year, month, min(day, month_length(year, month)))
+    minutes = int(full[10:12]) * 60 + int(full[13:15]) - _offset_minutes(full[22:])
+    return days * DAY_MS + minutes * 60_000 + int(full[16:18]) * 1_000 + int(full[19:22])
+
+
+def parse_date(text: str) -> int:
+    """Return days since the epoch.
+
+    Raises:
+        ValueError: the text is no date, or the month lacks the day.
+    """
+    if _DATE.fullmatch(text) is None:
+        raise ValueError(f"'{text}' is no date")
+    year, month, day = map(int, _padded(text, DATE_TEMPLATE).split("-"))
+    if not (1 <= month <= 12 and 1 <= day <= month_length(year, month)):
+        raise ValueError(f"there is no day {text}")
+    return to_days(year, month, day)
+
+
+def parse_time(text: str) -> int:
+    """Return ms since midnight; digits behind the third of a fraction are cut off.
+
+    Raises:
+        ValueError: the text is no time of a day.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"'{text}' is no time")
+    hour, minute, second, fraction = (part or "0" for part in found.groups())
+    return ((int(hour) * 60 + int(minute)) * 60 + int(second)) * 1_000 + int(fraction.ljust(3, "0")[:3])
+
+
+def _padded(text: str, template: str) -> str:
+    return text + template[len(text) :]
+
+
+def _offset_minutes(offset: str) -> int:
+    if offset in ("", "Z"):
+        return 0
+    minutes = int(offset[1:3]) * 60 + int(offset[3:5])
+    return -minutes if offset[0] == "-" else minutes
