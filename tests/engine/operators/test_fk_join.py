@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
@@ -43,6 +45,7 @@ def test_updates_with_the_same_foreign_key() -> None:
     ]
 
 
+@pytest.mark.rules("O15.1")
 def test_updates_that_change_the_foreign_key() -> None:
     rows = (
         right("x", "r", 1),
@@ -56,6 +59,7 @@ def test_updates_that_change_the_foreign_key() -> None:
     assert run(JoinType.LEFT, *rows)[2:] == [[(1, ("a", "r"), 3)], [(1, ("b", "s"), 4)], [(1, ("c", None), 5)], []]
 
 
+@pytest.mark.rules("O15.1")
 def test_updates_from_and_to_no_foreign_key() -> None:
     rows = (
         left(1, "a", None, 1),
@@ -70,6 +74,7 @@ def test_updates_from_and_to_no_foreign_key() -> None:
     ]
 
 
+@pytest.mark.rules("O15.1")
 def test_deletes() -> None:
     rows = (
         left(1, None, None, 1),

@@ -67,6 +67,7 @@ def test_left_pads_and_follows_the_left_row() -> None:
     ]
 
 
+@pytest.mark.rules("O14.2")
 def test_left_delete_of_an_unknown_row_gives_a_tombstone_if_the_right_row_exists() -> None:
     assert values(JoinType.LEFT, right("r", 3), left(None, 5)) == [[], [(None, 5)]]
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kestrel_sql.functions.library.aggregates.sums import count
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Row, State
@@ -44,6 +46,7 @@ def test_a_tumbling_window_appends_its_bounds_and_keeps_the_latest_timestamp() -
     assert outputs[0][0].old == (None, 0, 0, 10)
 
 
+@pytest.mark.rules("O8.1")
 def test_hopping_windows_go_from_the_oldest_start_which_is_never_negative() -> None:
     outputs = replay(windows(30, 10, 100), at(0, 25, 30))
     assert counted(outputs) == [[(0, 1)], [(0, 2), (10, 1), (20, 1)], [(10, 2), (20, 2), (30, 1)]]

@@ -233,6 +233,7 @@ def test_read_only_sources_cannot_be_replaced() -> None:
         plan(source(K, V, or_replace=True, is_source=True))
 
 
+@pytest.mark.rules("L5.13", "L5.14", "L5.15")
 def test_drop() -> None:
     catalog = registered(source(K, V))
     assert plan_drop(DropSource(STREAM, "S"), catalog) == DropSourceV1(source_name="S")

@@ -104,6 +104,7 @@ def test_unknown_and_windowed_targets() -> None:
 DEC = Decimal(4, 2)
 
 
+@pytest.mark.rules("N9.7")
 @pytest.mark.parametrize(
     ("value", "source_type", "wanted", "expected"),
     [
@@ -133,6 +134,7 @@ def test_values_that_fit(value: object, source_type: SqlType | None, wanted: Sql
     assert (coerced, type(coerced)) == (expected, type(expected))
 
 
+@pytest.mark.rules("N9.7")
 @pytest.mark.parametrize(
     ("value", "source_type", "wanted"),
     [

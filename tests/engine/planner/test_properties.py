@@ -85,6 +85,7 @@ def test_properties_that_sources_and_sinks_refuse(properties: Properties, gist: 
         assert gist in caught.value.message
 
 
+@pytest.mark.rules("L6.18", "L6.19")
 @pytest.mark.parametrize(
     ("properties", "gist"),
     [
@@ -115,6 +116,7 @@ def test_a_source_needs_a_topic() -> None:
         source_properties(())
 
 
+@pytest.mark.rules("L6.21")
 def test_query_ids() -> None:
     assert insert_properties((("QUERY_ID", "my_query"),)).query_id == "MY_QUERY"
     assert insert_properties(()).query_id is None

@@ -115,6 +115,37 @@ TABLES = [
 ]
 
 
+@pytest.mark.rules(
+    "L9.5",
+    "L4.2.2",
+    "L5.26",
+    "L9.3",
+    "L9.4",
+    "L9.6",
+    "L9.7",
+    "L9.8",
+    "L9.9",
+    "L9.10",
+    "L9.11",
+    "L9.12",
+    "L9.13",
+    "L9.14",
+    "L9.19",
+    "L9.20",
+    "L9.22",
+    "L9.23",
+    "L9.29",
+    "L9.33",
+    "N1.6",
+    "N1.7",
+    "N2.3",
+    "N2.4",
+    "N6.4",
+    "N7.1.2",
+    "N7.1.3",
+    "N7.2.5",
+    "N7.2.6",
+)
 @pytest.mark.parametrize(("query", "message"), STREAMS, ids=[query for query, _ in STREAMS])
 def test_refused_as_stream(query: str, message: str) -> None:
     with pytest.raises(StatementError) as caught:
@@ -122,6 +153,25 @@ def test_refused_as_stream(query: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.rules(
+    "L9.3",
+    "L9.12",
+    "L9.15",
+    "L9.16",
+    "L9.24",
+    "L9.25",
+    "L9.26",
+    "L9.27",
+    "L9.28",
+    "L9.29",
+    "L9.30",
+    "L9.31",
+    "L9.33",
+    "N7.3.2",
+    "N7.4.5",
+    "O8.4",
+    "O8.10",
+)
 @pytest.mark.parametrize(("query", "message"), TABLES, ids=[query for query, _ in TABLES])
 def test_refused_as_table(query: str, message: str) -> None:
     with pytest.raises(StatementError) as caught:
@@ -129,6 +179,7 @@ def test_refused_as_table(query: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.rules("L9.34", "L9.35", "N10.1")
 @pytest.mark.parametrize(
     ("query", "message"),
     [

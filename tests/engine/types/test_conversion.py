@@ -21,6 +21,7 @@ from kestrel_sql.types.sql_types import (
 )
 
 
+@pytest.mark.rules("L4.6.12")
 @pytest.mark.parametrize(
     ("source", "target", "possible"),
     [
