@@ -41,18 +41,18 @@ def java_double(x: float) -> str:
 
 
 def double_digits(magnitude: float) -> tuple[str, int]:
-    """The digits that Java 17 writes for a positive, finite double, without zeros at their end, and its power of ten."""
+    """Return the digits of a positive, finite double as Java 17 writes them, without trailing zeros, and its exponent."""
     if magnitude < 2.0**63 and magnitude.is_integer():
         return _whole_digits(int(magnitude))
     if 1.0 <= magnitude < 2.0**53:
-        # What lies halfway between two such doubles has 18 digits or more, so that all algorithms find the same ones.
+        # A number halfway between two such doubles has at least 18 digits, so all algorithms find the same digits.
         whole, _, fraction = repr(magnitude).partition(".")
         return whole + fraction, len(whole) - 1
     return _shortest_digits(magnitude)
 
 
 def _whole_digits(value: int) -> tuple[str, int]:
-    """The digits and the power of ten of a whole number below 2^63: all digits but those that a double cannot tell apart."""
+    """Return the digits and the exponent of an integer below 2^63, without digits that no double tells apart."""
     dropped = len(str(1 << max(value.bit_length() - 55, 0))) - 1
     half = 10**dropped // 2
     digits = str((value + half) // 10**dropped if dropped else value)
@@ -60,10 +60,10 @@ def _whole_digits(value: int) -> tuple[str, int]:
 
 
 def _shortest_digits(magnitude: float) -> tuple[str, int]:
-    """The digits and the power of ten as JDKs before 19 find them: digit by digit, until no other double is as near.
+    """Return the digits and the exponent as JDKs before 19 compute them: digit by digit, until no other double is near.
 
-    The number is `b / s * 10^power`, and `m / s * 10^power` half the distance to the next double. Where the terms are small enough,
-    Java computes with integers of `bits` bits, and their overflow shows in the last digit.
+    The number is `b / s * 10^power`, and `m / s * 10^power` is half the distance to the next double. For small terms
+    Java computes with integers of `bits` bits, whose overflow shows in the last digit.
     """
     power, b, s, m, bits = _scaled(magnitude)
     digits, is_low, is_high = "", False, False
@@ -76,7 +76,7 @@ def _shortest_digits(magnitude: float) -> tuple[str, int]:
         else:
             is_low, is_high = b < m, b + m >= s * 10
         if not digits:
-            is_low = is_high = False  # There is a digit behind the point, too.
+            is_low = is_high = False  # The text has a digit after the point, too.
         digits += str(digit)
     number, rest = int(digits), 2 * b - s * 10
     number += is_high and (not is_low or rest > 0 or (rest == 0 and number % 2 == 1))
@@ -85,7 +85,10 @@ def _shortest_digits(magnitude: float) -> tuple[str, int]:
 
 
 def _scaled(magnitude: float) -> tuple[int, int, int, int, int]:
-    """The power of ten, the terms `b`, `s` and `m` of `_shortest_digits`, and the size of Java's integers: 32, 64, or 0 for any size."""
+    """Return the power of ten, the terms `b`, `s` and `m` of `_shortest_digits`, and the bits of Java's integers.
+
+    The bits are 32, 64, or 0 for integers of any size.
+    """
     fraction, exponent = math.frexp(magnitude)
     exponent -= 1
     numerator, denominator = magnitude.as_integer_ratio()
@@ -95,7 +98,7 @@ def _scaled(magnitude: float) -> tuple[int, int, int, int, int]:
     power = math.floor((fraction * 2 - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
     b5, s5 = max(0, -power), max(0, power)
     b2, s2 = b5 + behind_point + exponent - width + 1, s5 + behind_point
-    # A power of two is nearer to the double below it; Java takes that distance for both sides.
+    # The double below a power of two is nearer than the one above; Java uses that distance for both.
     m2 = b5 + behind_point + exponent - min(53, exponent + 1075) - (width == 1)
     common = min(b2, s2, m2)
     b2, s2, m2 = b2 - common, s2 - common, m2 - common
@@ -104,7 +107,7 @@ def _scaled(magnitude: float) -> tuple[int, int, int, int, int]:
 
 
 def _bits_of_five(power: int) -> int:
-    """How many bits Java reckons for a power of five."""
+    """Return the number of bits that Java assumes for a power of five."""
     return (5**power).bit_length() if 0 < power < 27 else power * 3
 
 

@@ -27,7 +27,7 @@ def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None
 
 
 def row_encoder(columns: Sequence[Column], before: bytes) -> BulkEncoder | None:
-    """Return an encoder of rows of plain columns as objects that follow the bytes `before`; None if one is not plain."""
+    """Return an encoder of plain columns as objects that follow the bytes `before`; None if a column is not plain."""
     if not all(column.type in _TEXTS for column in columns):
         return None
     names = [orjson.dumps(column.name).decode() for column in columns]
