@@ -41,7 +41,7 @@ def java_double(x: float) -> str:
 
 
 def double_digits(magnitude: float) -> tuple[str, int]:
-    """Return the digits of a positive, finite double as Java 17 writes them, without trailing zeros, and its exponent."""
+    """Return the digits of a positive, finite double as in Java 17, without trailing zeros, and its exponent."""
     if magnitude < 2.0**63 and magnitude.is_integer():
         return _whole_digits(int(magnitude))
     if 1.0 <= magnitude < 2.0**53:

@@ -26,7 +26,7 @@ def format_string(text: str) -> str:
 
 
 def format_double(value: float) -> str:
-    """Write a finite DOUBLE in scientific form with the digits that Java takes, such as 1.5E0."""
+    """Write a finite DOUBLE in scientific notation with the digits that Java writes, such as 1.5E0."""
     digits, power = double_digits(abs(value)) if value else ("0", 0)
     fraction = f".{digits[1:]}" if digits[1:] else ""
     return f"{'-' if math.copysign(1.0, value) < 0 else ''}{digits[0]}{fraction}E{power}"
