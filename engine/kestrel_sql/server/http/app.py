@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -58,8 +61,18 @@ def build_app(
     local_only: bool = True,
 ) -> ASGIApp:
     """The application over a service."""
+
+    @asynccontextmanager
+    async def sampling(app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(context.history.sample(context.service))
+        try:
+            yield
+        finally:
+            task.cancel()
+
     app = Starlette(
         routes=list(ROUTES),
+        lifespan=sampling,
         exception_handlers={
             ApiError: _api_error,
             EngineError: _engine_error,

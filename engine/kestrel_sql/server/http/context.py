@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from kestrel_sql.server.errors import BAD_STATEMENT, TOO_MANY_REQUESTS, ApiError
 from kestrel_sql.server.http.bodies import Limits
+from kestrel_sql.server.http.history import History
 from kestrel_sql.server.security.access import Access, Principal
 from kestrel_sql.server.service import Request, Service
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -26,6 +27,7 @@ class Context:
     access: Access
     limits: Limits = field(default_factory=Limits)
     started: float = field(default_factory=time.time)
+    history: History = field(default_factory=History)
     _pulls: dict[str, tuple[float, float]] = field(default_factory=dict)
     _pulling: int = 0
 

@@ -42,7 +42,10 @@ async def page_data(http: HttpRequest) -> Response:
     service = context.service
     sources = [_source(each) for each in service.sources() if user.may("read", each.name)]
     figures = asdict(service.figures())
-    return json_answer({"state": service.state.value, "service": service.service_id, "sources": sources, **figures})
+    history = context.history.of_all()
+    return json_answer(
+        {"history": history, "state": service.state.value, "service": service.service_id, "sources": sources, **figures}
+    )
 
 
 async def page_plan(http: HttpRequest) -> Response:

@@ -59,7 +59,6 @@ from kestrel_sql.server.service import (
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
-from kestrel_sql.topics.records import Record
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +79,6 @@ class MemoryService:
         self._pushes = Pushes(engine, self._base.integer("ksql.max.push.queries") or 100, push_queue_rows)
         self._numbers = count(1)
         self._pulled = 0
-        self._inserted = 0
         self._terminated = False
         self._turns = Turns(engine, self._pushes)
         self._started: Future[None] = Future()
@@ -248,11 +246,7 @@ class MemoryService:
             source = writable_source(column_name(target), self._engine.session.catalog)
         except EngineError as error:
             raise ApiError(BAD_STATEMENT, error.render()) from error
-        return RowInserter(source, self._engine.session.serde(), self._engine.now, self._produce)
-
-    def _produce(self, record: Record) -> None:
-        self._inserted += 1
-        self._statements.produce(record)
+        return RowInserter(source, self._engine.session.serde(), self._engine.now, self._statements.produce)
 
     def close_query(self, query_id: str) -> bool:
         """End a push query; whether there was one."""
@@ -340,7 +334,7 @@ class MemoryService:
             push_clients=self._pushes.clients,
             pull_queries=self._pulled,
             rows_pushed=self._pushes.rows,
-            rows_inserted=self._inserted,
+            rows_inserted=self._statements.inserted,
             dropped_clients=self._pushes.dropped,
             errors=list(self._turns.errors),
         )

@@ -41,6 +41,8 @@ class Statements:
     statuses: dict[str, CommandStatus] = field(default_factory=dict)
     sequence: int = -1
     """The number of the last command, from 0."""
+    inserted: int = 0
+    """How many rows clients inserted."""
 
     def validate(
         self, text: str, statements: Sequence[ParsedStatement], config: Config, variables: dict[str, str]
@@ -151,6 +153,7 @@ class Statements:
     def produce(self, record: Record) -> None:
         """Put a record into its topic, and tell the engine."""
         self.engine.broker.produce(record)
+        self.inserted += 1
         self.produced()
 
     def _view(self, session: Session) -> EngineView:

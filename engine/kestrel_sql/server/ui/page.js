@@ -1,7 +1,7 @@
 // The page: everything is made of DOM nodes and text, never of markup in strings.
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
-const EVERY_MS = 2000, KEPT = 150, MOST_ROWS = 1000;
+const EVERY_MS = 2000, MOST_ROWS = 1000;
 
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -23,8 +23,8 @@ function draw(tag, attributes = {}, ...children) {
 const shown = (value) => value === null || value === undefined ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value);
 const number = (value) => Number(value).toLocaleString("en");
 
-function table(heads, rows) {
-  const numeric = (at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number");
+function table(heads, rows, numbers = []) {
+  const numeric = (at) => numbers[at] || (rows.length > 0 && rows.every((row) => typeof row[at] === "number"));
   const kind = heads.map((_, at) => numeric(at) ? "number" : null);
   return make("div", { class: "scroll" }, make("table", {},
     make("thead", {}, make("tr", {}, ...heads.map((head, at) => make("th", { scope: "col", class: kind[at] }, head)))),
@@ -38,7 +38,7 @@ function cellOf(value, kind) {
 
 // ---- what the server says of itself, every two seconds ----
 
-const history = new Map();
+let history = {};
 let chosen = null, known = { queries: "", sources: "", errors: "" };
 
 async function refresh() {
@@ -48,7 +48,7 @@ async function refresh() {
     const data = await answer.json();
     $("server").textContent = `${data.state.toLowerCase()} · service ${data.service} · ${data.push_clients} push clients · `
       + `${number(data.pull_queries)} pulls · ${number(data.rows_inserted)} rows inserted`;
-    remember(data.queries);
+    history = data.history;
     changed("queries", data.queries, showQueries);
     changed("sources", data.sources, showSources);
     changed("errors", data.errors, showErrors);
@@ -67,36 +67,29 @@ function changed(part, data, show) {
   if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
 
-function remember(queries) {
-  const now = performance.now();
-  for (const query of queries) {
-    const points = history.get(query.id) ?? [];
-    points.push({ at: now, in: query.rows_in, out: query.rows_out, lag: query.lag });
-    history.set(query.id, points.slice(-KEPT));
-  }
-}
-
 function rate(id) {
-  const points = (history.get(id) ?? []).slice(-6);
+  const points = (history[id] ?? []).slice(-4);
   if (points.length < 2) return 0;
   const first = points[0], last = points[points.length - 1];
-  return Math.round(10000 * (last.in - first.in) / (last.at - first.at)) / 10;
+  return Math.round(10 * (last[1] - first[1]) / (last[0] - first[0])) / 10;
 }
 
-function sparkline(id) {
-  const points = history.get(id) ?? [], width = 120, height = 24;
-  const most = Math.max(1, ...points.map((point) => point.out));
-  const path = points.map((point, at) => `${at ? "L" : "M"}${(at * width / (KEPT - 1)).toFixed(1)} ${(height - 2 - (height - 4) * point.out / most).toFixed(1)}`);
-  const label = `rows out over the last minutes, now ${points.length ? points[points.length - 1].out : 0}`;
-  return draw("svg", { width, height, role: "img", "aria-label": label }, draw("path", { d: path.join(""), class: "spark" }));
+function sparkline(id, at, what) {
+  const points = history[id] ?? [], width = 120, height = 24;
+  if (points.length < 2) return "";
+  const start = points[0][0], length = Math.max(1, points[points.length - 1][0] - start);
+  const most = Math.max(1, ...points.map((point) => point[at]));
+  const path = points.map((point, index) => `${index ? "L" : "M"}${((point[0] - start) * width / length).toFixed(1)} ${(height - 2 - (height - 4) * point[at] / most).toFixed(1)}`);
+  const label = `${what} over the last ${Math.max(1, Math.round(length / 60))} minutes, now ${points[points.length - 1][at]}, at most ${most}`;
+  return draw("svg", { width, height, role: "img", "aria-label": label }, draw("title", {}, label), draw("path", { d: path.join(""), class: "spark" }));
 }
 
 function showQueries(queries) {
   if (queries.length === 0) return $("queries").replaceChildren(make("p", { class: "soft" }, "No query runs. CREATE TABLE … AS SELECT … starts one."));
-  $("queries").replaceChildren(table(["Query", "State", "Rows in", "per second", "Rows out", "over time", "Lag", "Statement"], queries.map((query) => [
+  $("queries").replaceChildren(table(["Query", "State", "Rows in", "per second", "Rows out", "over time", "Lag", "over time", "Statement"], queries.map((query) => [
     make("button", { class: "link", type: "button", "data-key": `query ${query.id}`, "aria-expanded": String(chosen === query.id), onclick: () => choose(query) }, query.id),
     make("span", { class: `state ${query.state}` }, query.state),
-    query.rows_in, rate(query.id), query.rows_out, sparkline(query.id), query.lag,
+    query.rows_in, rate(query.id), query.rows_out, sparkline(query.id, 2, "rows out"), query.lag, sparkline(query.id, 3, "lag"),
     make("td", { class: "code" }, query.statement, query.error ? make("div", { class: "bad" }, query.error) : null),
   ])));
 }
@@ -112,7 +105,7 @@ function showSources(sources) {
 function showErrors(errors) {
   if (errors.length === 0) return $("errors").replaceChildren(make("p", { class: "soft" }, "No record has failed."));
   $("errors").replaceChildren(table(["Time", "Logger", "Record", "Message"], [...errors].reverse().map((entry) => [
-    new Date(entry.time).toLocaleTimeString(), entry.query,
+    make("td", { class: "time" }, new Date(entry.time).toLocaleTimeString()), make("td", { class: "code" }, entry.query),
     entry.topic === null ? "" : `${entry.topic}, partition ${entry.partition}, offset ${entry.offset}`,
     make("td", { class: "code" }, entry.message),
   ])));
@@ -251,7 +244,7 @@ async function ask(text, properties) {
     const value = JSON.parse(line);
     if (Array.isArray(value)) return add(value);
     if (value.columnNames) {
-      const view = table(value.columnNames, []);
+      const view = table(value.columnNames, [], value.columnTypes.map((type) => /^(INTEGER|BIGINT|DOUBLE|DECIMAL)/.test(type)));
       body = view.querySelector("tbody");
       return $("result").replaceChildren(view);
     }
