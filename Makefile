@@ -13,7 +13,7 @@ SEEDS ?= 1 2 3
 KILLS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka kafka test lint nightly kills cuts bench plans ledger lock clean
+.PHONY: help demo demo-kafka demo-server kafka test lint nightly kills cuts bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,10 @@ demo: $(READY) ## run the project's own cases on a real Spark, in an environment
 	@$(BIN)/qtt run test-cases
 	@echo "Next: qtt explain test-cases -k WORD shows the plan and the Spark SQL of a case; README.md says how to add one."
 
-demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
+demo-demo-server: $(READY) ## start a server over topics in memory, feed it, ask it a push and a pull query with curl
+	@$(BIN)/python -m tests.engine.server.demo
+
+kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
 	@$(BIN)/python -m tests.kafka.demo
 
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
