@@ -23,11 +23,11 @@ demo: $(READY) ## run the project's own cases on a real Spark, in an environment
 	@$(BIN)/qtt run test-cases
 	@echo "Next: qtt explain test-cases -k WORD shows the plan and the Spark SQL of a case; README.md says how to add one."
 
-demo-demo-server: $(READY) ## start a server over topics in memory, feed it, ask it a push and a pull query with curl
-	@$(BIN)/python -m tests.engine.server.demo
-
-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
+demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
 	@$(BIN)/python -m tests.kafka.demo
+
+demo-server: $(READY) ## start a server over topics in memory, feed it, ask it a push and a pull query with curl
+	@$(BIN)/python -m tests.engine.server.demo
 
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
 	@$(BIN)/python -m tests.kafka.spread
