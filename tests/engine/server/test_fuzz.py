@@ -146,6 +146,7 @@ def run(count: int, seed: int) -> None:
         assert running.service.figures().push_clients == 0
 
 
+@pytest.mark.rules("R14.3")
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the sockets of a process are counted in /proc")
 def test_mutated_requests() -> None:
     run(SHARE, seed=1)

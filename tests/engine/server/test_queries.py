@@ -57,6 +57,7 @@ def sql(text: str, **more: Any) -> str:
     return json.dumps({"sql": text, "properties": EARLIEST, **more})
 
 
+@pytest.mark.rules("R1.1", "R9.9", "R9.2")
 @pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
 def test_a_pull_query_by_key_in_all_formats(url: str, version: str) -> None:
     asked = sql("SELECT * FROM totals WHERE item = 'tea';")
@@ -75,12 +76,14 @@ def test_a_pull_query_by_key_in_all_formats(url: str, version: str) -> None:
     assert proto[1]["row"]["protobufBytes"] == "CgN0ZWEQAhkAAAAAAAAaQA=="
 
 
+@pytest.mark.rules("R9.9")
 def test_a_pull_query_without_rows(url: str) -> None:
     text = curl("-H", f"Accept: {V}", f"{url}/query-stream", data=sql("SELECT * FROM totals WHERE item = 'none';"))
     assert text.endswith('`TOTAL` DOUBLE"}}]\n')
     assert len(json.loads(text)) == 1
 
 
+@pytest.mark.rules("R9.4", "R9.7")
 def test_a_pull_query_of_a_stream_ends(url: str) -> None:
     text = curl("-H", f"Accept: {V}", f"{url}/query", data=json.dumps({"ksql": "SELECT id FROM orders;"}))
     assert text.splitlines()[1:] == [
@@ -91,6 +94,7 @@ def test_a_pull_query_of_a_stream_ends(url: str) -> None:
     ]
 
 
+@pytest.mark.rules("R9.13", "R9.4")
 def test_a_push_query_ends_at_its_limit_and_frees_everything(url: str, server: Running) -> None:
     text = curl(
         "-H", f"Accept: {V}", f"{url}/query-stream", data=sql("SELECT id, price FROM orders EMIT CHANGES LIMIT 2;")
@@ -101,6 +105,7 @@ def test_a_push_query_ends_at_its_limit_and_frees_everything(url: str, server: R
     eventually(lambda: server.service.figures().push_queries == 0)
 
 
+@pytest.mark.rules("R9.12", "R9.13", "R10.5")
 def test_clients_from_now_share_a_query_and_see_what_comes(url: str, server: Running) -> None:
     asked = {
         "sql": "SELECT id FROM orders WHERE item = 'salt' EMIT CHANGES;",
@@ -122,6 +127,7 @@ def test_clients_from_now_share_a_query_and_see_what_comes(url: str, server: Run
     assert http.post(f"{url}/close-query", json={"queryId": min(ids)}).json()["error_code"] == 40000
 
 
+@pytest.mark.rules("R9.3", "R9.10")
 def test_a_push_query_over_a_table_shows_tombstones_as_objects_only(url: str) -> None:
     ksql(
         url,
@@ -133,6 +139,7 @@ def test_a_push_query_over_a_table_shows_tombstones_as_objects_only(url: str) ->
     assert rows == [{"row": {"columns": [1, "Ada"]}}, {"row": {"columns": [1, None], "tombstone": True}}]
 
 
+@pytest.mark.rules("R9.11", "R4.1")
 @pytest.mark.parametrize(
     ("path", "accept", "body", "status", "code"),
     [
@@ -153,12 +160,14 @@ def test_refusals(url: str, path: str, accept: str, body: dict[str, str], status
         assert "\nStatement: " in answer.json()["message"]
 
 
+@pytest.mark.rules("R10.3")
 def test_inserts_are_acknowledged_in_order(url: str) -> None:
     rows = "".join(f'{{"id":{100 + n},"item":"pin","price":{n}}}\n' for n in range(300))
     text = curl("--http2-prior-knowledge", f"{url}/inserts-stream", data='{"target":"orders"}\n' + rows)
     assert [json.loads(line) for line in text.splitlines()] == [{"seq": n, "status": "ok"} for n in range(300)]
 
 
+@pytest.mark.rules("R10.4")
 @pytest.mark.parametrize(
     ("row", "says"),
     [
@@ -180,12 +189,14 @@ def test_an_insert_that_fails_names_its_row_and_ends(url: str, row: str, says: s
     assert last["message"].startswith(says)
 
 
+@pytest.mark.rules("R10.2")
 def test_inserts_need_http_2_and_a_target(url: str) -> None:
     assert http.post(f"{url}/inserts-stream", content="{}").json()["error_code"] == 40004
     answer = curl("--http2-prior-knowledge", f"{url}/inserts-stream", data='{"target":"nowhere"}\n')
     assert json.loads(answer)["error_code"] == 40001
 
 
+@pytest.mark.rules("R10.3")
 def test_acks_come_while_the_request_is_still_open(url: str) -> None:
     with Http2Request(url, "/inserts-stream") as request:
         request.send(b'{"target":"`ORDERS`"}\n{"id":7}\n')
@@ -194,6 +205,7 @@ def test_acks_come_while_the_request_is_still_open(url: str) -> None:
         assert json.loads(request.line())["seq"] == 1
 
 
+@pytest.mark.rules("R10.1")
 def test_print_shows_records(url: str) -> None:
     text = curl("--http1.1", f"{url}/query", data=json.dumps({"ksql": "PRINT orders FROM BEGINNING LIMIT 1;"}))
     lines = text.splitlines()
@@ -202,6 +214,7 @@ def test_print_shows_records(url: str) -> None:
     assert '"ITEM":"tea"' in lines[2]
 
 
+@pytest.mark.rules("R1.2")
 def test_the_python_client_of_others(url: str) -> None:
     client = KSQLdbClient(url)
     assert client.get_properties()
@@ -221,6 +234,7 @@ def test_the_python_client_of_others(url: str) -> None:
     assert client.close_query(header["queryId"]) is False
 
 
+@pytest.mark.rules("R12.1")
 def test_a_query_over_a_websocket(url: str) -> None:
     def frames(text: str) -> tuple[list[Any], int]:
         request = quote(json.dumps({"ksql": text, "streamsProperties": EARLIEST}))

@@ -57,6 +57,7 @@ def as_user(running: Running, name: str, text: str) -> httpx.Response:
     return http.post(f"{running.url}/ksql", json={"ksql": text}, auth=(name, f"secret of {name}"))
 
 
+@pytest.mark.rules("R13.2")
 @pytest.mark.parametrize(
     ("name", "text", "status"),
     [
@@ -81,6 +82,7 @@ def test_roles_hold_for_sources(guarded: Running, name: str, text: str, status: 
         assert answer.json()["error_code"] == 40300
 
 
+@pytest.mark.rules("R13.2")
 def test_queries_and_streams_of_rows_are_checked_too(guarded: Running) -> None:
     asked = {"sql": "SELECT * FROM staff EMIT CHANGES;"}
     assert http.post(f"{guarded.url}/query-stream", json=asked, auth=("reader", "secret of reader")).status_code == 403
@@ -89,6 +91,7 @@ def test_queries_and_streams_of_rows_are_checked_too(guarded: Running) -> None:
     assert http.post(f"{guarded.url}/ksql/terminate", json={}, auth=("writer", "secret of writer")).status_code == 403
 
 
+@pytest.mark.rules("R13.1")
 def test_without_credentials_only_probes_are_answered(guarded: Running) -> None:
     for header in (
         {},
@@ -118,6 +121,7 @@ def bearer(running: Running, text: str, credentials: str) -> int:
     return answer.status_code
 
 
+@pytest.mark.rules("R13.3")
 def test_bearer_tokens(guarded: Running) -> None:
     assert bearer(guarded, "DESCRIBE orders;", token()) == 200
     assert bearer(guarded, "DESCRIBE staff;", token()) == 403
@@ -134,6 +138,7 @@ def test_bearer_tokens(guarded: Running) -> None:
     assert bearer(guarded, "DESCRIBE orders;", forged) == 401
 
 
+@pytest.mark.rules("R13.4")
 def test_pages_of_others_may_not_call(idle: Running) -> None:
     answer = http.post(f"{idle.url}/ksql", json={"ksql": "LIST STREAMS;"}, headers={"origin": "http://evil.example"})
     assert (answer.status_code, answer.json()["error_code"]) == (403, 40300)
@@ -143,6 +148,7 @@ def test_pages_of_others_may_not_call(idle: Running) -> None:
     assert rebound.status_code == 403
 
 
+@pytest.mark.rules("R13.4")
 def test_pages_that_are_named_may_call() -> None:
     with sparkless_server(security=SecuritySettings(origins=("http://good.example",))) as running:
         headers = {"origin": "http://good.example", "access-control-request-method": "POST"}
@@ -153,6 +159,7 @@ def test_pages_that_are_named_may_call() -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.rules("R14.1", "R4.1")
 def test_limits_of_requests() -> None:
     limits = Limits(body_bytes=2000, body_seconds=0.5, statements=3, pulls_per_second=2)
     with sparkless_server(limits=limits, config={"ksql.max.push.queries": 1}) as running:
@@ -171,6 +178,7 @@ def test_limits_of_requests() -> None:
             assert "ksql.max.push.queries" in refused.json()["message"]
 
 
+@pytest.mark.rules("R14.2")
 def test_a_body_that_never_comes_and_headers_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrel_sql.server.http.listen._IDLE_S", 1.0)
     with sparkless_server(limits=Limits(body_seconds=0.5)) as running:
@@ -183,6 +191,7 @@ def test_a_body_that_never_comes_and_headers_that_never_end(monkeypatch: pytest.
             assert slow.recv(65536) == b""
 
 
+@pytest.mark.rules("R13.5")
 def test_tls_with_http_2_and_client_certificates(tmp_path: Path) -> None:
     for name in ("server", "client"):
         make = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout {tmp_path}/{name}.key -out {tmp_path}/{name}.pem"
