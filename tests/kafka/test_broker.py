@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kestrel_qtt.drivers.kafka.topics import AHEAD_MS, ScratchTopics
+from kestrel_qtt.drivers.kafka.scratch_topics import AHEAD_MS, ScratchTopics
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import Broker
 from kestrel_sql.kafka.client.config import KafkaConfig

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, OutputRecord, Topic
-from kestrel_qtt.drivers.kafka.driver import _given, _is_misplaced, _note_sent, _restore, _topics_of
-from kestrel_qtt.drivers.records.driver import Run, prepare
-from kestrel_sql.spark.in_memory.runner import Output
+from kestrel_qtt.drivers.kafka.case_topics import take_sent
+from kestrel_qtt.drivers.kafka.order import in_expected_order
+from kestrel_qtt.drivers.kafka.partitions import OwnTopics, misplaced
+from kestrel_qtt.drivers.records.prepare import prepare
+from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_sql.topics.records import Record
 
 STATEMENTS = (
@@ -20,7 +22,7 @@ STATEMENTS = (
 )
 
 
-def prepared(*inputs: InputRecord, partitions: int = 3, outputs: tuple[OutputRecord, ...] = ()) -> Run:
+def prepared(*inputs: InputRecord, partitions: int = 3, outputs: tuple[OutputRecord, ...] = ()) -> CaseRun:
     topics = (Topic(name="s", partitions=partitions),)
     case = Case(
         id="x", file=Path("x"), line=1, name="x", statements=STATEMENTS, inputs=inputs, outputs=outputs, topics=topics
@@ -35,30 +37,30 @@ def given(key: str | None, partition: int | None = None) -> InputRecord:
 
 
 def test_a_sink_has_the_partitions_of_its_source() -> None:
-    topics = _topics_of(prepared(given("a")), "p")
+    topics = OwnTopics.of(prepared(given("a")), "p")
     assert topics.counts == {"s": 3, "T": 3, "W": 3}
     assert set(topics.names.values()) == {"p-0", "p-1", "p-2"}
-    assert _topics_of(prepared(given("a", 4)), "p").counts["s"] == 5
+    assert OwnTopics.of(prepared(given("a", 4)), "p").counts["s"] == 5
 
 
 def test_a_record_goes_where_the_case_says_or_its_key_belongs() -> None:
     run = prepared(given("a"), given("b"), given("f"), given(None))
-    assert [record.partition for record in _given(run, _topics_of(run, "p"))] == [1, 2, 0, 0]
+    assert [record.partition for record in OwnTopics.of(run, "p").placed(run)] == [1, 2, 0, 0]
     run = prepared(given("a", 2), given("b", 0))
-    assert [record.partition for record in _given(run, _topics_of(run, "p"))] == [2, 0]
+    assert [record.partition for record in OwnTopics.of(run, "p").placed(run)] == [2, 0]
 
 
 def test_a_refused_input_is_told() -> None:
     run = prepared(given("a"), given("b"))
-    records = _given(run, _topics_of(run, "p"))
-    _note_sent(run, records, [replace(records[0], topic="p-0", offset=7), replace(records[1], topic="p-0", offset=9)])
+    records = OwnTopics.of(run, "p").placed(run)
+    take_sent(run, records, [replace(records[0], topic="p-0", offset=7), replace(records[1], topic="p-0", offset=9)])
     assert [(record.topic, record.offset) for record in run.inputs] == [("s", 7), ("s", 9)]
-    _note_sent(run, records, [records[0], "too large"])
+    take_sent(run, records, [records[0], "too large"])
     assert run.outcome == Crashed("the broker refused an input: too large")
 
 
 @pytest.mark.parametrize(
-    ("record", "misplaced"),
+    ("record", "is_misplaced"),
     [
         (Record(topic="T", key=b"a", value=None, timestamp=0, partition=1), False),
         (Record(topic="T", key=b"a", value=None, timestamp=0, partition=0), True),
@@ -68,8 +70,9 @@ def test_a_refused_input_is_told() -> None:
         (Record(topic="s", key=b"a", value=None, timestamp=0, partition=0), False),
     ],
 )
-def test_a_record_in_a_foreign_partition_is_found(record: Record, misplaced: bool) -> None:
-    assert _is_misplaced(prepared(given("a")), record, 3) is misplaced
+def test_a_record_in_a_foreign_partition_is_found(record: Record, is_misplaced: bool) -> None:
+    found = misplaced(prepared(given("a")), [record], {"s": 3, "T": 3, "W": 3})
+    assert found == (record if is_misplaced else None)
 
 
 def test_records_are_put_into_the_order_that_the_case_expects() -> None:
@@ -77,5 +80,5 @@ def test_records_are_put_into_the_order_that_the_case_expects() -> None:
     run = prepared(given("a"), outputs=wanted)
     places = [(b"a", 1, 0), (b"f", 0, 0), (b"f", 0, 1), (b"b", 2, 0)]
     records = [Record(topic="T", key=k, value=b"{}", timestamp=5, partition=p, offset=o) for k, p, o in places]
-    _restore(run, Output(records=records), {"T": 3})
-    assert [(record.key, record.offset) for record in run.topics["T"]] == [(b"f", 0), (b"a", 0), (b"f", 1), (b"b", 0)]
+    ordered = in_expected_order(run, "T", records, 3)
+    assert [(record.key, record.offset) for record in ordered] == [(b"f", 0), (b"a", 0), (b"f", 1), (b"b", 0)]

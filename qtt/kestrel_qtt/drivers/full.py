@@ -6,15 +6,21 @@ from collections.abc import Iterator, Sequence
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import RunOptions
-from kestrel_qtt.drivers.records.driver import SparkDriver
+from kestrel_qtt.drivers.memory import Memory
+from kestrel_qtt.drivers.records.driver import RecordDriver
+from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
 from kestrel_qtt.drivers.rest.driver import run_rest
 from kestrel_qtt.drivers.sql_script import run_scripts
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 
 
-class FullDriver(SparkDriver):
-    """Runs cases of all forms on one Spark session."""
+class FullDriver(RecordDriver):
+    """Runs cases of all forms on one Spark session, over topics in memory."""
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        super().__init__(MemoryTopics(self._memory))
 
     def run(
         self, cases: Sequence[model.Case], options: RunOptions
@@ -22,9 +28,9 @@ class FullDriver(SparkDriver):
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         rest = [case for case in cases if isinstance(case, RestCase)]
         scripts = [case for case in cases if isinstance(case, ScriptCase)]
-        plain = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
-        if plain:
-            yield from super().run(plain, options)
+        records = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
+        if records:
+            yield from super().run(records, options)
         for start in range(0, len(rest), options.group_size):
             yield from run_rest(rest[start : start + options.group_size], self._memory)
         yield from run_scripts(scripts)

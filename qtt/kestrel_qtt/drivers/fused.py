@@ -1,107 +1,97 @@
-"""Queries of many cases, run fused: those of equal depth and equal functions share one Spark query, and a group that dies is halved."""
+"""Queries of many cases run as one: those of equal depth and equal functions share a Spark query, and a group that dies is halved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from kestrel_sql.errors import EngineError, QueryError
+from kestrel_qtt.cases import model
+from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.operators.operator import State
 from kestrel_sql.plan.step import WindowInfo
-from kestrel_sql.spark.build.queryable import Kept, kept_table
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
-from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.topics.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The table that a query keeps, and the states of its level as they were at the end."""
-
-    kept: Kept
-    level: tuple[State, ...]
-    tasks: int = 1
-    pages: int = 1
-
-    def state(self, place: tuple[int, int, int]) -> State | None:
-        """The states of a page; there is one."""
-        return next(iter(self.level), None)
-
-    def states(self, level: int) -> Iterator[State]:
-        """The states of all pages."""
-        return iter(self.level)
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Job:
-    """One query to run over its records; afterwards either `output` or `error` is set, and `table` if its run is queryable."""
+    """A query to run over records in feed order; afterwards it has an `output`, or an `outcome` that says why there is none.
+
+    `partitions` are those of the topics that it reads, as far as they matter to it; `window` is that of the key that it writes.
+    """
 
     run: QueryRun
     functions: Registry
     feed: Sequence[Record]
-    output: Output | None = None
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    depth: int = 0
     window: WindowInfo | None = None
-    error: EngineError | None = None
-    table: Table | None = None
+    output: Output | None = None
+    outcome: model.Rejected | model.Crashed | None = None
+    seconds: float = 0.0
 
-    def plan(self) -> int | None:
-        """Find out how many stages the query has, None if it cannot be built."""
+    def plan(self) -> bool:
+        """Find out how many stages the query has, and whether it can be built at all."""
         try:
             pipeline = build_pipeline([self.run], self.functions)
+            pipeline.tasks(self.partitions)
         except EngineError as error:
-            self.error = error
-            return None
-        self.window = pipeline.group.ends[0].window
-        return pipeline.depth
+            self.outcome = model.Rejected(message=str(error), error_code=error.code)
+            return False
+        except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+            self.outcome = crashed(error)
+            return False
+        self.depth, self.window = pipeline.depth, pipeline.group.ends[0].window
+        return True
 
 
-def run_jobs(memory: Callable[[], MemoryRunner], jobs: Sequence[Job]) -> None:
-    """Run all jobs."""
-    fused: dict[tuple[int, int], list[Job]] = {}
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+RunGroup = Callable[[Pipeline, Sequence[AnyJob]], list[Output]]
+"""Runs the pipeline of several jobs over what they are fed, and gives what each wrote."""
+
+
+def run_jobs(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
+    """Run all jobs, in as few groups as possible."""
+    groups: dict[tuple[int, int], list[AnyJob]] = {}
     for job in jobs:
-        depth = job.plan()
-        if depth is not None:
-            fused.setdefault((depth, id(job.functions)), []).append(job)
-    for members in fused.values():
-        _fused(memory(), members)
+        if job.plan():
+            groups.setdefault((job.depth, id(job.functions)), []).append(job)
+    for members in groups.values():
+        _run(members, run_group)
 
 
-def _fused(memory: MemoryRunner, jobs: Sequence[Job]) -> None:
+def failure(output: Output) -> model.Failed | None:
+    """Say why a query died, None if it did not."""
+    fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
+    if fatal is None:
+        return None
+    return model.Failed(f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})")
+
+
+def crashed(error: BaseException) -> model.Crashed:
+    """What an exception means that is none of the engine's refusals: a bug, or a failure of Spark."""
+    text = str(error).partition("\n\nJVM stacktrace")[0][:2000]
+    return model.Crashed(f"{type(error).__name__}: {text}")
+
+
+def _run(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
+    """Run jobs as one, and halve the group as long as it dies, until the guilty one is alone."""
+    started = time.perf_counter()
     try:
-        pipeline = build_pipeline([job.run for job in jobs], jobs[0].functions)
-        outputs = memory.run(
-            pipeline, [job.feed for job in jobs], look=lambda path: _read_tables(memory, pipeline, jobs, path)
-        )
+        outputs = run_group(build_pipeline([job.run for job in jobs], jobs[0].functions), jobs)
     except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
         if len(jobs) == 1:
-            jobs[0].error = QueryError(str(error).split("\n\nJVM stacktrace")[0][:2000])
+            jobs[0].outcome = crashed(error)
             return
         half = len(jobs) // 2
-        _fused(memory, jobs[:half])
-        _fused(memory, jobs[half:])
+        _run(jobs[:half], run_group)
+        _run(jobs[half:], run_group)
         return
+    share = (time.perf_counter() - started) / len(jobs)
     for job, output in zip(jobs, outputs, strict=True):
-        job.output = output
-        fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
-        if fatal is not None:
-            job.error = QueryError(
-                f"{fatal.text} ({fatal.logger}, {fatal.topic}-{fatal.partition} at offset {fatal.offset})"
-            )
-
-
-def _read_tables(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[Job], checkpoint: str) -> None:
-    """Read the states of the tables that pull queries ask, while the checkpoint is there."""
-    if not any(job.run.queryable for job in jobs):
-        return
-    reader = CheckpointReader(memory.spark, checkpoint, levels=len(pipeline.group.levels), tasks=1, pages=1)
-    levels: dict[int, tuple[State, ...]] = {}
-    for number, job in enumerate(jobs):
-        kept = kept_table(pipeline.group, number, job.run.plan.physical_plan) if job.run.queryable else None
-        if kept is not None:
-            if kept.level not in levels:
-                levels[kept.level] = tuple(reader.states(kept.level))
-            job.table = Table(kept, levels[kept.level])
-    reader.close()
+        job.output, job.seconds = output, share

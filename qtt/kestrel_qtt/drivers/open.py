@@ -18,6 +18,7 @@ def open_kafka_driver(servers: str) -> PlanningDriver:
     Raises:
         DriverError: the broker does not answer, or Spark cannot be started.
     """
-    from kestrel_qtt.drivers.kafka.driver import KafkaDriver
+    from kestrel_qtt.drivers.kafka.case_topics import BrokerTopics
+    from kestrel_qtt.drivers.records.driver import RecordDriver
 
-    return KafkaDriver(servers)
+    return RecordDriver(BrokerTopics(servers))

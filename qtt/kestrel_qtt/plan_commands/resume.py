@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
-from kestrel_qtt.drivers.records.driver import Run, collect, feed_of, prepare, produced, query_run
+from kestrel_qtt.drivers.records.outcome import outcome_of
+from kestrel_qtt.drivers.records.prepare import prepare
+from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
 from kestrel_qtt.plans.store import PlanStoreError
@@ -67,27 +69,27 @@ class Checkpoints:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         unpack(frozen, folder)
         resumable = self._runner.resume(pipeline, folder, feed[: frozen.inputs])
-        collect(run, query, pipeline, resumable.advance(feed[frozen.inputs :]))
-        return judge(second_half(case, frozen), run.outcome or produced(run))
+        run.collect(resumable.advance(feed[frozen.inputs :]))
+        return judge(second_half(case, frozen), outcome_of(run))
 
     def _forgetful(self, case: Case, rest: Sequence[Record]) -> Outcome:
         """What the rest of the inputs gives without a state."""
         run, query, _ = self._prepared(case)
         pipeline = _pipeline(run, query)
-        collect(run, query, pipeline, self._runner.open(pipeline).advance(rest))
-        return run.outcome or produced(run)
+        run.collect(self._runner.open(pipeline).advance(rest))
+        return outcome_of(run)
 
-    def _prepared(self, case: Case) -> tuple[Run, PersistentQuery, list[Record]]:
+    def _prepared(self, case: Case) -> tuple[CaseRun, PersistentQuery, list[Record]]:
         run = prepare(replace(case, serdes=None))
         if run.outcome is not None:
             raise PlanStoreError(f"{case.id}: cannot be run: {run.outcome}")
         if len(run.pending) != 1:
             raise PlanStoreError(f"{case.id}: a checkpoint is taken of a case with one query, not {len(run.pending)}")
-        return run, run.pending[0], feed_of(run, run.pending[0])
+        return run, run.pending[0], run.feed_of(run.pending[0])
 
 
-def _pipeline(run: Run, query: PersistentQuery) -> Pipeline:
-    return build_pipeline([query_run(run, query)], run.session.functions)
+def _pipeline(run: CaseRun, query: PersistentQuery) -> Pipeline:
+    return build_pipeline([run.query_run(query)], run.session.functions)
 
 
 def operator_names(pipeline: Pipeline) -> tuple[str, ...]:

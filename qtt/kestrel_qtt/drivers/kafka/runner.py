@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import arrow_udf
 
-from kestrel_qtt.drivers.kafka.topics import AHEAD_MS, ScratchTopics
+from kestrel_qtt.drivers.kafka.scratch_topics import AHEAD_MS, ScratchTopics
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.sink.sink import write_batch

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
-from kestrel_qtt.drivers.fused import Job, Table, run_jobs
+from kestrel_qtt.drivers.fused import crashed, failure, run_jobs
+from kestrel_qtt.drivers.memory import Memory
+from kestrel_qtt.drivers.rest.group import RestJob, Table, run_group
 from kestrel_qtt.drivers.rest.protobuf import proto_elements
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
@@ -27,7 +29,6 @@ from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery, plan_q
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import PersistentQuery, Session, properties_config
 from kestrel_sql.spark.compile.constants import evaluate_constants
-from kestrel_sql.spark.in_memory.runner import MemoryRunner
 from kestrel_sql.spark.pipeline.pipeline import QueryRun
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.statements import Query
@@ -38,8 +39,6 @@ BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering":
 
 _PARTITIONS = 4
 """Of topics that a case does not declare (rules Q4.2)."""
-
-Memory = Callable[[], MemoryRunner]
 
 
 @dataclass(slots=True)
@@ -88,7 +87,7 @@ def _prepared(case: RestCase) -> _Run:
                 query for query in session.queries.values() if query.plan.sink is not None or _is_asked(run, query)
             ]
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
-        run.outcome = model.Crashed(message=f"{type(error).__name__}: {error}")
+        run.outcome = crashed(error)
     return run
 
 
@@ -162,16 +161,22 @@ def _round(runs: Sequence[_Run], memory: Memory) -> None:
         query = run.pending.pop(0)
         feed = run.broker.merged(_topics(run, query.plan))
         made = replace(_query_run(run, query.plan, query.config), queryable=_is_asked(run, query))
-        jobs.append((run, Job(made, run.session.functions, feed)))
-    run_jobs(memory, [job for _, job in jobs])
+        jobs.append((run, RestJob(run=made, functions=run.session.functions, feed=feed)))
+    _run_jobs([job for _, job in jobs], memory)
     for run, job in jobs:
         if job.table is not None:
             run.tables[job.run.plan.query_id] = job.table
-        if job.error is not None:
-            run.outcome = model.Failed(message=str(job.error))
-        elif job.output is not None:
+        if job.output is None:
+            run.outcome = job.outcome
+            continue
+        run.outcome = failure(job.output)
+        if run.outcome is None:
             for record in job.output.records:
                 run.broker.produce(record)
+
+
+def _run_jobs(jobs: Sequence[RestJob], memory: Memory) -> None:
+    run_jobs(jobs, lambda pipeline, members: run_group(memory.runner(), pipeline, members))
 
 
 def _query_run(run: _Run, plan: QueryPlan, config: Config) -> QueryRun:
@@ -185,11 +190,11 @@ def _topics(run: _Run, plan: QueryPlan) -> list[str]:
 
 def _ask(runs: Sequence[_Run], memory: Memory) -> None:
     """Run the queries that the cases ask: those over tables here, all others in Spark."""
-    found: dict[tuple[int, int], Job | list[Row]] = {}
+    found: dict[tuple[int, int], RestJob | list[Row]] = {}
     for number, run in enumerate(runs):
         for at, query in enumerate(run.asked):
             found[number, at] = _asked(run, query)
-    run_jobs(memory, [job for job in found.values() if isinstance(job, Job)])
+    _run_jobs([job for job in found.values() if isinstance(job, RestJob)], memory)
     for (number, at), result in found.items():
         try:
             _take(runs[number], runs[number].asked[at], result)
@@ -197,15 +202,16 @@ def _ask(runs: Sequence[_Run], memory: Memory) -> None:
             runs[number].outcome = model.Failed(message=str(error))
 
 
-def _take(run: _Run, query: TransientQuery, result: Job | list[Row]) -> None:
+def _take(run: _Run, query: TransientQuery, result: RestJob | list[Row]) -> None:
     """Add the answer of a query to its case.
 
     Raises:
         EngineError: the query failed, or its rows cannot be said in protobuf.
     """
-    if isinstance(result, Job):
-        if result.error is not None:
-            raise result.error
+    if isinstance(result, RestJob):
+        run.outcome = result.outcome if result.output is None else failure(result.output)
+        if run.outcome is not None:
+            return
         rows = query.rows(result.output.records, result.window) if result.output is not None else []
     else:
         rows = result
@@ -214,9 +220,10 @@ def _take(run: _Run, query: TransientQuery, result: Job | list[Row]) -> None:
         run.proto_answers.append(Answer("queryProto", (*proto_elements(query.columns, rows), *_final(query, rows))))
 
 
-def _asked(run: _Run, query: TransientQuery) -> Job | list[Row]:
+def _asked(run: _Run, query: TransientQuery) -> RestJob | list[Row]:
     """The answer of a query over a table, or what Spark has to run for it."""
-    job = Job(_query_run(run, query.plan, run.session.config), run.session.functions, ())
+    made = _query_run(run, query.plan, run.session.config)
+    job = RestJob(run=made, functions=run.session.functions, feed=())
     if query.kind is not QueryKind.PULL_TABLE:
         # A query that runs before the inputs come, and reads from the end, sees nothing older.
         late = run.case.late_inputs and run.session.config.get("auto.offset.reset") == "latest"

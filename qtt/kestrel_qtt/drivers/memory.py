@@ -1,0 +1,28 @@
+"""The runner over memory streams that all drivers of a process share."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from kestrel_sql.spark.in_memory.runner import MemoryRunner
+from kestrel_sql.spark.runtime.session import open_test_session
+
+
+class Memory:
+    """Opens the runner when it is first asked for: Spark takes seconds to start. Several threads may ask."""
+
+    def __init__(self) -> None:
+        self._runner: MemoryRunner | None = None
+        self._opening = Lock()
+
+    def runner(self) -> MemoryRunner:
+        """Give the runner."""
+        with self._opening:
+            if self._runner is None:
+                self._runner = MemoryRunner(open_test_session())
+            return self._runner
+
+    def close(self) -> None:
+        """Remove what the runner keeps on disk, if there is one."""
+        if self._runner is not None:
+            self._runner.close()

@@ -1,0 +1,37 @@
+"""Topics in memory: queries read memory streams, and what they write stays in their case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kestrel_qtt.drivers.memory import Memory
+from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_sql.spark.in_memory.runner import Cut, Output
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTopics:
+    """Needs nothing but a runner over memory streams."""
+
+    memory: Memory
+
+    def begin(self, runs: Sequence[CaseRun]) -> None:
+        """Do nothing: cases hold their inputs."""
+
+    def run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
+        """Feed each query its records, cut into micro-batches as asked."""
+        tasks = [job.tasks() for job in jobs]
+        return self.memory.runner().run(pipeline, [job.feed for job in jobs], cut, tasks=tasks)
+
+    def collect(self, job: CaseJob, output: Output) -> None:
+        """Hand what a query wrote to its case."""
+        job.case_run.collect(output)
+
+    def end(self, runs: Sequence[CaseRun]) -> None:
+        """Do nothing: nothing was made."""
+
+    def close(self) -> None:
+        """Close the runner."""
+        self.memory.close()

@@ -1,0 +1,33 @@
+"""What there is at the end of a case: records, sources, topics, serdes and log entries."""
+
+from __future__ import annotations
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_records import actual_records
+from kestrel_qtt.drivers.records.run import CaseRun
+from kestrel_qtt.drivers.stored_plan import last_serdes
+from kestrel_qtt.drivers.topics import source_state, topic_states
+from kestrel_sql.errors import EngineError
+
+_KINDS = ("deserialization", "processing", "production", "serialization", "thread")
+
+
+def outcome_of(run: CaseRun) -> model.Outcome:
+    """The outcome that ended the case early, else what it produced."""
+    return produced(run) if run.outcome is None else run.outcome
+
+
+def produced(run: CaseRun) -> model.Produced | model.Crashed:
+    """What a case whose queries have all run produced."""
+    session, case = run.session, run.case
+    try:
+        records = {topic: actual_records(session, topic, found) for topic, found in run.topics.items()}
+    except EngineError as error:
+        return model.Crashed(message=f"an output record cannot be read back: {error}")
+    return model.Produced(
+        records=records,
+        sources=tuple(source_state(source) for source in session.catalog.sources.values()),
+        topics=tuple(topic_states(session, case)),
+        log=tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log),
+        serdes=last_serdes(session) if case.serdes is not None else {},
+    )

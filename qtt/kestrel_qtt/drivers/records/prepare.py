@@ -1,0 +1,134 @@
+"""Plan a case: carry out its statements or its stored plan, and write its input records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_records import input_records
+from kestrel_qtt.drivers.driver import PlanningError
+from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.fused import crashed
+from kestrel_qtt.drivers.records.run import CaseRun
+from kestrel_qtt.drivers.stored_plan import execute_stored
+from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
+from kestrel_qtt.plans.store import RESTORED
+from kestrel_sql.errors import EngineError, SqlSyntaxError
+from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.session.insert_values import Constants, insert_record
+from kestrel_sql.session.session import Session, properties_config
+from kestrel_sql.spark.compile.constants import evaluate_constants
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.nodes.statements import InsertValues
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+BASE_PROPERTIES: Mapping[str, object] = {
+    "ksql.service.id": "some.ksql.service.id",
+    "auto.offset.reset": "earliest",
+    "cache.max.bytes.buffering": 0,
+}
+"""The fixed configuration of a test engine (rule Q7.1)."""
+
+
+def prepared(case: model.Case) -> CaseRun:
+    """Plan a case as `prepare` does; a bug on the case is its outcome, for it must not end the run."""
+    try:
+        return prepare(case)
+    except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+        return CaseRun(case, _session(case), outcome=crashed(error))
+
+
+def prepare(case: model.Case) -> CaseRun:
+    """Plan a case; its outcome is that of a refused statement, or none yet."""
+    run = CaseRun(case, _session(case))
+    run.outcome = _execute_text(run) if case.plan is None else _execute_plan(run, case.plan)
+    if run.outcome is None:
+        run.pending = list(run.session.queries.values())
+        run.inputs = list(input_records(run.session, case.inputs))
+    return run
+
+
+def plan_text(case: model.Case) -> str:
+    """The plan file of a case's statements.
+
+    Raises:
+        PlanningError: a statement is refused, or planning it breaks.
+    """
+    session = _session(case)
+    text = "\n".join(case.statements)
+    try:
+        register_topics(session, case)
+        plans = (session.execute(parsed).plan for parsed in session.parse(text))
+        statements = tuple(plan for plan in plans if plan is not None)
+    except EngineError as error:
+        raise PlanningError(error.render(text)) from error
+    except Exception as error:
+        raise PlanningError(f"planning broke: {crashed(error).message}") from error
+    configs = {name: session.config[name] for name in RESTORED}
+    return dump_plan(PlanFile(statements, {**configs, WRITTEN_BY: engine_version()}))
+
+
+def _session(case: model.Case) -> Session:
+    return Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
+
+
+def _execute_text(run: CaseRun) -> model.Rejected | None:
+    text = "\n".join(run.case.statements)
+    try:
+        register_topics(run.session, run.case)
+        statements = run.session.parse(text)
+    except SqlSyntaxError as error:
+        return model.Rejected(message=str(error), unlogged_message=f"{error}\nStatement: {text}", error_code=error.code)
+    for index, parsed in enumerate(statements):
+        try:
+            _execute(run, parsed)
+        except EngineError as error:
+            return model.Rejected(
+                message=str(error),
+                unlogged_message=_unlogged_message(run.session, parsed, error),
+                statement_index=index,
+                is_last=index == len(statements) - 1,
+                error_code=error.code,
+            )
+    return None
+
+
+def _unlogged_message(session: Session, parsed: ParsedStatement, error: EngineError) -> str:
+    """What ksqlDB tells its user and no log: the error with the statement, in each spelling that it may give it."""
+    rewritten = rewritten_text(parsed.statement, session.catalog, Types(session.functions, session.config))
+    spellings = dict.fromkeys((parsed.text, format_statement(parsed.statement), rewritten))
+    return "\n".join(f"{error}\nStatement: {spelling}" for spelling in spellings)
+
+
+def _execute_plan(run: CaseRun, plan: Path) -> model.Rejected | None:
+    """Execute a stored plan, then the INSERT VALUES of the case: a plan holds queries, not records."""
+    session, case = run.session, run.case
+    try:
+        register_topics(session, case)
+        execute_stored(session, plan, dict(case.properties), BASE_PROPERTIES)
+        if any(statement.lstrip().upper().startswith("INSERT") for statement in case.statements):
+            for parsed in session.parse("\n".join(case.statements)):
+                if isinstance(parsed.statement, InsertValues):
+                    _execute(run, parsed)
+    except EngineError as error:
+        return model.Rejected(message=str(error), error_code=error.code)
+    return None
+
+
+def _execute(run: CaseRun, parsed: ParsedStatement) -> None:
+    """Carry a statement out; an INSERT VALUES appends its record at the frozen clock of the test engine, which stands at 0."""
+    session = run.session
+    insert = session.execute(parsed).insert
+    if insert is None:
+        return
+    constants = Constants(
+        session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config)
+    )
+    record = insert_record(insert, constants, session.serde(), lambda: 0)
+    records = run.topics.setdefault(record.topic, [])
+    records.append(replace(record, offset=len(records)))

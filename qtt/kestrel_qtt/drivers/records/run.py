@@ -1,0 +1,90 @@
+"""A case on its way through the rounds: what it feeds its queries, and what they wrote so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.fused import Job, failure
+from kestrel_sql.session.session import PersistentQuery, Session
+from kestrel_sql.spark.in_memory.runner import Output
+from kestrel_sql.spark.pipeline.pipeline import QueryRun
+from kestrel_sql.topics.records import LogEntry, Record
+
+
+@dataclass(slots=True, eq=False)
+class CaseRun:
+    """A planned case: the queries still to run, its input records, and the records of each topic that they and INSERT wrote.
+
+    Once there is an `outcome`, no more of its queries are run.
+    """
+
+    case: model.Case
+    session: Session
+    pending: list[PersistentQuery] = field(default_factory=list)
+    topics: dict[str, list[Record]] = field(default_factory=dict)
+    inputs: list[Record] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
+    outcome: model.Outcome | None = None
+    seconds: float = 0.0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether queries are still to be run."""
+        return self.outcome is None and bool(self.pending)
+
+    def declared_partitions(self) -> Mapping[str, int]:
+        """The partitions of the topics that the case declares."""
+        return {topic.name: topic.partitions for topic in self.case.topics}
+
+    def topics_read(self, query: PersistentQuery) -> Iterator[str]:
+        """The topics that a query reads, the left-most first."""
+        sources = self.session.catalog.sources
+        return (sources[name].topic for name in query.plan.sources if name in sources)
+
+    def query_run(self, query: PersistentQuery) -> QueryRun:
+        """What the pipeline needs to know of a query."""
+        return QueryRun(plan=query.plan, settings=query.config, serde=self.session.serde())
+
+    def feed_of(self, query: PersistentQuery) -> list[Record]:
+        """What a query is fed: the inputs for its topics in the order of the case, then what others wrote to the rest of them."""
+        topics = dict.fromkeys(self.topics_read(query))
+        given = {record.topic for record in self.inputs}
+        derived = (record for topic in topics if topic not in given for record in self.topics.get(topic, ()))
+        return [*(record for record in self.inputs if record.topic in topics), *derived]
+
+    def job(self, query: PersistentQuery) -> CaseJob:
+        """A query with what it is to be run over."""
+        return CaseJob(
+            case_run=self,
+            query=query,
+            run=self.query_run(query),
+            functions=self.session.functions,
+            feed=self.feed_of(query),
+            partitions=self.declared_partitions(),
+        )
+
+    def collect(self, output: Output) -> None:
+        """Take over what a query wrote and logged; one that died ends the case."""
+        self.log += output.log
+        self.outcome = failure(output)
+        if self.outcome is not None:
+            return
+        for record in output.records:
+            topic = self.topics.setdefault(record.topic, [])
+            topic.append(replace(record, partition=0, offset=len(topic)))
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseJob(Job):
+    """The next query of a case."""
+
+    case_run: CaseRun
+    query: PersistentQuery
+
+    def tasks(self) -> int:
+        """How many tasks the query has: one, as in ksqlDB's own tests, unless a record of the case says which partition it is in."""
+        if not any(given.partition for given in self.case_run.case.inputs):
+            return 1
+        return max((self.partitions.get(topic, 1) for topic in self.case_run.topics_read(self.query)), default=1)
