@@ -65,6 +65,14 @@ class States(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class MaterialisedTable:
+    """A table that a query materialises: the operator whose state holds its rows, and the states."""
+
+    kept: Kept
+    states: States
+
+
+@dataclass(frozen=True, slots=True)
 class TableRow:
     """A row of a table: key and value columns, time (ms), window (ms), and the bytes of its whole key in the table's topic."""
 

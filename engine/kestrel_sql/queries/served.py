@@ -13,13 +13,11 @@ from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import QueryError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
-from kestrel_sql.queries.pull import plan_pull
-from kestrel_sql.queries.transient import Row, TransientQuery, plan_query
+from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.spark.in_memory.resumable import ResumableQuery
-from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.sql.nodes.admin import ControlQuery
-from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _MOMENT_S = 0.05
@@ -77,7 +75,7 @@ class ServedEngine(MemoryEngine):
         Raises:
             StatementError: there is no such query.
         """
-        self._steer(statement)
+        self._control(statement)
 
     def insert(self, parsed: ParsedStatement) -> None:
         """Carry out INSERT VALUES.
@@ -93,23 +91,14 @@ class ServedEngine(MemoryEngine):
         Raises:
             Exception: Spark's own, when the pipeline as a whole does not run.
         """
-        running = self._running.get(query_id)
-        if running is not None and query_id not in self.paused and not running.error:
-            self._advance(running)
+        running = self.queries.find(query_id)
+        if running is not None and self.queries.read_on(running):
+            self.queries.advance(running)
 
     def fail(self, query_id: str, reason: str) -> None:
         """Stop a persistent query for an error."""
-        if (running := self._running.get(query_id)) is not None:
+        if (running := self.queries.find(query_id)) is not None:
             running.error = reason
-
-    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
-        """Plan a query whose rows go to a client: a push query with EMIT, else a pull query.
-
-        Raises:
-            StatementError: the query is refused.
-        """
-        plan = plan_pull if query.emit is None else plan_query
-        return plan(query, self.session.catalog, config, query_id, self.session.functions)
 
     def pull(self, planned: TransientQuery, config: Config) -> Answer:
         """Answer a pull query from the last batch of its table's query, or from the records of its stream.
@@ -122,8 +111,9 @@ class ServedEngine(MemoryEngine):
     def push(self, planned: TransientQuery, config: Config, since: int) -> PushQuery:
         """Start a push query that reads from an arrival number on."""
         unlimited = replace(planned, limit=None)
-        pipeline = self._build(planned.plan, config)
-        return PushQuery(unlimited, self._topics(planned.plan), pipeline, self._memory().open(pipeline), since)
+        pipeline = build_pipeline([self.run_of(planned, config)], self.session.functions)
+        topics = self.queries.topics_of(planned.plan)
+        return PushQuery(unlimited, topics, pipeline, self._memory().open(pipeline), since)
 
     def advance_push(self, push: PushQuery, until: int) -> Sequence[Row]:
         """Let a push query process what has arrived below an arrival number, some thousand records at most, and give its rows.
@@ -132,7 +122,7 @@ class ServedEngine(MemoryEngine):
             QueryError: the query failed.
         """
         until = min(until, self.broker.arrivals, push.position + _CHUNK)
-        records = self._read(push.topics, push.position, until)
+        records = self.queries.read(push.topics, push.position, until)
         push.position = until
         if not records:
             return ()

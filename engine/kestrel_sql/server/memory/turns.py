@@ -64,7 +64,6 @@ class Turns:
 
     def _take_log(self) -> None:
         """Keep the latest entries of the processing log only."""
-        entries, self._engine.log = self._engine.log, []
-        for entry in entries:
+        for entry in self._engine.take_log():
             position = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
             self.errors.append({"query": entry.logger, "message": entry.text, "time": self._engine.now(), **position})

@@ -1,59 +1,88 @@
-"""Run a group of queries whose tables are asked afterwards: the states of the tables are read before the checkpoint goes."""
+"""What Spark runs for REST-QTT cases: a query of each case in a group, whose tables can be asked afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kestrel_qtt.drivers.fused import Job
+from kestrel_qtt.drivers.fused import Job, run_jobs
+from kestrel_qtt.drivers.memory import Memory
+from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
-from kestrel_sql.spark.build.queryable import Kept, kept_table
+from kestrel_sql.queries.pull_state import MaterialisedTable
+from kestrel_sql.spark.build.queryable import kept_table
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output
-from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
+from kestrel_sql.topics.records import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The table that a query keeps, and the states of its level as they were at the end."""
+class LevelStates:
+    """The states of one level of a group at its end, of one task and one page."""
 
-    kept: Kept
     level: tuple[State, ...]
     tasks: int = 1
     pages: int = 1
 
     def state(self, place: tuple[int, int, int]) -> State | None:
-        """The states of a page; there is one."""
+        """Return the states of the only page."""
         return next(iter(self.level), None)
 
     def states(self, level: int) -> Iterator[State]:
-        """The states of all pages."""
+        """Return the states of all pages."""
         return iter(self.level)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupExecution:
+    """A persistent query that ran in a group; it does not go on, for the checkpoint is that of the group."""
+
+    materialised: MaterialisedTable | None
+
+    def table(self) -> MaterialisedTable | None:
+        """Return the table as the state held it."""
+        return self.materialised
+
+    def advance(self, records: Sequence[Record]) -> Output:
+        """Refuse further records."""
+        raise QueryError("a query that ran in a group of cases cannot go on", hint="give all inputs before it runs")
+
+    def upgrade(self, run: QueryRun) -> None:
+        """Refuse another plan."""
+        raise QueryError("a query that ran in a group of cases cannot be replaced")
+
+    def close(self) -> None:
+        """Do nothing: the states are in memory."""
+
+
 @dataclass(slots=True, kw_only=True)
-class RestJob(Job):
-    """A query of a case; `table` is set once it ran, if its run is queryable."""
+class TableJob(Job):
+    """A query whose table, if it has one, is read at the end."""
 
-    table: Table | None = None
+    table: MaterialisedTable | None = None
 
 
-def run_group(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[RestJob]) -> list[Output]:
-    """Run the pipeline of several jobs, and read the states of the tables that pull queries ask."""
+def run_group(jobs: Sequence[TableJob], memory: Memory) -> None:
+    """Run the queries fused, and read the tables of those that are queryable."""
+    run_jobs(jobs, lambda pipeline, members: _run(memory.runner(), pipeline, members))
+
+
+def _run(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[TableJob]) -> list[Output]:
     return memory.run(
         pipeline, [job.feed for job in jobs], look=lambda path: _read_tables(memory, pipeline, jobs, path)
     )
 
 
-def _read_tables(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[RestJob], checkpoint: str) -> None:
+def _read_tables(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[TableJob], checkpoint: str) -> None:
     if not any(job.run.queryable for job in jobs):
         return
     reader = CheckpointReader(memory.spark, checkpoint, levels=len(pipeline.group.levels), tasks=1, pages=1)
-    levels: dict[int, tuple[State, ...]] = {}
+    levels: dict[int, LevelStates] = {}
     for number, job in enumerate(jobs):
         kept = kept_table(pipeline.group, number, job.run.plan.physical_plan) if job.run.queryable else None
         if kept is not None:
             if kept.level not in levels:
-                levels[kept.level] = tuple(reader.states(kept.level))
-            job.table = Table(kept, levels[kept.level])
+                levels[kept.level] = LevelStates(tuple(reader.states(kept.level)))
+            job.table = MaterialisedTable(kept, levels[kept.level])
     reader.close()

@@ -14,11 +14,10 @@ from kestrel_sql.formats.protobuf.schema import load
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
 from kestrel_sql.plan.step import FormatInfo
-from kestrel_sql.queries.transient import Row
 from kestrel_sql.types.schema import Column, Role
 
 
-def proto_elements(columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[Actual]:
+def proto_elements(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Iterator[Actual]:
     """The header and the rows of an answer.
 
     Raises:
@@ -30,4 +29,4 @@ def proto_elements(columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[A
     encode = encoder(SerdeSpec(FormatInfo("PROTOBUF_NOSR"), values))
     message = GetMessageClass(load(text, {}).at((0,)))
     for row in rows:
-        yield {"row": text_format.MessageToString(message.FromString(encode(row.values) or b""))}
+        yield {"row": text_format.MessageToString(message.FromString(encode(tuple(row)) or b""))}

@@ -1,0 +1,51 @@
+"""Answers of the engine in the form in which a case expects the responses of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kestrel_qtt.cases.model import Actual
+from kestrel_qtt.drivers.rest.protobuf import proto_elements
+from kestrel_qtt.ksqldb.rest_cases import Answer
+from kestrel_sql.admin import answer as told
+from kestrel_sql.admin.readable import readable
+from kestrel_sql.queries.transient import QueryKind
+
+
+def admin_answer(statement: str, answer: told.Answer) -> Answer:
+    """The response to a statement that is no query: its table, or else that it was carried out."""
+    if not answer.columns:
+        status = {"@type": "currentStatus", "statementText": statement, "message": answer.message}
+        return Answer("admin", (status,))
+    rows = [content["columns"] for content in _contents(answer)]
+    names = [column.name for column in answer.columns]
+    return Answer("admin", ({"@type": "rows", "columns": names, "rows": rows, "message": answer.message},))
+
+
+def query_answer(query_id: str, kind: QueryKind, answer: told.Answer) -> Answer:
+    """The response to a query: a header, the rows, and how it ended."""
+    schema = ", ".join(map(str, answer.columns))
+    header: Actual = {"header": {"schema": schema, "queryId": query_id}}
+    return Answer("query", (header, *({"row": content} for content in _contents(answer)), *_end(kind, answer)))
+
+
+def proto_answer(kind: QueryKind, answer: told.Answer) -> Answer:
+    """The same response in protobuf.
+
+    Raises:
+        FormatError: a column of a type that protobuf does not have.
+    """
+    return Answer("queryProto", (*proto_elements(answer.columns, answer.rows), *_end(kind, answer)))
+
+
+def _contents(answer: told.Answer) -> Iterator[dict[str, Actual]]:
+    """The rows of an answer as JSON has them."""
+    types = [column.type for column in answer.columns]
+    for at, row in enumerate(answer.rows):
+        columns = [readable(value, sql_type) for value, sql_type in zip(row, types, strict=True)]
+        yield {"columns": columns, "tombstone": True} if at in answer.tombstones else {"columns": columns}
+
+
+def _end(kind: QueryKind, answer: told.Answer) -> Iterator[Actual]:
+    if kind is not QueryKind.PULL_TABLE:
+        yield {"finalMessage": "Limit Reached" if answer.limited else "Query Completed"}

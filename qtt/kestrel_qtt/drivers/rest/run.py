@@ -1,0 +1,137 @@
+"""A REST-QTT case on an engine of its own: its statements carried out, its queries planned, its inputs in their topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_records import actual_records, input_records
+from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.fused import crashed
+from kestrel_qtt.drivers.rest.answers import admin_answer
+from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
+from kestrel_sql.errors import EngineError, SqlSyntaxError
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.running import RunningQuery
+from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.session.session import Session, properties_config
+from kestrel_sql.sql.nodes.statements import InsertValues, Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
+
+_PARTITIONS = 4
+"""Of topics that a case does not declare (rule Q4.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query of a case, and since which arrival it sees records."""
+
+    planned: TransientQuery
+    since: int
+
+
+@dataclass(slots=True, eq=False)
+class RestRun:
+    """A case on its way: `due` gives the persistent queries that have records to process, `asked` are the queries to answer then."""
+
+    case: RestCase
+    engine: MemoryEngine
+    due: Iterator[RunningQuery] = field(default_factory=lambda: iter(()))
+    asked: list[Asked] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    proto_answers: list[Answer] = field(default_factory=list)
+    outcome: model.Outcome | None = None
+    seconds: float = 0.0
+
+    def next_due(self) -> RunningQuery | None:
+        """The next persistent query that has records to process, and no state yet; those that have one go on by themselves."""
+        while self.outcome is None and (running := next(self.due, None)) is not None:
+            if running.execution is None:
+                return running
+            try:
+                self.engine.queries.advance(running)
+            except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns this case
+                self.outcome = crashed(error)
+            self.end_if_failed(running)
+        return None
+
+    def end_if_failed(self, running: RunningQuery) -> None:
+        """Let a query that died end the case."""
+        if running.error:
+            self.outcome = model.Failed(running.error)
+
+    def result(self) -> model.Outcome:
+        """The outcome that ended the case early, else its answers and what its topics hold."""
+        if self.outcome is not None:
+            return self.outcome
+        broker = self.engine.broker
+        try:
+            records = {
+                topic: actual_records(self.engine.session, topic, broker.records(topic)) for topic in broker.topics
+            }
+        except EngineError as error:
+            return model.Crashed(message=f"a record cannot be read back: {error}")
+        return Answered(records=records, answers=(*self.answers, *self.proto_answers))
+
+
+def prepared(case: RestCase) -> RestRun:
+    """Carry out the statements of a case up to its queries, and produce its inputs."""
+    started = time.perf_counter()
+    session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
+    partitions = max((topic.partitions for topic in case.topics), default=_PARTITIONS)
+    run = RestRun(case, MemoryEngine(session, by_time=True, partitions=partitions))
+    try:
+        run.outcome = _execute(run)
+        if run.outcome is None:
+            for record in input_records(session, case.inputs):
+                run.engine.broker.produce(record)
+            run.due = run.engine.queries.due()
+    except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+        run.outcome = crashed(error)
+    run.seconds = time.perf_counter() - started
+    return run
+
+
+def _execute(run: RestRun) -> model.Rejected | None:
+    """Carry the statements out: those before the first SELECT are one request, each SELECT is one of its own."""
+    register_topics(run.engine.session, run.case)
+    texts = run.case.statements
+    first = next((at for at, text in enumerate(texts) if text.startswith("SELECT ")), len(texts))
+    index = 0
+    for text in ("\n".join(texts[:first]), *texts[first:]):
+        try:
+            statements = run.engine.parse(text)
+        except SqlSyntaxError as error:
+            return model.Rejected(message=f"{error}\nStatement: {text}", error_code=error.code)
+        for at, parsed in enumerate(statements):
+            try:
+                _statement(run, parsed)
+            except EngineError as error:
+                last = text is texts[-1] and at == len(statements) - 1
+                return model.Rejected(message=str(error), statement_index=index, is_last=last, error_code=error.code)
+            index += 1
+    return None
+
+
+def _statement(run: RestRun, parsed: ParsedStatement) -> None:
+    """Carry a statement out; a query is answered when all persistent queries have processed the inputs."""
+    if isinstance(parsed.statement, Query):
+        run.asked.append(_planned(run, parsed.statement))
+        return
+    answer = run.engine.execute(parsed)
+    if not isinstance(parsed.statement, InsertValues):
+        run.answers.append(admin_answer(parsed.text, answer))
+
+
+def _planned(run: RestRun, query: Query) -> Asked:
+    """Plan a query under the id of a server; one that runs before the inputs come, and reads from the end, sees nothing older."""
+    config = run.engine.session.config
+    latest = config.get("auto.offset.reset") == "latest"
+    kind = "SCALABLE_PUSH_QUERY" if latest and query.emit is not None else "transient"
+    planned = run.engine.plan(query, config, f"{kind}_{query.source.name}_{len(run.asked)}")
+    return Asked(planned, run.engine.broker.arrivals if latest and run.case.late_inputs else 0)
