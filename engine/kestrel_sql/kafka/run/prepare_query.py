@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kestrel_sql.errors import StatementError
@@ -13,23 +13,12 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
-from kestrel_sql.kafka.source.source import REKEYED, reading_of
+from kestrel_sql.kafka.source.source import reading_of
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.step import Step
-from kestrel_sql.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
-from kestrel_sql.plan.steps.sources import (
-    StreamSourceV1,
-    TableSourceV1,
-    TableSourceV2,
-    WindowedStreamSourceV1,
-    WindowedTableSourceV1,
-)
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.copartitioning import check_partitions
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
-
-_JOINS = (StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1)
-_SOURCES = (StreamSourceV1, TableSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +114,7 @@ class Preparation:
                 hint="topics are named by KAFKA_TOPIC, case matters",
             )
         topics = {topic: found[topic] for topic in wanted}
-        check_partitions(plan, topics)
+        check_partitions(pipeline.group, _counts(topics))
         return topics, pipeline
 
     def _check_rights(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
@@ -140,38 +129,6 @@ class Preparation:
 
 
 _NEW_NAME = "choose a new name for what it writes, or a new checkpoint"
-
-
-def check_partitions(plan: QueryPlan, topics: Mapping[str, Topic]) -> None:
-    """Check that the two inputs of every join that is not preceded by a new key have equally many partitions.
-
-    Raises:
-        StatementError: names both topics with their numbers.
-    """
-    for step in _joins(plan.physical_plan):
-        left, right = (_topic_of(side, topics) for side in step.upstream)
-        if left is not None and right is not None and left.partitions != right.partitions:
-            raise StatementError(
-                f"{plan.query_id} cannot join the topic {left.name} with {right.name}: "
-                f"they have {left.partitions} and {right.partitions} partitions, so that equal keys do not meet",
-                hint="write one of them anew with the other's number of partitions: CREATE STREAM … WITH (PARTITIONS = …) AS SELECT",
-            )
-
-
-def _joins(step: Step) -> Iterator[Step]:
-    if isinstance(step, _JOINS):
-        yield step
-    for upstream in step.upstream:
-        yield from _joins(upstream)
-
-
-def _topic_of(step: Step, topics: Mapping[str, Topic]) -> Topic | None:
-    """The topic whose partitions a side of a join has; None behind a new key, whose partitions are ours to choose."""
-    if isinstance(step, REKEYED):
-        return None
-    if isinstance(step, _SOURCES):
-        return topics.get(step.topic_name)
-    return _topic_of(step.upstream[0], topics)
 
 
 def _in_order(pipeline: Pipeline) -> list[str]:
