@@ -1,7 +1,7 @@
-"""Reads timestamps, dates and times as CAST, INSERT and comparisons with a time do (rules L4.6.8, L11.2 to L11.4).
+"""Parses ISO timestamps, dates and times for CAST, INSERT and comparisons with times (rules L4.6.8, L11.2 to L11.4).
 
-Trailing parts may be missing. The regular expressions mean the same in Python and in Java, for `kestrel_sql.spark.compile.casts` says
-the same in Spark SQL.
+Trailing parts may be missing. The regular expressions have the same meaning in Python and in Java, because
+`kestrel_sql.spark.compile.casts` uses them in Spark SQL.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from kestrel_sql.java.time.fields import month_length, to_days
 from kestrel_sql.types.time_units import DAY_MS
 
 TIMESTAMP_PARTS = "([0-9]{4}(?:-[0-9]{2}){0,2})(?:(?<=-[0-9]{2}-[0-9]{2})T(.*?)(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
-"""The date, the time and the offset of a timestamp; there is a time only behind a whole date."""
+"""The date, the time and the offset of a timestamp; a time needs a complete date before it."""
 
 FULL_TIMESTAMP = (
     "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
     r"(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}|24:00:00\.000)"
     "(?:Z|[+-](?:0[0-9]|1[0-7])[0-5][0-9]|[+-]1800)?"
 )
-"""A timestamp whose parts are all there, without `T` and without a colon in its offset."""
+"""A timestamp with all parts, without `T` and without a colon in its offset."""
 
 DATE = "[0-9]{4}(?:-[0-9]{2}){0,2}"
 TIME = r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?"
 
 DATE_TEMPLATE, TIME_TEMPLATE = "0000-01-01", "00:00:00.000"
-"""The ends of these stand for what is missing."""
+"""A text is completed with the end of its template."""
 
 _TIMESTAMP_PARTS, _FULL_TIMESTAMP, _DATE, _TIME = map(re.compile, (TIMESTAMP_PARTS, FULL_TIMESTAMP, DATE, TIME))
 
 
 def parse_timestamp(text: str) -> int:
-    """Return ms since the epoch; UTC where the text has no offset.
+    """Return ms since the epoch; a text without an offset is in UTC.
 
-    As in Java, the days that a month lacks, up to the 31st, are its last day, and 24:00 is the end of the day.
+    As in Java, a day up to 31 that the month lacks is its last day, and 24:00 is the end of the day.
 
     Raises:
-        ValueError: the text is no such timestamp.
+        ValueError: the text is not such a timestamp.
     """
     parts = _TIMESTAMP_PARTS.fullmatch(text)
     if parts is None:
-        raise ValueError(f"'{text}' is no timestamp")
+        raise ValueError(f"'{text}' is not a timestamp")
     date, clock, offset = (part or "" for part in parts.groups())
     full = f"{_padded(date, DATE_TEMPLATE)}{_padded(clock, TIME_TEMPLATE)}{offset.replace(':', '')}"
     if _FULL_TIMESTAMP.fullmatch(full) is None:
-        raise ValueError(f"'{text}' has parts that are out of range")
+        raise ValueError(f"a part of '{text}' is out of range")
     year, month, day = int(full[:4]), int(full[5:7]), int(full[8:10])
     days = to_days(year, month, min(day, month_length(year, month)))
     minutes = int(full[10:12]) * 60 + int(full[13:15]) - _offset_minutes(full[22:])
@@ -55,26 +55,26 @@ def parse_date(text: str) -> int:
     """Return days since the epoch.
 
     Raises:
-        ValueError: the text is no date, or the month lacks the day.
+        ValueError: the text is not a date, or the month lacks the day.
     """
     if _DATE.fullmatch(text) is None:
-        raise ValueError(f"'{text}' is no date")
+        raise ValueError(f"'{text}' is not a date")
     year, month, day = map(int, _padded(text, DATE_TEMPLATE).split("-"))
     if not (1 <= month <= 12 and 1 <= day <= month_length(year, month)):
-        raise ValueError(f"there is no day {text}")
+        raise ValueError(f"{text} does not exist")
     return to_days(year, month, day)
 
 
 def parse_time(text: str) -> int:
-    """Return ms since midnight; digits behind the third of a fraction are cut off.
+    """Return ms since midnight; digits of the fraction after the third are dropped.
 
     Raises:
-        ValueError: the text is no time of a day.
+        ValueError: the text is not a time of day.
     """
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ValueError(f"'{text}' is no time")
-    hour, minute, second, fraction = (part or "0" for part in found.groups())
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not a time")
+    hour, minute, second, fraction = (part or "0" for part in match.groups())
     return ((int(hour) * 60 + int(minute)) * 60 + int(second)) * 1_000 + int(fraction.ljust(3, "0")[:3])
 
 
