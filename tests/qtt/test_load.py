@@ -60,6 +60,13 @@ def test_outputs_not_given_differ_from_silence(folder: Path) -> None:
     assert left_out.outputs is None
 
 
+def test_the_rules_that_a_case_proves(folder: Path) -> None:
+    loaded = load(write(folder / "x.json", case(rules=["L4.6.2", "O1.1"])))
+    assert [c.rules for c in loaded.cases] == [("L4.6.2", "O1.1")]
+    (error,) = load(write(folder / "y.json", case(rules=["casts"]))).errors
+    assert "rules[0]" in error.message
+
+
 @pytest.mark.rules("Q5.1")
 def test_records(folder: Path) -> None:
     record = {

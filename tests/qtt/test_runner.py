@@ -210,6 +210,11 @@ def test_report(tmp_path: Path) -> None:
     assert failure_text(results[1]) == "FAILED f.json::b\n  f.json:1: f - b\n  no\n  no"
 
 
+def test_a_failure_names_the_rules_that_the_case_proves() -> None:
+    case = replace(make("b"), rules=("L4.6.2", "O1.1"))
+    assert "f.json:1: f - b (rules L4.6.2, O1.1)\n" in failure_text(Result(case, Status.FAILED, reason="no"))
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_passes_results_through(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrel_qtt.report.text.PROGRESS_AFTER", 0.0)

@@ -52,6 +52,12 @@ def test_cuts_a_script_into_tests(tmp_path: Path) -> None:
     assert third.statements[0].splitlines().index("DROP STREAM b;") == SCRIPT.splitlines().index("DROP STREAM b;")
 
 
+@pytest.mark.rules("Q14.1")
+def test_a_test_of_a_script_names_its_rules(tmp_path: Path) -> None:
+    (case,) = load(script(tmp_path, "--@test: x\n--@rules: L5.22 Q14.2\nDROP STREAM a;\n")).cases
+    assert case.rules == ("L5.22", "Q14.2")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -98,8 +98,9 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
 
 
 def reason_text(result: Result) -> str:
-    """Say where a case is and why it did not pass."""
-    return f"{result.case.file}:{result.case.line}: {result.case.name}\n{result.reason}"
+    """Say where a case is, which rules it proves and why it did not pass."""
+    rules = f" (rules {', '.join(result.case.rules)})" if result.case.rules else ""
+    return f"{result.case.file}:{result.case.line}: {result.case.name}{rules}\n{result.reason}"
 
 
 def failure_text(result: Result) -> str:
