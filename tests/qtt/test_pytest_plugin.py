@@ -341,27 +341,33 @@ def test_the_scheduler_of_others_stays_where_there_is_no_case(
     assert (bare.path / "scheduler.txt").read_text() == scheduler
 
 
-WITHOUT = """
+WITHOUT_THE_EXTRA = """
 import sys
-sys.modules["jsonschema"] = None
+
+sys.modules |= {"jsonschema": None, "yaml": None}
 
 def pytest_sessionfinish():
     print("harness", "kestrel_qtt.runner" in sys.modules)
 """
 
 
-def test_a_project_without_cases_does_not_load_the_harness(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(WITHOUT)
-    pytester.makepyfile("def test_x(): pass")
-    result = pytester.runpytest_subprocess("-s", "-n", "0", ".")
+@pytest.fixture
+def without(pytester: pytest.Pytester) -> pytest.Pytester:
+    """An environment of pytest and of the engine: the plugin is there, what it runs cases with is not."""
+    pytester.makepyfile(without=WITHOUT_THE_EXTRA)
+    return pytester
+
+
+def test_a_project_without_cases_needs_pytest_only(without: pytest.Pytester) -> None:
+    without.makepyfile("def test_x(): pass")
+    result = without.runpytest_subprocess("-s", "-p", "without", ".")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*harness False*"])
 
 
-def test_cases_without_the_extra(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(WITHOUT)
+def test_cases_without_the_extra(without: pytest.Pytester) -> None:
     for name in ("x", "y"):
-        (pytester.path / f"{name}.json").write_text(GIVEN)
-    result = pytester.runpytest_subprocess(".")
+        (without.path / f"{name}.json").write_text(GIVEN)
+    result = without.runpytest_subprocess("-p", "without", ".")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*needs the package jsonschema, which pip install 'kestrel-sql[[]qtt]' brings"])
+    result.stdout.fnmatch_lines(["*needs the package yaml, which pip install 'kestrel-sql[[]qtt]' brings"])

