@@ -119,7 +119,14 @@ def test_options_that_do_not_go_together_are_refused(
 
 
 @pytest.mark.parametrize(
-    "words", [["--delivery", "twice"], ["--batch-records", "0"], ["--patience", "x"], ["--spark-conf", "a"]]
+    "words",
+    [
+        ["--checkpoint", "hdfs://h/c"],
+        ["--delivery", "twice"],
+        ["--batch-records", "0"],
+        ["--patience", "x"],
+        ["--spark-conf", "a"],
+    ],
 )
 def test_values_that_are_none_are_wrong_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit):

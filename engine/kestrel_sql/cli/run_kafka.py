@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,9 +35,9 @@ def add_kafka_options(parser: Any) -> None:
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")
     group.add_argument(
         "--checkpoint",
-        type=Path,
+        type=_folder,
         metavar="DIR",
-        help="where the run keeps how far it is, and goes on from when started again",
+        help="where the run keeps its progress and state; the same command resumes from it",
     )
     group.add_argument(
         "--until-caught-up",
@@ -83,6 +84,13 @@ def wants_broker(arguments: argparse.Namespace) -> bool:
     return arguments.bootstrap_servers is not None or arguments.kafka_config is not None
 
 
+def _folder(text: str) -> Path:
+    """The folder that an option names; a URL is refused, because `Path` would make a local folder called `hdfs:` of it."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
+        raise argparse.ArgumentTypeError(f"{text} is a URL; a checkpoint must be a folder that the driver can open")
+    return Path(text)
+
+
 def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
     """Run a script against a broker until SIGTERM, Ctrl-C, or until it has caught up; say whether all went well.
 
@@ -94,7 +102,9 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
             "--input and --output are for topics in memory", hint="leave them out, or --bootstrap-servers"
         )
     if arguments.checkpoint is None:
-        raise EngineError("--checkpoint is missing", hint="--checkpoint DIR says where the run keeps how far it is")
+        raise EngineError(
+            "--checkpoint is missing", hint="--checkpoint DIR names the folder for its progress and state"
+        )
     config = Config.of({})
     for name, value in arguments.set:
         if not name.startswith(_REGISTRY):
