@@ -8,7 +8,7 @@ from pyspark import cloudpickle
 
 from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.processor import LateProcessor
-from tests.engine.spark.level_samples import level
+from tests.engine.spark.state.level_samples import level
 
 _DRIVER = """
 import pickle, sys

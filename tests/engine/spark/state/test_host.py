@@ -12,7 +12,7 @@ from kestrel_sql.operators.operator import Row as OperatorRow
 from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import pack_batches, unpack_batches
-from tests.engine.spark.level_samples import Summing, batch, level, row
+from tests.engine.spark.state.level_samples import Summing, batch, level, row
 
 
 class Store:

@@ -13,7 +13,7 @@ from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import home_page, pack_batches, page_columns
 from kestrel_sql.topics.partitioner import partition_of
-from tests.engine.spark.level_samples import Summing, batch, handle, level, row
+from tests.engine.spark.state.level_samples import Summing, batch, handle, level, row
 
 
 def packed(

@@ -22,7 +22,7 @@ from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.stages.stage import AT, CARGO, DEAD, ENVELOPE, LOGGED, Operation, Stage
 from kestrel_sql.spark.state.packing import page_columns
 from kestrel_sql.spark.types import schema_text
-from tests.engine.spark.stage_samples import ROWS, built, columns, rows, selected
+from tests.engine.spark.pipeline.stage_samples import ROWS, built, columns, rows, selected
 
 FILTER = "CREATE STREAM Q AS SELECT K, A + 1 AS A, B FROM S WHERE A > 0;"
 FAULTS = "CREATE STREAM Q AS SELECT K, 6 / A AS N, C->X % A AS M FROM S;"

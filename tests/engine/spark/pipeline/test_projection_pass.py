@@ -19,7 +19,7 @@ from kestrel_sql.spark.pipeline.projection_pass import move_batches, moved_relat
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.stages.stage import Operation, Stage
 from kestrel_sql.spark.state.packing import can_page, page_batches
-from tests.engine.spark.stage_samples import ROWS, built, columns, rows, selected
+from tests.engine.spark.pipeline.stage_samples import ROWS, built, columns, rows, selected
 
 COUNT = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N, LATEST_BY_OFFSET(C) AS C FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;"
 JOIN = "CREATE STREAM Q AS SELECT S.K AS K, B, C, N FROM S LEFT JOIN T ON S.K = T.K;"
