@@ -7,21 +7,17 @@ Where it cannot be made, tests do without.
 
 from __future__ import annotations
 
-import os
-
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.prepare import prepare
 from kestrel_sql.spark.runtime.class_archive import archive_path
-from tests.kafka.helpers import environment
 
 
 def main() -> None:
-    """Do what `kestrel prepare` does, with the connector of the tests; without the archive tests take longer, and say the same."""
+    """Do what `kestrel prepare` does; without the archive tests take longer, and say the same."""
     if archive_path().exists():
         return
-    os.environ.update(environment())
     try:
-        prepare()
+        prepare(print)
     except EngineError as error:
         print(f"Tests start Spark without an archive of its classes: {error.message}")
 

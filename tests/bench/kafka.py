@@ -32,7 +32,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import machine, processor_seconds
-from tests.kafka.helpers import Row, create, environment, produce, start
+from tests.kafka.helpers import Row, create, produce, start
 from tests.kafka.processes import kill
 
 ROWS = int(os.environ.get("ROWS", "400000"))
@@ -122,7 +122,7 @@ def pyspark(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
         str(folder / "checkpoint"),
         str(BATCH),
     ]
-    return _quiet(command, environment())
+    return _quiet(command, os.environ)
 
 
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -149,7 +149,7 @@ def quix_python() -> Path:
     return python
 
 
-def _quiet(command: list[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+def _quiet(command: list[str], settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with Path(os.devnull).open("wb") as nowhere:
         return subprocess.Popen(command, env=settings, stdout=nowhere, stderr=nowhere)
 

@@ -26,7 +26,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import descendants, machine
 from tests.kafka import demo
-from tests.kafka.helpers import create, environment, produce
+from tests.kafka.helpers import create, produce
 from tests.kafka.processes import kill
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
@@ -143,7 +143,7 @@ def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> N
     begun = time.time()
     command = [sys.executable, "-m", "tests.bench.kafka_start", "run", str(file), "--bootstrap-servers", servers]
     command += ["--checkpoint", str(folder / "checkpoint"), *demo.OPTIONS, *shlex.split(os.environ.get("OPTIONS", ""))]
-    process = Popen(command, env={**environment(), _BEGUN: str(begun)}, stdout=PIPE, stderr=DEVNULL)
+    process = Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=PIPE, stderr=DEVNULL)
     try:
         found = _first_records(servers, sinks, begun)
         busy = sum(map(_processor_seconds, descendants(process.pid)))

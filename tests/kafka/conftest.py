@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -12,7 +13,7 @@ from kestrel_sql.kafka.broker.broker import Broker
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import awaited_shape
-from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
+from kestrel_sql.kafka.connector.jars import connector_jars
 
 collect_ignore = ["cases"]
 """Cases for a broker: `test_cases.py` runs them there."""
@@ -23,12 +24,14 @@ _numbers = count()
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaConfig]:
     """A broker of the tests' own, or the one that the environment names."""
-    os.environ.setdefault(CONNECTOR_SETTING, CONNECTOR_SEEN_TO_WORK)
     given = os.environ.get("KESTREL_KAFKA")
     if given:
         yield KafkaConfig(servers=given)
         return
     try:
+        if note := connector_jars().note:
+            # Pytest shows it at the end, also of a run with several workers.
+            warnings.warn(note, stacklevel=1)
         broker = Broker.start()
     except EngineError as error:
         if os.environ.get("CI") == "true":

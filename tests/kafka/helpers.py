@@ -14,8 +14,6 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
-
 _LONGEST_S = 600.0
 _MOST_WAITING = 50_000
 
@@ -119,14 +117,10 @@ def command(script: Path, servers: str, checkpoint: Path, *options: str) -> list
     return [sys.executable, "-m", "kestrel_sql.cli.main", "run", str(script), *own, *options]
 
 
-def environment() -> dict[str, str]:
-    return {CONNECTOR_SETTING: CONNECTOR_SEEN_TO_WORK, **os.environ}
-
-
 def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.CompletedProcess[str]:
     whole = command(script, servers, checkpoint, *options)
     try:
-        return subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+        return subprocess.run(whole, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
     except subprocess.TimeoutExpired as error:
         said = (error.stderr or b"").decode(errors="replace")
         raise AssertionError(f"{script.name} did not end within {_LONGEST_S:.0f} s; it said: {said[-6000:]}") from None
@@ -138,7 +132,7 @@ def start(
     """Start a run in a process group of its own; what it says goes to `log`."""
     with (log or Path(os.devnull)).open("ab") as said:
         whole = command(script, servers, checkpoint, *options)
-        return subprocess.Popen(whole, env=environment(), stdout=said, stderr=said, start_new_session=True)
+        return subprocess.Popen(whole, stdout=said, stderr=said, start_new_session=True)
 
 
 def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int, seconds: float = 120) -> int:

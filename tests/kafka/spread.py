@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kestrel_sql.kafka.broker.broker import Broker
-from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = Path("tests/kafka/cases")
@@ -66,7 +64,6 @@ def run(spread: Spread, servers: str, report: Path, more: Sequence[str] = ()) ->
     return subprocess.run(
         [*command, *settings, *more, *ledgers, "--kafka", servers, "--json", str(report)],
         cwd=ROOT,
-        env={CONNECTOR_SETTING: CONNECTOR_SEEN_TO_WORK, **os.environ},
         text=True,
         check=False,
     )

@@ -12,7 +12,7 @@ import pytest
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector import prepare as ready
-from kestrel_sql.kafka.connector.jars import CONNECTOR_SEEN_TO_WORK, CONNECTOR_SETTING, connector_jars
+from kestrel_sql.kafka.connector.jars import Jars, connector_jars
 
 OPEN = """
 import sys
@@ -34,7 +34,6 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_prepared_is_what_a_session_loads(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(CONNECTOR_SETTING, os.environ.get(CONNECTOR_SETTING, CONNECTOR_SEEN_TO_WORK))
     try:
         connector_jars()
     except EngineError as error:
@@ -70,7 +69,7 @@ def test_what_fails_leaves_the_archive_of_before(
             Path(command[-1]).write_text("half", encoding="utf-8")
         return subprocess.CompletedProcess(command, code, "", "first\nno room\n")
 
-    monkeypatch.setattr(ready, "connector_jars", tuple)
+    monkeypatch.setattr(ready, "connector_jars", lambda: Jars(()))
     monkeypatch.setattr(ready.subprocess, "run", run)
     assert main(["prepare"]) == ExitCode.REFUSED
     assert said in " ".join(capsys.readouterr().err.split())
@@ -82,7 +81,7 @@ def test_a_folder_that_takes_no_archive_is_named(path: Path, monkeypatch: pytest
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         raise subprocess.TimeoutExpired(command, 600)
 
-    monkeypatch.setattr(ready, "connector_jars", tuple)
+    monkeypatch.setattr(ready, "connector_jars", lambda: Jars(()))
     monkeypatch.setattr(ready.subprocess, "run", run)
     with pytest.raises(EngineError, match=f"the archive {path} cannot be made: .* timed out"):
         ready.prepare()

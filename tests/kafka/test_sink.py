@@ -218,7 +218,7 @@ def test_keys_hash_as_in_java(spark: SparkSession, kafka: KafkaConfig) -> None:
     gateway: Any = spark.sparkContext._gateway
     urls = gateway.new_array(jvm.java.net.URL, 1)
     urls[0] = next(
-        jvm.java.io.File(str(jar)).toURI().toURL() for jar in connector_jars() if "kafka-clients" in jar.name
+        jvm.java.io.File(str(jar)).toURI().toURL() for jar in connector_jars().paths if "kafka-clients" in jar.name
     )
     utils = jvm.java.net.URLClassLoader(urls).loadClass("org.apache.kafka.common.utils.Utils")
     types = gateway.new_array(jvm.java.lang.Class, 1)

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from kestrel_sql.kafka.connector.prepare import prepare
 
@@ -28,6 +29,6 @@ def prepare_command(arguments: argparse.Namespace, out: Console, errors: Console
         EngineError: the jars are not to be had, or the archive cannot be made.
     """
     with errors.status("starting Spark once, for its classes"):
-        path = prepare()
+        path = prepare(lambda note: errors.print(Text(note, "yellow"), soft_wrap=True))
     out.print(f"the connector's jars are here, and the classes of Spark are in {path}", highlight=False, soft_wrap=True)
     return 0

@@ -20,7 +20,7 @@ def main(servers: str, source: str, sink: str, folder: str, records: str) -> Non
     builder = (
         SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
     )
-    spark = builder.config("spark.jars", ",".join(map(str, connector_jars()))).getOrCreate()
+    spark = builder.config("spark.jars", connector_jars().setting).getOrCreate()
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", source)
     rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", records).load()
     value = F.from_json(F.col("value").cast("string"), "CUSTOMER STRING, AMOUNT INT").alias("v")

@@ -1,7 +1,6 @@
-"""Jars by Maven coordinates, resolved by the JVM of the PySpark wheel, so that pip is all that has to be installed.
+"""The jars of Spark's Kafka connector and of `kestrel broker`: which ones, and where they are on this machine.
 
-A lone coordinate is resolved with everything that it needs; of a list, exactly what it names is taken. Paths are remembered, so that a
-second start asks no JVM and no network.
+What was found once is remembered in the user's cache folder, so that later starts ask no JVM and no network.
 """
 
 from __future__ import annotations
@@ -10,29 +9,62 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyspark
-from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.spark.runtime.environment import prepare_environment
+from kestrel_sql.kafka.connector.maven import open_downloader
 
 BROKER_SETTING = "KESTREL_BROKER_JARS"
 CONNECTOR_SETTING = "KESTREL_CONNECTOR_JARS"
 REPOSITORIES_SETTING = "KESTREL_MAVEN_REPOSITORIES"
 
-_BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
-_CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+_CENTRAL = "https://repo1.maven.org/maven2/"
+_CENTRAL_SETTING = "DEFAULT_ARTIFACT_REPOSITORY"
+"""The environment variable by which Spark, too, takes another repository for Maven Central."""
 
-CONNECTOR_SEEN_TO_WORK = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0,org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0,"
-    "org.apache.kafka:kafka-clients:3.9.1,org.apache.commons:commons-pool2:2.12.0"
+_BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+SEEN_TO_WORK = "4.2.0"
+"""The newest connector of an older version that was seen to work with PySpark 4.3."""
+
+_PARTS_SEEN_TO_WORK = (
+    f"{_CONNECTOR}:{SEEN_TO_WORK}",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.0",
 )
-"""Older parts that work with PySpark 4.3, for repositories that have no connector of its version."""
+
+_LOOK_AGAIN_S = 7 * 24 * 3600
+"""After this time it is asked again whether the connector of PySpark's own version has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jars:
+    """Jars on this machine; `note` says, if anything, what a user should know of their version."""
+
+    paths: tuple[Path, ...]
+    note: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The value of `spark.jars`."""
+        return ",".join(map(str, self.paths))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Coordinates, `group:artifact:version`: one with everything that it needs, of several exactly these; and what to say of them."""
+
+    coordinates: tuple[str, ...]
+    note: str = ""
 
 
 def broker_jars() -> tuple[Path, ...]:
@@ -41,97 +73,102 @@ def broker_jars() -> tuple[Path, ...]:
     Raises:
         EngineError: no repository has them.
     """
-    jars = resolve(os.environ.get(BROKER_SETTING) or _BROKER, BROKER_SETTING)
-    return (*jars, *(Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
+    given = os.environ.get(BROKER_SETTING)
+    jars = _find(_choices(given, BROKER_SETTING) if given else (_Choice((_BROKER,)),), BROKER_SETTING)
+    return (*jars.paths, *(Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
 
 
-def connector_jars() -> tuple[Path, ...]:
-    """The jars that Spark reads Kafka with; their coordinates are the environment's `KESTREL_CONNECTOR_JARS`, if set.
+def connector_jars() -> Jars:
+    """The jars that Spark reads Kafka with: of PySpark's version or, where no repository has them, of one that was seen to work.
+
+    The environment's `KESTREL_CONNECTOR_JARS`, if set, names other coordinates.
 
     Raises:
         EngineError: no repository has them.
     """
-    return resolve(os.environ.get(CONNECTOR_SETTING) or _CONNECTOR, CONNECTOR_SETTING)
+    given = os.environ.get(CONNECTOR_SETTING)
+    own = pyspark.__version__
+    note = f"no Maven repository has Spark's Kafka connector {own} yet: using {SEEN_TO_WORK}, which works with it"
+    usual = (_Choice((f"{_CONNECTOR}:{own}",)), _Choice(_PARTS_SEEN_TO_WORK, note))
+    return _find(_choices(given, CONNECTOR_SETTING) if given else usual, CONNECTOR_SETTING)
 
 
-def resolve(coordinates: str, setting: str) -> tuple[Path, ...]:
-    """Resolve `group:artifact:version` coordinates, separated by commas; `setting` is what a user would change.
-
-    Raises:
-        EngineError: the coordinates are malformed, or no repository has them.
-    """
-    wanted = tuple(part.strip() for part in coordinates.split(","))
+def _choices(given: str, setting: str) -> tuple[_Choice, ...]:
+    wanted = tuple(part.strip() for part in given.split(","))
     if any(len(part.split(":")) != 3 for part in wanted):
         raise EngineError(
-            f"{setting} is no list of Maven coordinates: {coordinates}",
+            f"{setting} is no list of Maven coordinates: {given}",
             hint="group:artifact:version, separated by commas",
         )
-    repositories = os.environ.get(REPOSITORIES_SETTING, "")
-    with _remembered(",".join(wanted), repositories) as memory:
-        jars = _read(memory)
-        if jars is None:
-            jars = _ask(wanted, repositories, setting)
-            memory.seek(0)
-            memory.truncate()
-            json.dump([str(jar) for jar in jars], memory)
+    return (_Choice(wanted),)
+
+
+def _find(choices: Sequence[_Choice], setting: str) -> Jars:
+    """Give the jars of the first choice that the repositories have; `setting` is what a user would change."""
+    repositories = _repositories()
+    with _memory(choices, repositories) as memory:
+        known, look_again = _read(memory)
+        if known is not None and time.time() < look_again:
+            return known
+        try:
+            jars = _download(choices if known is None else choices[:1], repositories)
+        except EngineError as error:
+            if known is None:
+                hint = f"is the network there? {setting} names other coordinates, {REPOSITORIES_SETTING} other repositories"
+                raise EngineError(error.message, hint=hint) from error
+            jars = known
+        memory.seek(0)
+        memory.truncate()
+        json.dump({"jars": [str(jar) for jar in jars.paths], "note": jars.note, "found": time.time()}, memory)
+        memory.flush()
     return jars
 
 
+def _download(choices: Sequence[_Choice], repositories: Sequence[str]) -> Jars:
+    errors: list[EngineError] = []
+    with open_downloader(repositories) as downloader:
+        # A repository that did not answer in time may answer now; each download begins with an empty cache.
+        for choice in (*choices, *choices):
+            folder = _folder() / _digest(choice.coordinates, repositories)
+            try:
+                return Jars(downloader.download(choice.coordinates, folder), choice.note)
+            except EngineError as error:
+                errors.append(error)
+    raise errors[0]
+
+
+def _repositories() -> tuple[str, ...]:
+    """The URLs of the user's repositories, and behind them Maven Central."""
+    own = os.environ.get(REPOSITORIES_SETTING, "").split(",")
+    return (*filter(None, map(str.strip, own)), os.environ.get(_CENTRAL_SETTING) or _CENTRAL)
+
+
 @contextmanager
-def _remembered(coordinates: str, repositories: str) -> Iterator[IO[str]]:
-    """The file that keeps the paths of some coordinates, for this process alone."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kestrel" / "jars"
-    folder.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256(f"{coordinates}|{repositories}".encode()).hexdigest()[:16]
-    with (folder / f"{name}.json").open("a+", encoding="utf-8") as memory:
+def _memory(choices: Sequence[_Choice], repositories: Sequence[str]) -> Iterator[IO[str]]:
+    """The file that remembers what was found for the choices, for this process alone."""
+    coordinates = [each for choice in choices for each in choice.coordinates]
+    with (_folder() / f"{_digest(coordinates, repositories)}.json").open("a+", encoding="utf-8") as memory:
         fcntl.flock(memory, fcntl.LOCK_EX)
         memory.seek(0)
         yield memory
 
 
-def _read(memory: IO[str]) -> tuple[Path, ...] | None:
+def _read(memory: IO[str]) -> tuple[Jars | None, float]:
+    """What is remembered, if it is still there, and until when it holds."""
     try:
-        jars = tuple(Path(path) for path in json.load(memory))
-    except ValueError:
-        return None
-    return jars if jars and all(jar.exists() for jar in jars) else None
+        known = json.load(memory)
+        jars = Jars(tuple(Path(path) for path in known["jars"]), known["note"])
+        look_again = known["found"] + _LOOK_AGAIN_S if jars.note else float("inf")
+    except (ValueError, KeyError, TypeError):
+        return None, 0
+    return (jars, look_again) if jars.paths and all(jar.exists() for jar in jars.paths) else (None, 0)
 
 
-def _ask(wanted: Sequence[str], repositories: str, setting: str) -> tuple[Path, ...]:
-    with _gateway() as jvm:
-        utils = jvm.org.apache.spark.util.DependencyUtils
-        nowhere = jvm.scala.Option.empty()
-        try:
-            found = utils.resolveMavenDependencies(
-                len(wanted) == 1, None, ",".join(wanted), repositories or None, None, nowhere
-            )
-        except Exception as error:
-            raise EngineError(
-                f"no Maven repository gave {', '.join(wanted)}: {_reason(error)}",
-                hint=f"is the network there? {setting} names other coordinates, {REPOSITORIES_SETTING} other repositories{_also(setting)}",
-            ) from error
-        return tuple(Path(found.apply(at)) for at in range(found.size()))
+def _folder() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kestrel" / "jars"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
-def _also(setting: str) -> str:
-    return f"; seen to work: {CONNECTOR_SEEN_TO_WORK}" if setting == CONNECTOR_SETTING else ""
-
-
-def _reason(error: Exception) -> str:
-    cause = getattr(error, "java_exception", None)
-    return str(cause.getMessage() if cause is not None else error).splitlines()[0]
-
-
-@contextmanager
-def _gateway() -> Iterator[Any]:
-    """A JVM for a moment; what Ivy prints goes nowhere."""
-    prepare_environment()
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        launch: Any = launch_gateway
-        gateway = launch(popen_kwargs={"stderr": nowhere, "stdout": nowhere})
-        try:
-            yield gateway.jvm
-        finally:
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            gateway.proc.wait(timeout=30)
+def _digest(coordinates: Sequence[str], repositories: Sequence[str]) -> str:
+    return hashlib.sha256(f"{','.join(coordinates)}|{','.join(repositories)}".encode()).hexdigest()[:16]

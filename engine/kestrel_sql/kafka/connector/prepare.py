@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,14 @@ CREATE TABLE T AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S WHERE V >= 0 G
 """
 
 
-def prepare() -> Path:
-    """Resolve the connector's jars and make the archive; give its path.
+def prepare(say: Callable[[str], None]) -> Path:
+    """Download the connector's jars and make the archive; give its path, and `say` what a user should know of the jars.
 
     Raises:
         EngineError: no repository has the jars, or the JVM left no archive.
     """
-    connector_jars()
+    if note := connector_jars().note:
+        say(note)
     path = archive_path()
     fresh = path.with_suffix(f".{os.getpid()}")
     command = [sys.executable, "-m", "kestrel_sql.kafka.connector.prepare", str(fresh)]

@@ -134,8 +134,11 @@ class Application:
 
     def _new_spark(self) -> SparkSession:
         given, master = self.settings.spark, self.settings.master
+        jars = connector_jars()
+        if jars.note:
+            self.say(jars.note)
         extra = {
-            "spark.jars": ",".join(str(jar) for jar in connector_jars()),
+            "spark.jars": jars.setting,
             "spark.redaction.regex": SPARK_REDACTION,
             "spark.sql.redaction.options.regex": SPARK_REDACTION,
             "spark.sql.streaming.numRecentProgressUpdates": "20",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,8 +64,10 @@ class FusedRunner:
             EngineError: the connector is not to be had.
         """
         self._topics, self._prefix = topics, prefix
-        jars = ",".join(str(jar) for jar in connector_jars())
-        self._spark: SparkSession = open_test_session({"spark.jars": jars})
+        jars = connector_jars()
+        if jars.note:
+            sys.stderr.write(f"{jars.note}\n")
+        self._spark: SparkSession = open_test_session({"spark.jars": jars.setting})
         shm = Path("/dev/shm")
         self._root = tempfile.mkdtemp(prefix="kestrel-", dir=shm if shm.is_dir() else None)
 

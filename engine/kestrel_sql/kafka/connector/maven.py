@@ -1,0 +1,97 @@
+"""Downloads jars from Maven repositories with the Ivy of the PySpark wheel, so that pip is all that has to be installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.java_gateway import launch_gateway
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.environment import prepare_environment
+
+_CHAIN, _PATIENCE = "kestrel", "patience"
+_CONNECT_MS, _READ_MS = 10_000, 60_000
+
+
+class Downloader:
+    """Ivy in a JVM of its own, which looks at the `repositories` (URLs) one after the other.
+
+    It neither reads ~/.m2, where a Maven build may leave the description of a jar without the jar, nor keeps a cache: Ivy remembers for
+    ever which repository had a description.
+    """
+
+    def __init__(self, jvm: Any, repositories: Sequence[str]) -> None:
+        """Use a JVM that is running."""
+        self._jvm = jvm
+        self._repositories = repositories
+
+    def download(self, coordinates: Sequence[str], folder: Path) -> tuple[Path, ...]:
+        """Download jars into `folder`, which is emptied before: one coordinate with all that it needs, of several exactly those.
+
+        Raises:
+            EngineError: no repository has them.
+        """
+        shutil.rmtree(folder, ignore_errors=True)
+        jvm = self._jvm
+        nothing = jvm.scala.Option.empty()
+        said = jvm.java.io.PrintStream(jvm.java.io.ByteArrayOutputStream())
+        maven = getattr(getattr(jvm.org.apache.spark.util, "MavenUtils$"), "MODULE$")
+        ivy = maven.buildIvySettings(nothing, jvm.scala.Option.apply(str(folder)), False, said)
+        ivy.addResolver(self._chain(ivy))
+        ivy.setDefaultResolver(_CHAIN)
+        excluded = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
+        try:
+            found = maven.resolveMavenCoordinates(
+                ",".join(coordinates), ivy, nothing, len(coordinates) == 1, excluded, False, said
+            )
+        except Exception as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise EngineError(f"no Maven repository gave {', '.join(coordinates)}: {_reason(error)}") from error
+        return tuple(Path(found.apply(at)) for at in range(found.size()))
+
+    def _chain(self, ivy: Any) -> Any:
+        patience = self._jvm.org.apache.ivy.core.settings.NamedTimeoutConstraint(_PATIENCE)
+        patience.setConnectionTimeout(_CONNECT_MS)
+        patience.setReadTimeout(_READ_MS)
+        ivy.addConfigured(patience)
+        chain = self._jvm.org.apache.ivy.plugins.resolver.ChainResolver()
+        chain.setName(_CHAIN)
+        for number, url in enumerate(self._repositories):
+            resolver = self._jvm.org.apache.ivy.plugins.resolver.IBiblioResolver()
+            resolver.setName(f"repository-{number}")
+            resolver.setM2compatible(True)
+            resolver.setUsepoms(True)
+            resolver.setRoot(url)
+            resolver.setTimeoutConstraint(_PATIENCE)
+            chain.add(resolver)
+        return chain
+
+
+@contextmanager
+def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
+    """Start a JVM for a moment; what it prints goes nowhere.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    prepare_environment()
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        launch: Any = launch_gateway
+        gateway = launch(popen_kwargs={"stderr": nowhere, "stdout": nowhere})
+        try:
+            yield Downloader(gateway.jvm, repositories)
+        finally:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(timeout=30)
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "java_exception", None)
+    lines = str(cause.getMessage() if cause is not None else error).splitlines()
+    return lines[0] if lines else type(error).__name__

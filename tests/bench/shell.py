@@ -1,0 +1,87 @@
+"""How long the commands without a broker take: `kestrel shell --execute` to its answer, and `kestrel run` over a file of 100,000 records.
+
+    python -m tests.bench shell         (ROUNDS=5 and RECORDS=100000 by default, as environment variables)
+
+PYTHONS names the Python of several environments, separated by blanks: each takes its turn in every round, so that two versions of
+Kestrel can be compared on a machine that has other work. A round takes each command once, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench.measure import machine, processor_seconds
+
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+RECORDS = int(os.environ.get("RECORDS", "100000"))
+PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
+
+STATEMENTS = """
+CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
+INSERT INTO ORDERS VALUES ('a', 'ann', 12);
+SELECT ID, AMOUNT * 2 AS TWICE FROM ORDERS EMIT CHANGES LIMIT 1;
+"""
+
+SCRIPT = """
+CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE STREAM LARGE AS SELECT ID, UCASE(CUSTOMER) AS CUSTOMER, AMOUNT * 2 AS TWICE FROM ORDERS WHERE AMOUNT >= 10;
+CREATE TABLE TOTALS AS SELECT CUSTOMER, COUNT(*) AS N, SUM(TWICE) AS TOTAL FROM LARGE GROUP BY CUSTOMER;
+"""
+
+
+def main() -> None:
+    """Print the median of the rounds for each Python and command, in seconds and in processor seconds."""
+    print(f"  {machine()}; {ROUNDS} rounds")
+    with tempfile.TemporaryDirectory() as folder:
+        script, records = Path(folder) / "app.sql", Path(folder) / "orders.jsonl"
+        script.write_text(SCRIPT, encoding="utf-8")
+        records.write_text("".join(f"{json.dumps(_record(at))}\n" for at in range(RECORDS)), encoding="utf-8")
+        commands = {
+            "shell --execute": ["shell", "--execute", STATEMENTS],
+            f"run, {RECORDS:,} records": [
+                "run",
+                str(script),
+                "--input",
+                f"orders={records}",
+                "--output",
+                f"{folder}/out",
+            ],
+        }
+        taken: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for _ in range(ROUNDS):
+            for name, command in commands.items():
+                for python in PYTHONS:
+                    taken.setdefault((name, python), []).append(
+                        _timed([python, "-m", "kestrel_sql.cli.main", *command])
+                    )
+    for (name, python), rounds in taken.items():
+        seconds, processor = (statistics.median(values) for values in zip(*rounds, strict=True))
+        print(f"  {name:24} {seconds:6.1f} s   {processor:6.1f} s of processor time   {python}")
+
+
+def _record(at: int) -> dict[str, object]:
+    return {"key": f"o{at}", "value": {"CUSTOMER": f"c{at % 500}", "AMOUNT": at % 97}, "timestamp": at}
+
+
+def _timed(command: list[str]) -> tuple[float, float]:
+    """The seconds that a command takes, and the seconds that the processors work for it and its JVM and workers."""
+    started, processor = time.perf_counter(), 0.0
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        # What ends takes its time along, unless its parent waited for it.
+        processor = max(processor, processor_seconds(process.pid))
+        time.sleep(0.1)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command[:4])} ended with {process.returncode}")
+    return time.perf_counter() - started, processor
+
+
+if __name__ == "__main__":
+    main()
