@@ -18,15 +18,18 @@ from kestrel_sql.topics.records import Record
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
 
 
-ASK = """
+USE = """
 import os
-from confluent_kafka.admin import AdminClient
-AdminClient({"bootstrap.servers": os.environ["KESTREL_KAFKA"]}).list_topics(timeout=10)
-raise SystemExit(7)
+from confluent_kafka import Producer
+delivered = []
+producer = Producer({"bootstrap.servers": os.environ["KESTREL_KAFKA"]})
+producer.produce("new", value=b"v", on_delivery=lambda error, _: delivered.append(error))
+producer.flush(30)
+raise SystemExit(7 if delivered == [None] else 1)
 """
 
 
-def test_a_command_runs_beside_it_and_gives_its_exit_code() -> None:
+def test_a_command_beside_it_uses_topics_at_once_and_gives_its_exit_code() -> None:
     command = [
         sys.executable,
         "-m",
@@ -37,7 +40,7 @@ def test_a_command_runs_beside_it_and_gives_its_exit_code() -> None:
         "--once",
         sys.executable,
         "-c",
-        ASK,
+        USE,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 7

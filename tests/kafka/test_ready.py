@@ -84,4 +84,4 @@ def test_a_folder_that_takes_no_archive_is_named(path: Path, monkeypatch: pytest
     monkeypatch.setattr(ready, "connector_jars", lambda: Jars(()))
     monkeypatch.setattr(ready.subprocess, "run", run)
     with pytest.raises(EngineError, match=f"the archive {path} cannot be made: .* timed out"):
-        ready.prepare()
+        ready.prepare(print)

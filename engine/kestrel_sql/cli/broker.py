@@ -17,6 +17,8 @@ from kestrel_sql.kafka.broker.broker import Broker
 ADDRESS_VARIABLE = "KESTREL_KAFKA"
 """Where the command of `--once` finds the address of the broker."""
 
+_ON_FIRST_USE = {"auto.create.topics.enable": "true"}
+
 _WARNING = "This broker is for trying things out, not for production: one node, no replication, no authentication, this machine only."
 
 
@@ -51,7 +53,7 @@ def broker_command(arguments: argparse.Namespace, out: Console, errors: Console)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with errors.status("starting"):
-        broker = Broker.start(arguments.port, arguments.data)
+        broker = Broker.start(arguments.port, arguments.data, _ON_FIRST_USE)
     with broker:
         return _beside(broker, arguments.once) if arguments.once else _in_front(broker, out)
 
