@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from kestrel_qtt.drivers.cut import Cut
+from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.partitioner import partition_of
@@ -64,8 +65,8 @@ QUERIES = {
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[MemoryRunner]:
-    opened = MemoryRunner(open_test_session())
+def runner() -> Iterator[GroupRunner]:
+    opened = GroupRunner(open_test_session())
     yield opened
     opened.close()
 
@@ -112,13 +113,15 @@ def records(partitions: int) -> list[Record]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("cut", ["one", "random:3"])
-def test_each_key_has_the_same_records_over_partitions_and_pages(runner: MemoryRunner, cut: str) -> None:
+def test_each_key_has_the_same_records_over_partitions_and_pages(runner: GroupRunner, cut: str) -> None:
     runs = [planned(text) for text in QUERIES.values()]
     topics = [{source.topic for source in build_pipeline([run]).group.sources} for run in runs]
 
     def by_key(partitions: int, pages: int) -> list[dict[bytes | None, list[tuple[bytes | None, int]]]]:
         feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]
-        outputs = runner.run(build_pipeline(runs), feeds, Cut.parse(cut), tasks=[partitions] * len(runs), pages=pages)
+        outputs = runner.run_group(
+            build_pipeline(runs), feeds, Cut.parse(cut), tasks=[partitions] * len(runs), pages=pages
+        )
         found = []
         for output in outputs:
             keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)

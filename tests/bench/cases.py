@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.in_memory.runner import MemoryRunner
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
@@ -88,17 +88,17 @@ def hand_written(spark: SparkSession, case: int, folder: str) -> list[Any]:
 def main(rounds: int = 3) -> None:
     """Measure and print."""
     spark = open_test_session()
-    runner = MemoryRunner(spark)
+    runner = GroupRunner(spark)
     folder = tempfile.mkdtemp(prefix="kestrel-bench-", dir="/dev/shm")
     runs = [planned(case) for case in range(CASES)]
     feeds = [feed(case) for case in range(CASES)]
 
     def each() -> None:
         for run, records in zip(runs, feeds, strict=True):
-            runner.run(build_pipeline([run]), [records])
+            runner.run_group(build_pipeline([run]), [records])
 
     def fused() -> None:
-        runner.run(build_pipeline(runs), feeds)
+        runner.run_group(build_pipeline(runs), feeds)
 
     def by_hand() -> None:
         for case in range(CASES):

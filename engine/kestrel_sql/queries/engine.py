@@ -136,7 +136,7 @@ class MemoryEngine:
         if isinstance(found, Answer):
             return found
         pipeline = build_pipeline([self.run_of(planned, config)], self.session.functions)
-        output = self._memory().run(pipeline, [found])[0]
+        output = self._memory().run(pipeline, found)
         return self.answer_from(planned, output, pipeline.group.ends[0].window)
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-from kestrel_sql.spark.in_memory.runner import MemoryRunner
+from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_sql.spark.runtime.session import open_test_session
 
 
@@ -12,14 +12,14 @@ class Memory:
     """Opens the runner when it is first asked for: Spark takes seconds to start. Several threads may ask."""
 
     def __init__(self) -> None:
-        self._runner: MemoryRunner | None = None
+        self._runner: GroupRunner | None = None
         self._opening = Lock()
 
-    def runner(self) -> MemoryRunner:
+    def runner(self) -> GroupRunner:
         """Give the runner."""
         with self._opening:
             if self._runner is None:
-                self._runner = MemoryRunner(open_test_session())
+                self._runner = GroupRunner(open_test_session())
             return self._runner
 
     def close(self) -> None:

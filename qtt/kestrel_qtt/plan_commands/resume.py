@@ -14,6 +14,7 @@ from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_sql.plan.codec.plan_file import engine_version
@@ -68,7 +69,7 @@ class Checkpoints:
         pipeline = _pipeline(run, query)
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         unpack(frozen, folder)
-        resumable = self._runner.resume(pipeline, folder, feed[: frozen.inputs])
+        resumable = resume_copy(self._runner, pipeline, folder, feed[: frozen.inputs])
         run.collect(resumable.advance(feed[frozen.inputs :]))
         return judge(second_half(case, frozen), outcome_of(run))
 

@@ -8,6 +8,7 @@ from itertools import chain, count, islice
 from uuid import uuid4
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.kafka.order import in_expected_order
 from kestrel_qtt.drivers.kafka.partitions import OwnTopics, misplaced
@@ -16,7 +17,7 @@ from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.spark.in_memory.runner import Cut, Output
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.topics.records import Record
 

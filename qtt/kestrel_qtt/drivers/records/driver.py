@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare, prepared
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
-from kestrel_sql.spark.in_memory.runner import Cut, Output
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.memory import Memory
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
-from kestrel_sql.spark.in_memory.runner import Cut, Output
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 
 
@@ -23,7 +24,7 @@ class MemoryTopics:
     def run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
         """Feed each query its records, cut into micro-batches as asked."""
         tasks = [job.tasks() for job in jobs]
-        return self.memory.runner().run(pipeline, [job.feed for job in jobs], cut, tasks=tasks)
+        return self.memory.runner().run_group(pipeline, [job.feed for job in jobs], cut, tasks=tasks)
 
     def collect(self, job: CaseJob, output: Output) -> None:
         """Hand what a query wrote to its case."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kestrel_qtt.drivers.fused import Job, run_jobs
+from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_qtt.drivers.memory import Memory
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.spark.build.queryable import kept_table
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.topics.records import Record
@@ -68,16 +70,16 @@ def run_group(jobs: Sequence[TableJob], memory: Memory) -> None:
     run_jobs(jobs, lambda pipeline, members: _run(memory.runner(), pipeline, members))
 
 
-def _run(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[TableJob]) -> list[Output]:
-    return memory.run(
-        pipeline, [job.feed for job in jobs], look=lambda path: _read_tables(memory, pipeline, jobs, path)
+def _run(runner: GroupRunner, pipeline: Pipeline, jobs: Sequence[TableJob]) -> list[Output]:
+    return runner.run_group(
+        pipeline, [job.feed for job in jobs], look=lambda folder: _read_tables(runner, pipeline, jobs, folder)
     )
 
 
-def _read_tables(memory: MemoryRunner, pipeline: Pipeline, jobs: Sequence[TableJob], checkpoint: str) -> None:
+def _read_tables(runner: GroupRunner, pipeline: Pipeline, jobs: Sequence[TableJob], checkpoint: Path) -> None:
     if not any(job.run.queryable for job in jobs):
         return
-    reader = CheckpointReader(memory.spark, checkpoint, levels=len(pipeline.group.levels), tasks=1, pages=1)
+    reader = CheckpointReader(runner.spark, str(checkpoint), levels=len(pipeline.group.levels), tasks=1, pages=1)
     levels: dict[int, LevelStates] = {}
     for number, job in enumerate(jobs):
         kept = kept_table(pipeline.group, number, job.run.plan.physical_plan) if job.run.queryable else None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
@@ -95,7 +96,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_query_that_wrote_it_goes_on(runner: ResumableRunner, original: Path) -> None:
     check_start(lambda: runner.spark, pipeline(SUM), original)
     check_start(lambda: runner.spark, pipeline(SUM), original.as_uri())
-    resumed = runner.resume(pipeline(SUM), original, records(0, 8))
+    resumed = resume_copy(runner, pipeline(SUM), original, records(0, 8))
     assert [record.value for record in resumed.advance(records(8, 9)).records] == [b'{"N":12}']
 
 

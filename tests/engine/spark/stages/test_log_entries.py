@@ -41,8 +41,7 @@ def outputs(runner: MemoryRunner, text: str, *values: bytes) -> Output:
     (query,) = session.queries.values()
     run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde())
     records = [Record(topic="s", key=b"k", value=value, timestamp=70, offset=at) for at, value in enumerate(values)]
-    (output,) = runner.run(build_pipeline([run], session.functions), [records])
-    return output
+    return runner.run(build_pipeline([run], session.functions), records)
 
 
 @pytest.mark.parametrize("includes", ["true", "false"])

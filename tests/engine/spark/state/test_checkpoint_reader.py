@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.in_memory.runner import _row
+from kestrel_sql.spark.in_memory.runner import input_row
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
@@ -48,13 +46,13 @@ def records(first: int, last: int) -> list[Record]:
 
 def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:
     built, runner = pipeline(), ResumableRunner(open_test_session())
-    stream = runner.memory_stream()
+    stream = runner.stream()
     reader = CheckpointReader(runner.spark, str(tmp_path), levels=2, tasks=1, pages=PAGES)
     assert (reader.version(), reader.state((2, 0, 0)), list(reader.states(2))) == (0, None, [])
 
     def advance(first: int, last: int) -> None:
-        runner._feed(stream, [_row(0, record.offset, record) for record in records(first, last)])
-        frame = built.frame(runner.spark, _frame(runner, stream), PAGES)
+        runner.feed(stream, [input_row(0, record.offset, record) for record in records(first, last)])
+        frame = built.frame(runner.spark, runner.read(stream), PAGES)
         writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path))
         writer.trigger(availableNow=True).start().awaitTermination()
 
@@ -79,10 +77,6 @@ def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:
     assert len(stored) == 120
     reader.close()
     runner.close()
-
-
-def _frame(runner: ResumableRunner, stream: Any) -> DataFrame:
-    return DataFrame(stream.toDF(), runner.spark)
 
 
 def test_every_kind_of_table() -> None:

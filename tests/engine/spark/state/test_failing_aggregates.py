@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from kestrel_qtt.drivers.cut import Cut
+from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.in_memory.runner import Cut, MemoryRunner, Output
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
@@ -63,19 +65,19 @@ def records() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[MemoryRunner]:
-    opened = MemoryRunner(open_test_session())
+def runner() -> Iterator[GroupRunner]:
+    opened = GroupRunner(open_test_session())
     yield opened
     opened.close()
 
 
-def outputs(runner: MemoryRunner, statements: Sequence[str], cut: str) -> list[Output]:
+def outputs(runner: GroupRunner, statements: Sequence[str], cut: str) -> list[Output]:
     runs = [run_of(statement) for statement in statements]
     feeds = [
         [_own_keys(record, at) if "FROM T" in text else record for at, record in enumerate(records())]
         for text in statements
     ]
-    return runner.run(build_pipeline(runs), feeds, Cut.parse(cut))
+    return runner.run_group(build_pipeline(runs), feeds, Cut.parse(cut))
 
 
 def _own_keys(record: Record, at: int) -> Record:
@@ -99,7 +101,7 @@ def check_failed(output: Output, function: str) -> None:
 
 @pytest.mark.rules("E8.2", "E5.2")
 @pytest.mark.parametrize("name", FAILING)
-def test_alone(runner: MemoryRunner, name: str) -> None:
+def test_alone(runner: GroupRunner, name: str) -> None:
     function, statement = FAILING[name]
     (output,) = outputs(runner, [statement], "one")
     check_failed(output, function)
@@ -107,7 +109,7 @@ def test_alone(runner: MemoryRunner, name: str) -> None:
 
 
 @pytest.mark.parametrize("cut", ["one", "each"])
-def test_in_a_group_no_other_query_fails(runner: MemoryRunner, cut: str) -> None:
+def test_in_a_group_no_other_query_fails(runner: GroupRunner, cut: str) -> None:
     names = [*FAILING, *HEALTHY]
     found = dict(
         zip(names, outputs(runner, [*(text for _, text in FAILING.values()), *HEALTHY.values()], cut), strict=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrel_sql.spark.in_memory.runner import Cut
+from kestrel_qtt.drivers.cut import Cut
 
 ROWS = [{"feed": feed, "q": q} for feed in range(12) for q in range(2)]
 

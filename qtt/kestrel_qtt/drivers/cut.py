@@ -1,0 +1,52 @@
+"""How the input of queries is cut into micro-batches: the results must not depend on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """All at once, or one record each, or at random positions; `restart` stops the queries in the middle."""
+
+    each: bool = False
+    seed: int | None = None
+    restart: bool = False
+
+    @staticmethod
+    def parse(text: str | None, restart: bool = False) -> Cut:
+        """Read `one`, `each` or `random:SEED`; without a text all at once, but at random where a restart needs a middle.
+
+        Raises:
+            ValueError: anything else.
+        """
+        if text is None:
+            return Cut(seed=0 if restart else None, restart=restart)
+        if text == "one":
+            return Cut(restart=restart)
+        if text == "each":
+            return Cut(each=True, restart=restart)
+        kind, _, seed = text.partition(":")
+        if kind != "random" or not seed.removeprefix("-").isdecimal():
+            raise ValueError(f"cut must be one, each or random:SEED, not {text!r}")
+        return Cut(seed=int(seed), restart=restart)
+
+    def batches(self, rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+        """Cut rows that are in feed order, never between two rows of the same feed number."""
+        if not self.each and self.seed is None:
+            yield rows
+            return
+        random_ = random.Random(self.seed)
+        start = 0
+        for at in range(1, len(rows) + 1):
+            inside = at < len(rows) and rows[at]["feed"] == rows[at - 1]["feed"]
+            if not inside and (at == len(rows) or self.each or random_.random() < 0.3):
+                yield rows[start:at]
+                start = at
+
+    def restart_after(self, batches: int) -> int | None:
+        """Return the number of the batch after which the queries are stopped and started again, None for never."""
+        return random.Random(self.seed or 0).randrange(batches) if self.restart and batches else None

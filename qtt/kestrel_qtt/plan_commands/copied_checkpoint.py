@@ -1,0 +1,37 @@
+"""Go on from a copy of a checkpoint that some engine left behind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.in_memory.resumable import ResumableQuery, ResumableRunner
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.topics.records import Record
+
+
+def resume_copy(runner: ResumableRunner, pipeline: Pipeline, checkpoint: Path, fed: Sequence[Record]) -> ResumableQuery:
+    """Return a query with the state of a checkpoint that had processed `fed` in one `advance`; the folder is copied.
+
+    Raises:
+        CheckpointError: another plan wrote it, or its states cannot be read.
+    """
+    query = ResumableQuery(runner, pipeline)
+    shutil.copytree(checkpoint, query.checkpoint)
+    _move_paths(query.checkpoint)
+    check_start(lambda: runner.spark, pipeline, query.checkpoint)
+    query.skip(fed)
+    return query
+
+
+def _move_paths(checkpoint: Path) -> None:
+    """Let the metadata of a checkpoint that was copied name its own files: Spark writes the full paths of schemas into it."""
+    for file in checkpoint.glob("state/*/_metadata/v2/[!.]*"):
+        text = file.read_text(encoding="utf-8")
+        own = re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text)
+        file.write_text(own, encoding="utf-8")
+        # Its checksum is that of the text before.
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
