@@ -210,10 +210,10 @@ def test_a_damaged_file_of_the_state_is_refused(runner: ResumableRunner, checkpo
 @pytest.mark.parametrize(
     ("blob", "said"),
     [
-        (b"", "has version nothing, this release reads 1"),
-        (b"\x63\x80", "has version 99, this release reads 1"),
+        (b"", "is damaged: it is empty"),
+        (b"\x63\x80", "has version 99; this release reads 1 and 2"),
         (b"\x01\xc1", "is damaged"),
-        (b"\x01\x90", "is damaged: it holds a list"),
+        (b"\x01\x90", "is damaged: expected a dict, got list"),
     ],
 )
 def test_a_page_that_does_not_decode_is_refused(

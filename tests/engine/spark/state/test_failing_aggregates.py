@@ -133,7 +133,7 @@ def test_an_engine_stops_the_query_and_goes_on_with_others() -> None:
     progress = engine.progress()
     error = progress["CTAS_A_0"][3]
     assert error.startswith("CTAS_A_0: Exception caught in process. SUM failed: Numeric field overflow")
-    assert error.endswith(f"(s, partition 2, offset {GUILTY})")
+    assert error.endswith(f"(s, partition 0, offset {GUILTY})")
     assert progress["CSAS_C_1"] == (5, 5, 0, "")
     assert len(engine.broker.records("A")) == GUILTY
     engine.close()
