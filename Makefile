@@ -13,7 +13,7 @@ SEEDS ?= 1 2 3
 KILLS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-server kafka test lint nightly kills cuts bench plans ledger lock clean
+.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly kills cuts bench plans ledger lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,7 @@ kafka: $(READY) ## run cases on a Kafka broker started here: those of several pa
 
 test: $(READY) lint ## run linters, types, room order, then all tests and cases
 	@$(BIN)/python -m tests.ready
+	@$(MAKE) --no-print-directory clients
 	$(BIN)/python -m pytest -n 2
 
 lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only
@@ -41,6 +42,12 @@ lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+CLIENTS := tests/engine/server/clients
+
+clients: ## fetch the client of ksqlDB for Node.js that tests of the server run; without npm they are skipped
+	@test -d $(CLIENTS)/node_modules/ksqldb-js || npm ci --prefix $(CLIENTS) --silent --no-audit --no-fund \
+		|| echo "npm did not fetch ksqldb-js: its test is skipped"
 
 nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, restarts
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5

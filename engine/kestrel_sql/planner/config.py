@@ -125,6 +125,7 @@ _FALSE = frozenset({"false", "no"})
 class Config(Mapping[str, str]):
     """The properties of a statement by name; a property that is not set has its default.
 
+    A property of Kafka's clients is found under its bare name and with the prefix `ksql.streams.`; the bare name wins.
     `Config.of` accepts any name, as a server's properties file does; `with_property` accepts the names that SET does.
     """
 
@@ -136,7 +137,11 @@ class Config(Mapping[str, str]):
         return Config(MappingProxyType({key: _text(value) for key, value in values.items() if value is not None}))
 
     def __getitem__(self, name: str) -> str:
-        value = self.overrides.get(name, DEFAULTS.get(name))
+        value = self.overrides.get(name)
+        if value is None and name in KAFKA_KEYS:
+            value = self.overrides.get(STREAMS_PREFIX + name)
+        if value is None:
+            value = DEFAULTS.get(name)
         if value is None:
             raise KeyError(name)
         return value

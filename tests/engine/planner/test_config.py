@@ -26,6 +26,12 @@ def test_setting_and_unsetting() -> None:
     assert config.without_property("auto.offset.reset")["auto.offset.reset"] == "latest"
 
 
+def test_the_prefix_of_kafka_streams_is_looked_past_and_the_bare_name_wins() -> None:
+    prefixed = Config().with_property("ksql.streams.auto.offset.reset", "earliest")
+    assert prefixed["auto.offset.reset"] == "earliest"
+    assert prefixed.with_property("auto.offset.reset", "latest")["auto.offset.reset"] == "latest"
+
+
 @pytest.mark.rules("L8.2")
 @pytest.mark.parametrize(
     ("name", "value", "gist"),

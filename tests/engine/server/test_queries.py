@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import time
@@ -12,7 +11,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from ksqldb import KSQLdbClient
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -212,26 +210,6 @@ def test_print_shows_records(url: str) -> None:
     assert lines[:2] == ["Key format: KAFKA", "Value format: JSON"]
     assert 'key: {"ID":1}' in lines[2] or "key: 1" in lines[2]
     assert '"ITEM":"tea"' in lines[2]
-
-
-@pytest.mark.rules("R1.2")
-def test_the_python_client_of_others(url: str) -> None:
-    client = KSQLdbClient(url)
-    assert client.get_properties()
-    assert client.ksql("show tables;")[0]["@type"] == "tables"
-    header, row = client.query_sync("SELECT * FROM totals WHERE item = 'milk';", stream_properties=EARLIEST, timeout=60)
-    assert (header["columnNames"], row) == (["ITEM", "N", "TOTAL"], ["milk", 1, 1.0])
-    assert client.inserts_stream("orders", [{"id": 50, "item": "nut", "price": 3}]) == [{"seq": 0, "status": "ok"}]
-
-    async def read() -> list[Any]:
-        asked = client.query_async(
-            "SELECT id FROM orders EMIT CHANGES LIMIT 1;", stream_properties=EARLIEST, timeout=60
-        )
-        return [line async for line in asked]
-
-    header, row = asyncio.run(read())
-    assert row == [1]
-    assert client.close_query(header["queryId"]) is False
 
 
 @pytest.mark.rules("R12.1")

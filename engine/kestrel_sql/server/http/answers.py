@@ -73,6 +73,8 @@ class StreamAnswer(Response):
         async for chunk in self._chunks:
             if chunk:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                # Chunks that are sent in one turn of the event loop would come in one frame of HTTP/2.
+                await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -73,27 +73,24 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
     return found
 
 
-async def read_lines(request: HttpRequest, limits: Limits) -> AsyncIterator[bytes]:
-    """Read the lines of a body as they come, blank ones left out.
+async def read_lines(request: HttpRequest, limits: Limits) -> AsyncIterator[list[bytes]]:
+    """Read the lines of a body as they come, blank ones left out: those that came together are a list.
 
     Raises:
         ApiError: a line is too long.
     """
-    rest = bytearray()
+    rest = b""
     try:
         async for chunk in request.stream():
-            rest += chunk
-            *lines, last = rest.split(b"\n")
-            for line in lines:
-                if line.strip():
-                    yield bytes(line)
-            rest = bytearray(last)
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines := [line for line in lines if line.strip()]:
+                yield lines
             if len(rest) > limits.line_bytes:
                 raise ApiError(41300, f"A line is longer than {limits.line_bytes} bytes")
     except ClientDisconnect:
         return
     if rest.strip():
-        yield bytes(rest)
+        yield [rest]
 
 
 def ksql_request(body: Mapping[str, Any]) -> Request:

@@ -16,8 +16,8 @@ from kestrel_sql.server.http.framing import DELIMITED, JSON, QUERY_STREAM, Frami
 from kestrel_sql.server.json_values import write_json
 from kestrel_sql.server.service import Inserter
 
-_TURN = 50
-"""Rows after which other requests get their turn."""
+_ONE_BY_ONE = 100
+"""Up to how many acknowledgements come in a frame each, as ksqlDB sends them: ksqldb-js parses frame by frame."""
 
 
 async def inserts_stream(http: HttpRequest) -> Response:
@@ -28,7 +28,7 @@ async def inserts_stream(http: HttpRequest) -> Response:
     lines = read_lines(http, context.limits)
     try:
         async with asyncio.timeout(context.limits.body_seconds):
-            first = await anext(lines, b"{}")
+            first, *rest = await anext(lines, [b"{}"])
     except TimeoutError:
         raise ApiError(40800, "No arguments came in time: the first line is an object with a `target`") from None
     arguments = parse_object(first)
@@ -40,35 +40,52 @@ async def inserts_stream(http: HttpRequest) -> Response:
     context.access.check_insert(principal_of(http), target)
     inserter = await context.service.inserter(target, properties)
     as_array = negotiate(http.headers.get("accept"), {DELIMITED: Framing.DELIMITED, **QUERY_STREAM}) is Framing.JSON
-    chunks = _array(_acks(inserter, lines)) if as_array else _lines(_acks(inserter, lines))
-    return StreamAnswer(chunks, lambda: None, JSON if as_array else None, watch=False)
+    acks = _acks(inserter, rest, lines)
+    return StreamAnswer(
+        _array(acks) if as_array else _lines(acks), lambda: None, JSON if as_array else None, watch=False
+    )
 
 
-async def _acks(inserter: Inserter, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _acks(
+    inserter: Inserter, first: list[bytes], others: AsyncIterator[list[bytes]]
+) -> AsyncIterator[list[bytes]]:
     """Write the rows, and give an acknowledgement for each; the first that fails is the last."""
     number = 0
+    acks: list[bytes] = []
     try:
-        async for line in lines:
-            await inserter.insert(line)
-            yield b'{"seq":%d,"status":"ok"}' % number
-            number += 1
-            if number % _TURN == 0:
-                await asyncio.sleep(0)
+        async for lines in _chain(first, others):
+            acks = []
+            for line in lines:
+                await inserter.insert(line)
+                acks.append(b'{"seq":%d,"status":"ok"}' % number)
+                number += 1
+            yield acks
+            acks = []
     except ApiError as error:
-        named = f"row {number}: {error.message}"
-        yield write_json(
-            {"seq": number, "status": "error", "@type": "InsertError", "error_code": error.code, "message": named}
-        )
+        failure = {"seq": number, "status": "error", "@type": "InsertError", "error_code": error.code}
+        yield [*acks, write_json({**failure, "message": f"row {number}: {error.message}"})]
 
 
-async def _lines(acks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async for ack in acks:
-        yield ack + b"\n"
+async def _chain(first: list[bytes], others: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:
+    if first:
+        yield first
+    async for lines in others:
+        yield lines
 
 
-async def _array(acks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _lines(acks: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
+    """Write each acknowledgement into a line: the first ones alone, later those together whose rows came together."""
+    count = 0
+    async for batch in acks:
+        size = 1 if count < _ONE_BY_ONE else len(batch)
+        for at in range(0, len(batch), size):
+            yield b"".join(ack + b"\n" for ack in batch[at : at + size])
+        count += len(batch)
+
+
+async def _array(acks: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
     separator = b"["
-    async for ack in acks:
-        yield separator + ack
+    async for batch in acks:
+        yield separator + b",".join(batch)
         separator = b","
     yield b"[]" if separator == b"[" else b"]"

@@ -17,6 +17,9 @@ from kestrel_sql.server.http.framing import DELIMITED, QUERY, QUERY_STREAM, Fram
 from kestrel_sql.server.service import PrintedTopic, Request, RowStream
 from kestrel_sql.sql.nodes.admin import PrintTopic
 
+_ONE_BY_ONE = 100
+"""Up to how many rows of a batch come in a frame each, as ksqlDB sends them: ksqldb-js parses frame by frame."""
+
 
 async def query(http: HttpRequest) -> Response:
     """Answer `POST /query`: one SELECT or PRINT."""
@@ -86,7 +89,11 @@ async def row_chunks(stream: RowStream, frame: Frame) -> AsyncIterator[bytes]:
     yield frame.start
     try:
         async for batch in stream:
-            yield frame.rows(batch)
+            if len(batch) > _ONE_BY_ONE:
+                yield frame.rows(batch)
+            else:
+                for row in batch:
+                    yield frame.rows([row])
     except ApiError as error:
         yield frame.error(error) + frame.end(None)
         return

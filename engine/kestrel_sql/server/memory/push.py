@@ -145,6 +145,7 @@ class SharedQuery:
     planned: TransientQuery
     config: Config
     since: int
+    text: str
     push: PushQuery | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
     catching_up: bool = False

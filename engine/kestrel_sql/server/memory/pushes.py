@@ -73,7 +73,7 @@ class Pushes:
             key = self._key(planned, config, since, statement)
             shared = self._shared.get(key)
             if shared is None:
-                shared = self._shared[key] = SharedQuery(key, planned, config, since)
+                shared = self._shared[key] = SharedQuery(key, planned, config, since, format_statement(statement))
                 shared.catching_up = since < self._engine.broker.arrivals
             shared.subscribers.append(subscriber)
             self._clients[query_id] = shared, subscriber
@@ -84,6 +84,25 @@ class Pushes:
         if since < self._engine.broker.arrivals or not _is_stateless(planned.plan.physical_plan):
             return planned.plan.query_id
         return format_statement(replace(statement, limit=None)), tuple(sorted(config.items()))
+
+    def find(self, query_id: str) -> str | None:
+        """The id of a client's query, whatever the case of its letters; None if there is none."""
+        return next((known for known in [*self._clients] if known.upper() == query_id.upper()), None)
+
+    def running(self) -> list[dict[str, object]]:
+        """All clients' queries as `RunningQuery` objects."""
+        return [
+            {
+                "queryString": shared.text,
+                "sinks": [],
+                "sinkKafkaTopics": [],
+                "id": query_id,
+                "statusCount": {"RUNNING": 1},
+                "queryType": "PUSH",
+                "state": "RUNNING",
+            }
+            for query_id, (shared, _) in [*self._clients.items()]
+        ]
 
     def end(self, query_id: str) -> bool:
         """End the stream of a client; whether there was one."""

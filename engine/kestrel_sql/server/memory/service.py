@@ -75,8 +75,8 @@ class MemoryService:
         """Start the threads; Spark starts in the engine's, and requests that need it wait for it."""
         self._engine = engine
         self._base = engine.session.config
-        self._statements = Statements(engine, self._wake)
         self._pushes = Pushes(engine, self._base.integer("ksql.max.push.queries") or 100, push_queue_rows)
+        self._statements = Statements(engine, self._pushes, self._wake)
         self._numbers = count(1)
         self._pulled = 0
         self._terminated = False

@@ -14,6 +14,7 @@ from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.entities.answers import entity_of
 from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
+from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.service import CommandStatus, Entity
 from kestrel_sql.session.insert_values import insert_record
@@ -37,6 +38,7 @@ class Statements:
     """Carries out the statements of requests on one engine, and remembers what became of each command."""
 
     engine: ServedEngine
+    pushes: Pushes
     produced: Callable[[], None]
     statuses: dict[str, CommandStatus] = field(default_factory=dict)
     sequence: int = -1
@@ -75,6 +77,8 @@ class Statements:
 
     def _try(self, parsed: ParsedStatement, trial: Session) -> None:
         match parsed.statement:
+            case ControlQuery() as control if self._ends_push(control) is not None:
+                pass
             case ControlQuery() as control:
                 names = list(trial.queries) if control.query_id is None else [control.query_id]
                 for name in names:
@@ -114,6 +118,15 @@ class Statements:
 
     def _run(self, parsed: ParsedStatement, scope: Session) -> Entity | None:
         statement = parsed.statement
+        if isinstance(statement, ControlQuery) and (push := self._ends_push(statement)) is not None:
+            ended = self.pushes.end(push)
+            return {
+                "@type": "terminate_query",
+                "statementText": parsed.text,
+                "queryId": push,
+                "wasTerminated": ended,
+                "warnings": [],
+            }
         if is_command(statement):
             entity = self._command(parsed, statement, scope)
             scope.catalog, scope.counter = self.engine.session.catalog, self.engine.session.counter
@@ -124,6 +137,8 @@ class Statements:
         found = entity_of(statement, parsed.text, self._view(scope))
         if found is None:
             scope.execute(parsed)
+        elif found["@type"] == "queries":
+            found["queries"] += self.pushes.running()
         return found
 
     def _command(self, parsed: ParsedStatement, statement: Command, scope: Session) -> Entity:
@@ -142,6 +157,10 @@ class Statements:
         self.sequence += 1
         self.statuses[identity] = status
         return current_status(parsed.text, identity, status, self.sequence)
+
+    def _ends_push(self, control: ControlQuery) -> str | None:
+        """The id of the push query that TERMINATE names, None if it names none."""
+        return self.pushes.find(control.query_id) if control.verb == "TERMINATE" and control.query_id else None
 
     def _insert(self, parsed: ParsedStatement, scope: Session) -> None:
         done = scope.execute(parsed)
