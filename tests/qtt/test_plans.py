@@ -154,7 +154,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
 def test_check_names_what_is_missing_and_what_changed(tmp_path: Path) -> None:
     keep(tmp_path)
     assert check(tmp_path, {ID: plan(text="other text")}) == []
-    assert "differs from the newest stored one, of 1.0.0" in check(tmp_path, {ID: plan(sink="NEW")})[0]
+    assert "differs from the newest stored one, 1.0.0" in check(tmp_path, {ID: plan(sink="NEW")})[0]
     assert "no plan is stored" in check(tmp_path, {"test-cases/x.yaml::other": plan()})[0]
 
 

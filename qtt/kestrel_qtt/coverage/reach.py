@@ -1,4 +1,4 @@
-"""Which functions, steps and formats the plans of cases have, and which rules the cases name."""
+"""Collect the functions, steps and formats in the plans of cases, and the rules that the cases name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Reached = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What cases reach."""
+    """The rules, functions, steps and formats that cases reach."""
 
     rules: Reached
     functions: Reached
@@ -33,9 +33,10 @@ class Reach:
 
 
 def reach(cases: Iterable[Case], plans: Path, rules: Iterable[Rule]) -> Reach:
-    """Look at the newest stored plan of each case, its own or one below `plans`, and at its `rules`.
+    """Inspect the `rules` of each case and its newest stored plan, which is its own or below `plans`.
 
-    A rule that names stored plans has them as its first cases. A case without a stored plan reaches the functions that its statements call, unless it expects to be refused.
+    Stored plans that a rule names count as its first cases. A case without a stored plan reaches the functions that its
+    statements call, unless it expects a refusal.
     """
     stored = newest_plans(find_plans(plans)) if plans.is_dir() else {}
     found: dict[str, dict[str, list[str]]] = {
@@ -73,7 +74,7 @@ def _calls(text: str) -> set[str]:
 
 
 def _members(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
-    """The texts of a document, each with the name of the member that holds it or its list."""
+    """Yield the strings of a document, each with the member that holds it or its list."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):

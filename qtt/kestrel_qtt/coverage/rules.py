@@ -1,4 +1,4 @@
-"""The rules of a specification: its pages, the tests that are marked with rules, and the texts that cite them."""
+"""The rules of the specification: read its pages, marked tests, and citations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CITED = re.compile(rf"\brules?\s+{_ID}(?:(?:,\s+and|,|\s+and|\s+to)\s+{_ID})*")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: `text` is its paragraph or row without the id, `line` counts from 1."""
+    """One rule. `text` is its paragraph or row without the id; `line` counts from 1."""
 
     id: str
     file: Path
@@ -26,19 +26,19 @@ class Rule:
 
     @property
     def plans(self) -> tuple[str, ...]:
-        """The folders of stored plans that the text names as proof: what no planner of today writes, no case can reach."""
+        """Return the folders of stored plans that prove the rule: plans that today's planner does not write."""
         return tuple(_PLAN.findall(self.text))
 
 
 class RuleError(Exception):
-    """A page that gives an id twice."""
+    """A page defines an id twice."""
 
 
 def read_rules(folder: Path) -> dict[str, Rule]:
-    """Read the rules of all pages in `folder`, in the order of the pages.
+    """Return the rules of all pages in `folder`, in the order of the pages.
 
     Raises:
-        RuleError: two rules have one id.
+        RuleError: two rules have the same id.
     """
     rules: dict[str, Rule] = {}
     for page in sorted(folder.glob("*.md")):
@@ -66,19 +66,19 @@ def _paragraph(lines: Iterable[str]) -> Iterator[str]:
 
 
 def sections(rules: Iterable[str]) -> set[str]:
-    """The rules and the sections that hold them: `L4.6.2` stands in `L4.6` and in `L4`."""
+    """Return the ids of rules and of their sections: `L4.6.2` is in `L4.6` and in `L4`."""
     return {".".join(parts[:n]) for parts in (rule.split(".") for rule in rules) for n in range(1, len(parts) + 1)}
 
 
 def citations(text: str) -> Iterator[tuple[int, str]]:
-    """The rules and sections that a text cites, as `rule L4.6.2` or `rules L4.6 and N9`, each with its line."""
+    """Return the rules and sections that a text cites (`rule L4.6.2`, `rules L4.6 and N9`), with their lines."""
     for found in _CITED.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         yield from ((line, rule) for rule in re.findall(_ID, found[0]))
 
 
 def marked_tests(folder: Path) -> Mapping[str, tuple[str, ...]]:
-    """The tests below `folder` by the rules that `pytest.mark.rules(…)` gives them; nothing is imported."""
+    """Return the tests below `folder` by the rules in their `pytest.mark.rules(…)`, without importing them."""
     tests: dict[str, list[str]] = defaultdict(list)
     for file in sorted(folder.rglob("test_*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:

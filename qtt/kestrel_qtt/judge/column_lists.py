@@ -1,4 +1,4 @@
-"""Column lists as CREATE writes them, brought to one form so that two can be compared."""
+"""Bring column lists of CREATE statements to one form, so that two can be compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ALIASES = {"INT": "INTEGER", "VARCHAR": "STRING", "DEC": "DECIMAL", "NUMERIC": 
 
 
 def canonical_columns(text: str) -> str:
-    """Write a column list with quoted names and canonical types; `PRIMARY KEY` is `KEY`.
+    """Return a column list with quoted names and canonical types; `PRIMARY KEY` becomes `KEY`.
 
     Raises:
         ValueError: `text` is not a column list.
@@ -67,7 +67,7 @@ def _name(tokens: list[tuple[str, str]], position: int) -> tuple[str, int]:
 
 
 def _type(tokens: list[tuple[str, str]], position: int) -> tuple[str, int]:
-    """Read a type: a word, with parameters in parentheses or element types in angle brackets."""
+    """Read a type: a name, with parameters in parentheses or element types in angle brackets."""
     kind, word = _at(tokens, position)
     if kind not in ("word", "quoted"):
         raise ValueError(f"a type is expected, not {word!r}")

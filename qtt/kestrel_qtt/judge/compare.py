@@ -17,7 +17,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 class Absent(Enum):
-    """Stands for a column that one side does not have at all."""
+    """Marks a column that one side does not have."""
 
     ABSENT = "absent"
 
@@ -27,7 +27,7 @@ ABSENT: Final = Absent.ABSENT
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One column in which the two sides differ."""
+    """A column in which the two sides differ."""
 
     column: str
     expected: Actual | Absent
@@ -35,7 +35,7 @@ class Difference:
 
 
 def differences(expected: Json, actual: Actual, column: str, *, exact: bool = True) -> list[Difference]:
-    """Compare a key or value; `exact` False reads the fractions of `actual` as doubles (`use.exact.numeric.comparison`)."""
+    """Compare a key or value. Without `exact`, fractions of `actual` are doubles (`use.exact.numeric.comparison`)."""
     return list(_compare(expected, _top_level(actual), column, exact))
 
 
@@ -133,7 +133,7 @@ def _is_near(expected: int | Decimal, actual: float) -> bool:
 
 
 def same_decimal(left: Decimal, right: Decimal) -> bool:
-    """Say whether two decimals are equal including their scale; there is no negative zero, and nothing equals NaN."""
+    """Say whether two decimals are equal, scale included. There is no negative zero, and nothing equals NaN."""
     if not (left.is_finite() and right.is_finite()):
         return False
     return left == right and left.as_tuple().exponent == right.as_tuple().exponent

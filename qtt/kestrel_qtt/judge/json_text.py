@@ -1,4 +1,4 @@
-"""Write values as JSON text that reads back to the same value, decimals included."""
+"""Write values as JSON that reads back to the same value, decimals included."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kestrel_qtt.judge.compare import Absent
 
 
 def write_json(value: Actual) -> str:
-    """Write `value` on one line: doubles in their shortest form, NaN and infinities as text, bytes as base64 text."""
+    """Write `value` on one line: doubles in their shortest form; NaN and infinities as strings; bytes in base64."""
     if value is None or isinstance(value, (bool, int, str)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Decimal):
@@ -31,14 +31,14 @@ def write_json(value: Actual) -> str:
 
 
 def show(value: Actual | Absent) -> str:
-    """Write `value` with its type, so that `1` and `"1"` and `1.0` are told apart."""
+    """Write `value` with its type, so that `1`, `"1"` and `1.0` differ."""
     if isinstance(value, Absent):
         return "(absent)"
     return "null" if value is None else f"{write_json(value)} ({type_name(value)})"
 
 
 def type_name(value: Actual) -> str:
-    """The word for the type of `value` in a report."""
+    """Return the name of the type of `value` in a report."""
     if value is None:
         return "null"
     for kind, name in _TYPES:

@@ -35,8 +35,8 @@ _SYNTAX_CODE = "SYNTAX"
 def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors: bool = False) -> Result:
     """Compare `outcome` with what `case` expects.
 
-    With `tolerant_errors` a case that expects an exception is content with any rejection of the right statement. A stored plan
-    of ksqlDB whose spec does not hold passes if classes explain it, which `reason` names.
+    With `tolerant_errors`, a case that expects an exception accepts any rejection of the right statement. A stored plan
+    of ksqlDB whose spec does not hold passes if classes explain it; `reason` names them.
     """
     if isinstance(outcome, Crashed):
         return Result(case, Status.ERROR, seconds, outcome.message)
@@ -101,7 +101,7 @@ def _any_statement(expected: ExpectedException, case: Case, outcome: Rejected) -
 def _message(expected: ExpectedException, text: str, code: str) -> str:
     if expected.code is not None and expected.code != code:
         return f"error code {expected.code} was expected, not {code}: {text.strip()}"
-    # A message that belongs to Kafka Streams comes with the cause that says what went wrong.
+    # A message of Kafka Streams comes with its cause.
     wanted = [part for part in (expected.message, expected.cause_message) if part]
     if wanted and not any(part in text for part in wanted):
         return f"the message does not contain the expected text\n  expected  {wanted[0]}\n  actual    {text.strip()}"
@@ -140,7 +140,7 @@ def _topics(case: Case, produced: Produced) -> Iterator[str]:
 
 
 def _silence(case: Case, produced: Produced, named: set[str]) -> Iterator[str]:
-    """A sink topic that no output names must stay empty."""
+    """Check that a sink topic that no output names is empty."""
     free = named | {topic.name for topic in produced.topics if topic.internal}
     for topic, records in produced.records.items():
         if records and topic not in free:

@@ -11,7 +11,7 @@ from kestrel_qtt.judge.column_lists import canonical_columns
 
 
 def post_failures(post: Post, sources: Sequence[SourceState], topics: Sequence[TopicState]) -> list[str]:
-    """Say which expectations of `post` do not hold, one sentence each."""
+    """Return the expectations of `post` that do not hold, one message each."""
     failures = [text for expected in post.sources if (text := _source_failure(expected, sources))]
     if post.blacklist is not None:
         hits = [topic.name for topic in topics if re.search(post.blacklist, topic.name)]
@@ -107,7 +107,7 @@ def _topic_differences(expected: ExpectedTopic, topic: TopicState) -> Iterator[s
 
 
 def _plain_schema(schema: Json) -> Json:
-    """A schema in one form, without what Kafka Connect adds when it writes one again."""
+    """Return a schema in one form, without the parts that Kafka Connect adds when it writes a schema again."""
     match schema:
         case dict():
             plain = {k: _plain_schema(v) for k, v in schema.items() if not _is_added(k, v)}

@@ -17,7 +17,7 @@ _PREFIX = "|starts_with"
 
 
 def rest_failures(case: RestCase, outcome: Produced) -> Iterator[str]:
-    """Say how the answers and the written records differ from what the case expects."""
+    """Return how answers and written records differ from those that the case expects."""
     yield from _records(case, outcome)
     answers = outcome.answers if isinstance(outcome, Answered) else ()
     if not case.responses:
@@ -43,7 +43,7 @@ def _shown(thing: Any) -> str:
 
 
 def _records(case: RestCase, outcome: Produced) -> Iterator[str]:
-    """Compare as many records of a topic as are expected; headers are not looked at."""
+    """Compare as many records of a topic as are expected, without headers."""
     expected: dict[str, list[OutputRecord]] = {}
     for record in case.outputs or ():
         expected.setdefault(record.topic, []).append(record)
@@ -65,7 +65,7 @@ def _admin(where: str, expected: Json, answer: Answer) -> Iterator[str]:
 
 
 def _holds(expected: Json, actual: Any) -> bool:
-    """Whether every listed member is there and equal; a member name may ask for a prefix."""
+    """Say whether every listed member exists and is equal; a member's name may ask for a prefix."""
     if isinstance(expected, dict):
         return isinstance(actual, Mapping) and all(_member(name, value, actual) for name, value in expected.items())
     return not differences(expected, actual, "")

@@ -1,7 +1,7 @@
-"""Why the own spec of a stored ksqlDB plan holds in part only (rules Q16.4).
+"""Classes of reasons why the spec of a stored ksqlDB plan holds only in part (rules Q16.4).
 
-A class is found from the plan and its spec, never from a name. Each takes back only the expectations it explains; the case
-is judged again with what is left, so that everything else still must hold.
+A class follows from the plan and its spec, never from a name. It drops only the expectations that it explains. The case
+is judged again with the others, which must still hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Relax = Callable[[Case, Produced], Case]
 
 @dataclass(frozen=True, slots=True)
 class PlanClass:
-    """A reason why a spec holds in part only; `tags` are the steps of which a plan must have one, if there are any."""
+    """A reason why a spec holds only in part. If `tags` is not empty, the plan must have one of these steps."""
 
     name: str
     relax: Relax
@@ -32,9 +32,9 @@ class PlanClass:
 
 
 def classify(case: Case, produced: Produced, holds: Callable[[Case], bool]) -> tuple[str, ...]:
-    """Name the classes that together explain why the spec of the case does not hold; none if they do not explain it all.
+    """Return the classes that together explain why the spec of the case fails; none if they do not explain all of it.
 
-    `holds` judges a case whose expectations were taken back in part.
+    `holds` judges a case with a part of its expectations dropped.
     """
     if case.plan is None:
         return ()
@@ -57,7 +57,7 @@ def _relaxed(case: Case, produced: Produced, classes: Iterable[PlanClass]) -> Ca
 
 
 def _without_internal_records(case: Case, _: Produced) -> Case:
-    """Records and partitions of repartition and changelog topics are not ours: we have no such topics."""
+    """Drop records and partitions of repartition and changelog topics, which Kestrel does not have."""
     outputs = tuple(record for record in case.outputs or () if not record.topic.startswith(INTERNAL_PREFIX))
     case = case if outputs == (case.outputs or ()) else replace(case, outputs=outputs)
     return _with_topics(
@@ -66,7 +66,7 @@ def _without_internal_records(case: Case, _: Produced) -> Case:
 
 
 def _as_declared(case: Case, _: Produced) -> Case:
-    """A spec says of some topics both what the case declares and what the harness that wrote the spec made of it."""
+    """Take topics as the case declares them. Specs repeat them as the old harness registered them again."""
     declared = {topic.name: topic for topic in case.topics}
     return _with_topics(case, lambda topic: _declared(topic, declared[topic.name]) if topic.name in declared else topic)
 
@@ -90,7 +90,10 @@ def _with_topics(case: Case, change: Callable[[ExpectedTopic], ExpectedTopic]) -
 
 
 def _single_emission(case: Case, produced: Produced) -> Case:
-    """Kafka before 3.5 emitted a group after the old row was undone and again after the new one was added; the first is dropped."""
+    """Drop the first of two emissions.
+
+    Kafka before 3.5 emitted a group after it removed the old row and again after it added the new one.
+    """
     kept: list[OutputRecord] = []
     for topic, expected in _by_topic(case).items():
         kept += _last_emissions(expected, produced.records.get(topic, ()), case.is_exact)
@@ -100,7 +103,10 @@ def _single_emission(case: Case, produced: Produced) -> Case:
 def _last_emissions(
     expected: Sequence[OutputRecord], actual: Sequence[ActualRecord], exact: bool
 ) -> list[OutputRecord]:
-    """The expected records that were written, found from the end; others may be left out if the next is of the same key and time."""
+    """Return the expected records that were written, from the end.
+
+    A record may be missing if the next one has the same key and time.
+    """
     kept: list[OutputRecord] = []
     at = len(actual) - 1
     for index in range(len(expected) - 1, -1, -1):
@@ -118,7 +124,7 @@ def _same_place(left: OutputRecord, right: OutputRecord) -> bool:
 
 
 def _respelled(case: Case, produced: Produced) -> Case:
-    """Equal numbers in another spelling, such as `1` and `1.0`, and columns that are null instead of absent."""
+    """Accept equal numbers in another spelling, such as `1` and `1.0`, and null columns instead of absent ones."""
     written: list[OutputRecord] = []
     for topic, expected in _by_topic(case).items():
         actual = produced.records.get(topic, ())
@@ -130,7 +136,7 @@ def _respelled(case: Case, produced: Produced) -> Case:
 
 
 def _spelled(expected: Json, actual: Actual) -> Json:
-    """The expected value, its numbers spelled as those of the actual one."""
+    """Return the expected value with its numbers spelled as in the actual one."""
     match expected, actual:
         case bool(), _:
             return expected
@@ -149,7 +155,7 @@ def _spelled(expected: Json, actual: Actual) -> Json:
 
 
 def _same_double(left: int | Decimal, right: Decimal) -> bool:
-    """Whether two numbers beyond the exact integers of a double are the same double."""
+    """Say whether two numbers beyond the exact integers of a double are the same double."""
     return abs(Decimal(left)) > _EXACT_DOUBLES and float(left) == float(right)
 
 
@@ -161,7 +167,7 @@ def _by_topic(case: Case) -> dict[str, list[OutputRecord]]:
 
 
 def _with_outputs(case: Case, outputs: Sequence[OutputRecord]) -> Case:
-    """The case with other outputs, and the case itself if they are the same topic by topic."""
+    """Return the case with other outputs, or the case itself if they are equal topic by topic."""
     changed = replace(case, outputs=tuple(outputs))
     return case if _same_outputs(case, changed) else changed
 

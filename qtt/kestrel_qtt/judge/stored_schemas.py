@@ -1,4 +1,4 @@
-"""Compare what a query writes where with the `schemas` of its stored spec (rules Q16.2 and Q16.3)."""
+"""Compare the serdes of a query with the `schemas` of its stored spec (rules Q16.2 and Q16.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kestrel_qtt.judge.column_lists import canonical_columns
 
 
 def serde_failures(expected: Mapping[str, SerdeInfo], actual: Mapping[str, SerdeInfo]) -> list[str]:
-    """Say where the topics and stores of a query differ from the expected ones, one sentence each."""
+    """Return how the topics and stores of a query differ from the expected ones, one message each."""
     failures = [
         f"schemas: {name} is expected, but nothing is written there" for name in expected.keys() - actual.keys()
     ]

@@ -1,7 +1,8 @@
-"""The internal topics that Kafka Streams would have for a query; we have none, but cases speak of them.
+"""The internal topics that Kafka Streams would create for a query. Kestrel has none, but cases name them.
 
-Most names come from the query contexts of the plan's steps. The stores of stream-stream joins have generated names, with the number that
-Kafka Streams gives their node: it numbers nodes as it builds them, and a node that has a name of its own still uses up a number.
+Most names come from the query contexts of the plan's steps. The stores of stream-stream joins have generated names with
+the number of their node. Kafka Streams numbers nodes as it builds them; a node with a name of its own takes a number
+too.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _STORES = {
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A topic between two parts of a query: its formats, and the columns that they write."""
+    """A topic between two parts of a query, with its formats and columns."""
 
     name: str
     formats: Formats
@@ -78,10 +79,10 @@ def internal_topics(
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """What is known of a step once it is built.
+    """The facts of a step after it is built.
 
-    A join writes `rekeyed` rows to another topic; a projection keeps the rows of a table that is not `stored`; `unkept` is the store
-    that a foreign-key join would have, if a join read its result.
+    A join writes `rekeyed` rows to another topic. A projection stores the rows of a table that is not `stored`.
+    `unkept` is the store that a foreign-key join would have if a join read its result.
     """
 
     schema: Schema
@@ -92,7 +93,7 @@ class _Built:
 
 
 class _Walk:
-    """Builds a plan as Kafka Streams would: counts nodes and notes topics."""
+    """Builds a plan as Kafka Streams does, counts nodes and collects topics."""
 
     def __init__(self, prefix: str, functions: Registry, *, optimized: bool) -> None:
         self._prefix = prefix
@@ -102,7 +103,7 @@ class _Walk:
         self.topics: list[InternalTopic] = []
 
     def visit(self, step: Step) -> _Built:
-        """Build what lies upstream of `step` in the order in which ksqlDB does, then the step."""
+        """Build the steps upstream of `step` in ksqlDB's order, then the step."""
         inputs = self._inputs(step)
         schema = step_schema(step, [each.schema for each in inputs], self._type_of)
         match step:
@@ -144,7 +145,7 @@ class _Walk:
         ]
 
     def _unstored(self, step: TableSourceV1 | TableSourceV2) -> _Built:
-        """Read a table that is re-keyed at once: the re-keyed rows are kept instead of these."""
+        """Read a table that is re-keyed at once; its re-keyed rows are stored instead."""
         self._nodes += 4
         return _Built(step_schema(step, [], self._type_of))
 
@@ -209,7 +210,7 @@ class _Walk:
                 return replace(source, schema=schema)
 
     def _states(self, step: _Aggregate, source: Schema, results: Schema) -> Schema:
-        """What the store of an aggregate holds: the results, or states of another type where the functions have such."""
+        """Return the columns of an aggregate's store: results, or states where they have another type."""
         columns = list(results.columns)
         first = len(results.key) + len(step.non_aggregate_columns)
         for at, call in enumerate(step.aggregation_functions, first):
@@ -220,7 +221,8 @@ class _Walk:
         return Schema(tuple(columns))
 
     def _stream_join(self, step: StreamStreamJoinV1, inputs: list[_Built], schema: Schema) -> _Built:
-        # ksqlDB runs a right join as a left join of the swapped sides; the key is always written as the left source's.
+        # ksqlDB runs a right join as a left join with the sides swapped. The key is always written as the left
+        # source's.
         swapped = step.join_type is JoinType.RIGHT
         sides = [(inputs[0], step.left_internal_formats), (inputs[1], step.right_internal_formats)]
         this, other = reversed(sides) if swapped else sides
@@ -237,7 +239,8 @@ class _Walk:
         first, second = _STORES[step.join_type]
         stores = [(f"{first}-{number:010}", rows[0]), (f"{second}-{number + 1:010}", rows[1])]
         if step.grace_ms is not None and step.join_type is not JoinType.INNER:
-            # It keeps rows of both sides if both may go unmatched; the registry's newest schema is then the right one's.
+            # It stores rows of both sides if both may stay unmatched; the newest schema in the registry is then the
+            # right side's.
             stores.append((f"OUTERSHARED-{number:010}", rows[step.join_type is JoinType.OUTER]))
         for store, (built, formats) in stores:
             self._changelog(f"KSTREAM-{store}-store", formats, built.schema, window)

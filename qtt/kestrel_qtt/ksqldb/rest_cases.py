@@ -24,9 +24,9 @@ _MEMBERS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestCase(Case):
-    """A case whose statements are answered; `responses` holds one object for every answer, with the only member admin, query or queryProto.
+    """A case whose statements are answered. Each object of `responses` has one member: admin, query or queryProto.
 
-    With `late_inputs` the inputs are produced once the push query runs.
+    With `late_inputs`, inputs are produced after the push query has started.
     """
 
     responses: tuple[dict[str, Json], ...] = ()
@@ -37,7 +37,7 @@ class RestCase(Case):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer: `kind` as in a response, and its elements in the same form."""
+    """One answer: the `kind` of the response, and its elements in the same form."""
 
     kind: str
     elements: tuple[Actual, ...]
@@ -45,18 +45,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Produced):
-    """The case ran to its end, and each of its statements was answered."""
+    """The case ran to its end, and each statement was answered."""
 
     answers: tuple[Answer, ...] = ()
 
 
 def is_rest(item: RawItem) -> bool:
-    """Say whether a case has members of REST cases only, so that its file holds such cases."""
+    """Say whether a case has members that only REST cases have."""
     return isinstance(item.data, dict) and not _REST_ONLY.isdisjoint(item.data)
 
 
 def rest_cases(file: CaseFile, item: RawItem) -> Iterator[RestCase]:
-    """Build the cases of one element of a file; raise CaseFileError."""
+    """Return the cases of one element of a file; raise CaseFileError."""
     path, members = file.path, item.data
     if not isinstance(members, dict):
         raise CaseFileError(path, item.line, "a case is an object")

@@ -1,4 +1,4 @@
-"""The text of a query as ksqlDB rewrites it: columns qualified by their source, an alias for every expression, EMIT written out."""
+"""Rewrite the text of a query as ksqlDB does: qualified columns, an alias for each expression, explicit EMIT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kestrel_sql.sql.nodes.statements import CreateAs, Emit, InsertInto, Query
 
 
 def rewritten_text(statement: Statement, catalog: Catalog, types: Types) -> str:
-    """Write a statement as ksqlDB keeps it in its plans and shows it in errors; one whose query is wrong, as it is."""
+    """Return a statement as ksqlDB keeps it in plans and shows it in errors. A wrong query is returned unchanged."""
     if not isinstance(statement, CreateAs | InsertInto):
         return format_statement(statement)
     try:

@@ -1,4 +1,7 @@
-"""SQL scripts of tests (rules Q14): directives such as `--@test` begin them, say how they end and which rules they prove."""
+"""SQL scripts of tests (rules Q14).
+
+Directives such as `--@test` start a test, and give its expected end and its rules.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _DIRECTIVE = re.compile(r"--@\s*([\w.]+)\s*:\s*(.*?)\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCase(Case):
-    """A test of a script; `statements` holds its whole text, `line` is that of its directive."""
+    """A test of a script. `statements` holds its whole text, `line` is the line of its directive."""
 
 
 @dataclass(slots=True)
@@ -29,12 +32,12 @@ class _Test:
 
     @property
     def has_statements(self) -> bool:
-        """Whether there is more than comments."""
+        """Say whether the text has more than comments."""
         return any(line.strip() and not line.lstrip().startswith("--") for line in self.lines)
 
 
 def script_cases(file: CaseFile, text: str) -> Iterator[ScriptCase]:
-    """Cut a script into its tests; tests of one name are told apart by a number.
+    """Split a script into its tests. Tests of the same name get a number.
 
     Raises:
         CaseFileError: a directive is missing.
@@ -48,12 +51,12 @@ def script_cases(file: CaseFile, text: str) -> Iterator[ScriptCase]:
 
 def _tests(path: Path, text: str) -> Iterator[_Test]:
     current: _Test | None = None
-    # Not splitlines(): a literal may hold other ends of lines, and the parser counts line feeds only.
+    # Not splitlines(): a literal may contain other line ends, and the parser counts line feeds only.
     for number, line in enumerate(text.split("\n"), 1):
         directive = _DIRECTIVE.match(line)
         name = directive[1].lower() if directive else ""
         if directive and name == "test":
-            # Directives without statements between them speak of one test.
+            # Directives without statements between them belong to one test.
             if current is not None and current.has_statements:
                 yield current
             current = _Test(directive[2], number)
@@ -74,7 +77,7 @@ def _case(file: CaseFile, test: _Test) -> ScriptCase:
         raise CaseFileError(
             file.path, test.line, f"test {test.name!r}: expected.error and expected.message come together"
         )
-    # The text keeps its lines, so that places in errors are places in the file.
+    # The text keeps its lines, so that positions in errors are positions in the file.
     text = "\n" * test.line + "\n".join(test.lines)
     return ScriptCase(
         id=f"{file.name}::{slug(test.name)}",

@@ -1,4 +1,4 @@
-"""The serdes that ksqlDB makes for the topics and stores of a query, by logger name (rules Q16.2)."""
+"""The serdes that ksqlDB creates for the topics and stores of a query, by logger name (rules Q16.2)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _Reshaped = StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2 
 
 @dataclass(frozen=True, slots=True)
 class SideFormat:
-    """How one side of a topic or store is written; `window` is that of the key."""
+    """The format of the key or value of a topic or store; `window` is the window of the key."""
 
     format: FormatInfo
     features: frozenset[SerdeFeature]
@@ -50,7 +50,7 @@ class SideFormat:
 
 @dataclass(frozen=True, slots=True)
 class Serde:
-    """What is written to a topic or store; a side that is made elsewhere is None."""
+    """The serdes of a topic or store. The key or value is None if its serde belongs elsewhere."""
 
     schema: Schema
     key: SideFormat | None
@@ -58,12 +58,12 @@ class Serde:
 
 
 def plan_serdes(plan: QueryPlan, typer: Typer, state_typer: Typer) -> dict[str, Serde]:
-    """The serdes of a query by name, such as `CTAS_OUT_0.Aggregate.GroupBy`.
+    """Return the serdes of a query by name, such as `CTAS_OUT_0.Aggregate.GroupBy`.
 
-    `state_typer` gives the type of what an aggregate function keeps of a group, None where it is the type of its result.
+    `state_typer` returns the type of an aggregate function's state, or None if it is the type of the result.
 
     Raises:
-        StatementError: an expression of the plan that is not well typed.
+        StatementError: an expression of the plan is not well typed.
     """
     walk = _Walk(f"{plan.query_id}.", typer, state_typer)
     walk.visit(plan.physical_plan)
@@ -72,7 +72,7 @@ def plan_serdes(plan: QueryPlan, typer: Typer, state_typer: Typer) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What a step hands on."""
+    """The result of a step for the next one."""
 
     schema: Schema
     window: WindowInfo | None
@@ -80,7 +80,7 @@ class _Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """Goes through a plan, and notes what its steps write."""
+    """Walks a plan and collects the serdes of its steps."""
 
     prefix: str
     typer: Typer
@@ -88,7 +88,7 @@ class _Walk:
     found: dict[str, Serde] = field(default_factory=dict)
 
     def visit(self, step: Step) -> _Flow:
-        """Note what lies upstream of `step`, then the step."""
+        """Collect from the steps upstream of `step`, then from the step."""
         inputs = [self.visit(source) for source in step.upstream]
         flow = _Flow(step_schema(step, [each.schema for each in inputs], self.typer), _window(step, inputs))
         name = self.prefix + step.query_context.replace("/", ".")
@@ -119,7 +119,7 @@ def _info(window: Window) -> WindowInfo:
 
 
 def _serdes(step: Step, flow: _Flow, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
-    """The serdes of one step, by what their names add to its context."""
+    """Return the serdes of one step, by the suffix of their names after its context."""
     if isinstance(step, _Source):
         yield from _of_source(step, flow)
     elif isinstance(step, KafkaStreamSourceV1 | KafkaTableSourceV1):
@@ -156,7 +156,7 @@ def _of_source(step: _Source, flow: _Flow) -> Iterator[tuple[str, Serde]]:
 
 
 def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
-    """A RIGHT join is carried out as a LEFT join with the sides exchanged."""
+    """Return the serdes of a join. ksqlDB runs a RIGHT join as a LEFT join with the sides swapped."""
     left, right = inputs
     match step:
         case StreamStreamJoinV1():
@@ -173,7 +173,7 @@ def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
 
 
 def _stored(step: _Aggregate, schema: Schema, scope: Mapping[str, SqlType], state_typer: Typer) -> Schema:
-    """What the store holds: what the functions keep instead of their results, and no bounds of windows."""
+    """Return the columns of the store: states instead of results, without window bounds."""
     first = len(schema.key) + len(step.non_aggregate_columns)
     columns = list(schema.columns[:first])
     for column, call in zip(schema.columns[first:], step.aggregation_functions, strict=False):

@@ -1,4 +1,4 @@
-"""Aggregates that ksqlDB's own test corpus defines and no release ships."""
+"""Aggregates that ksqlDB's test corpus defines and no release contains."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _AB = "STRUCT<A INT, B INT>"
 
 
 def _weight(value: Any) -> int:
-    """Give what an argument counts for: numbers themselves, strings their length, NULL nothing."""
+    """Return the weight of an argument: a number itself, the length of a string, zero for NULL."""
     if value is None:
         return 0
     return len(value) if isinstance(value, str) else int(value)
 
 
 def _total(initial: int, added: int = 0) -> Aggregator:
-    """Make the sum of all arguments' weights from `initial`; `added` goes on top of the result only."""
+    """Sum the weights of all arguments from `initial`; `added` is added to the result only."""
     add = adder(BIGINT)
 
     def moved(state: int, arguments: tuple[Any, ...], sign: int) -> int:

@@ -1,4 +1,4 @@
-"""Functions that ksqlDB's own test corpus expects and no release ships (rules Q11).
+"""Functions that ksqlDB's test corpus expects and no release contains (rules Q11).
 
 Only cases of that corpus name this module and `test_aggregates`: see `kestrel_qtt.load`.
 """
@@ -19,7 +19,7 @@ _A = "STRUCT<A STRING>"
 
 @python_scalar("(value INT NOT NULL) -> STRING", name="BAD_UDF")
 def _bad_udf_int(value: int) -> str:
-    """Fail always."""
+    """Always fail."""
     raise ValueError("boom!")
 
 
@@ -36,7 +36,7 @@ _calls = count()
 
 @python_scalar("(value STRING) -> STRING", name="BAD_UDF", nulls=Nulls.BODY)
 def _bad_udf_string(value: str | None) -> str | None:
-    """Give NULL at every first, third, … call."""
+    """Return NULL at each first, third, … call."""
     return None if next(_calls) % 2 == 0 else value
 
 
@@ -66,19 +66,19 @@ def _test_udf_longs(*values: int) -> str:
 
 @python_scalar(f"(value {_A}) -> STRING", name="TEST_UDF")
 def _test_udf_struct(value: dict[str, Any]) -> Any:
-    """Give field A."""
+    """Return field A."""
     return value["A"]
 
 
 @python_scalar(f"() -> {_A}", name="TEST_UDF")
 def _test_udf_empty() -> dict[str, str]:
-    """Give a struct."""
+    """Return a struct."""
     return {"A": "foo"}
 
 
 @python_scalar(f"(value STRING) -> {_A}", name="TOSTRUCT", nulls=Nulls.BODY)
 def _to_struct(value: str | None) -> dict[str, str | None]:
-    """Wrap a text in a struct."""
+    """Wrap a string in a struct."""
     return {"A": value}
 
 
@@ -121,13 +121,13 @@ def _listed(pattern: str) -> str:
 
 @tabular(f"({_listed('{}')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
 def _test_udtf_values(*values: Any) -> list[str]:
-    """Give the arguments as texts."""
+    """Return the arguments as strings."""
     return [_java(value) for value in values]
 
 
 @tabular(f"({_listed('ARRAY<{}>')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
 def _test_udtf_lists(*values: Any) -> list[str]:
-    """Give the first items as texts."""
+    """Return the first items as strings."""
     return [_java(value[0]) for value in values]
 
 
@@ -141,7 +141,7 @@ _FIRST_MAP = _listed("MAP<STRING, {}>")
     name="TEST_UDTF",
 )
 def _test_udtf_maps(*values: Any) -> list[str]:
-    """Give the first values as texts."""
+    """Return the first values as strings."""
     return [_java(next(iter(value.values()))) for value in values]
 
 
@@ -154,7 +154,7 @@ _PRIMITIVES = tuple(f"(value {x} NOT NULL) -> {x}" for x in ("INT", "BIGINT", "D
 
 @tabular(*_PRIMITIVES, "(value STRING) -> STRING", f"(value {_A}) -> {_A}", runs=Runs.PYTHON, name="TEST_UDTF")
 def _test_udtf_echo(value: Any) -> list[Any]:
-    """Give the argument."""
+    """Return the argument."""
     return [value]
 
 
@@ -162,7 +162,7 @@ def _test_udtf_echo(value: Any) -> list[Any]:
     "(value DECIMAL(p,s)) -> DECIMAL(30, 10)", runs=Runs.PYTHON, name="TEST_UDTF", with_types=True, returns=_thirty_ten
 )
 def _test_udtf_decimal(types: CallTypes, value: Decimal) -> list[Decimal]:
-    """Give the argument."""
+    """Return the argument."""
     return [value]
 
 

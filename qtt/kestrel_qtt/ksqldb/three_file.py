@@ -1,4 +1,4 @@
-"""The form of three files: `statements.sql`, `input.json` and `output.json` side by side (rules Q15)."""
+"""Cases of three files: `statements.sql`, `input.json` and `output.json` side by side (rules Q15)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kestrel_qtt.cases.read_json import parse_json
 
 
 def three_file_case(file: CaseFile, read: Callable[[Path], str]) -> Case:
-    """Build the case of a `statements.sql`; its inputs may be absent, its outputs may not.
+    """Return the case of a `statements.sql`. The inputs are optional, the outputs are not.
 
     Raises:
-        CaseFileError: a file that cannot be read, or holds something else.
+        CaseFileError: a file cannot be read, or holds something else.
     """
     path = file.path
     inputs, outputs = path.with_name(INPUT_FILE), path.with_name(OUTPUT_FILE)

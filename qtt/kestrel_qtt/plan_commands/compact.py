@@ -1,7 +1,8 @@
-"""Remove stored plans that say nothing more: at a release, those that equal another plan of their case in all that counts.
+"""Remove, at a release, stored plans that repeat another plan of the same case.
 
-A plan stays if it is the newest of its case, was written by hand, has a checkpoint, holds a fact of the format that no other plan holds
-(in its own spelling, which today's codec no longer writes), or differs from every plan that stays: in its meaning or in its case.
+A plan stays if it is the newest of its case, was written by hand, has a checkpoint, holds a fact of the format that no
+other plan holds, or differs in meaning or in its case from every plan that stays. Facts count as spelled, because
+today's codec no longer writes some old spellings.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ Meaning = Callable[[str, str], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a plan is removed, and because of what: `equal_to` is the plan that stays in its place, `reason` why it stays."""
+class Decision:
+    """The decision about one plan: it is removed in favour of `equal_to`, or it stays because of `reason`."""
 
     plan: StoredPlan
     equal_to: StoredPlan | None = None
     reason: str = ""
 
 
-def choose(stored: Sequence[StoredPlan], facts_of: FactsOf, meaning_of: Meaning) -> list[Verdict]:
-    """Say of each plan whether it stays; `meaning_of` gives what is equal for plans that run alike (text and name of a plan).
+def choose(stored: Sequence[StoredPlan], facts_of: FactsOf, meaning_of: Meaning) -> list[Decision]:
+    """Decide for each plan whether it stays.
+
+    `meaning_of` maps the text and name of a plan to a value that is equal for plans that behave alike.
 
     Raises:
         PlanStoreError: a plan that cannot be read.
@@ -39,19 +42,19 @@ def choose(stored: Sequence[StoredPlan], facts_of: FactsOf, meaning_of: Meaning)
     contents = {plan: _Content.read(plan, facts_of, meaning_of) for plan in stored}
     holders = Counter(fact for content in contents.values() for fact in content.facts)
     newest = newest_plans(stored)
-    verdicts = []
+    decisions = []
     kept: dict[Path, list[StoredPlan]] = {}
     for plan in sorted(stored, key=lambda each: (each.home, each.age), reverse=True):
         content = contents[plan]
         reason = _reason(plan, newest[plan.home], content, holders)
-        twin = next((other for other in kept.get(plan.home, ()) if contents[other].same_as(content)), None)
-        if reason or twin is None:
+        equal = next((other for other in kept.get(plan.home, ()) if contents[other].same_as(content)), None)
+        if reason or equal is None:
             kept.setdefault(plan.home, []).append(plan)
-            verdicts.append(Verdict(plan, reason=reason or "it differs from the plans that stay"))
+            decisions.append(Decision(plan, reason=reason or "it differs from the plans that stay"))
         else:
             holders.subtract(content.facts)
-            verdicts.append(Verdict(plan, equal_to=twin))
-    return verdicts[::-1]
+            decisions.append(Decision(plan, equal_to=equal))
+    return decisions[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Go on from a copy of a checkpoint that some engine left behind."""
+"""Resume a query from a copy of a checkpoint that an engine left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.topics.records import Record
 
 
 def resume_copy(runner: ResumableRunner, pipeline: Pipeline, checkpoint: Path, fed: Sequence[Record]) -> ResumableQuery:
-    """Return a query with the state of a checkpoint that had processed `fed` in one `advance`; the folder is copied.
+    """Copy the checkpoint of a query that processed `fed` in one `advance`, and return a query with its state.
 
     Raises:
         CheckpointError: another plan wrote it, or its states cannot be read.
@@ -28,10 +28,10 @@ def resume_copy(runner: ResumableRunner, pipeline: Pipeline, checkpoint: Path, f
 
 
 def _move_paths(checkpoint: Path) -> None:
-    """Let the metadata of a checkpoint that was copied name its own files: Spark writes the full paths of schemas into it."""
+    """Point the metadata of a copied checkpoint to its own files. Spark writes full paths of schemas into it."""
     for file in checkpoint.glob("state/*/_metadata/v2/[!.]*"):
         text = file.read_text(encoding="utf-8")
         own = re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text)
         file.write_text(own, encoding="utf-8")
-        # Its checksum is that of the text before.
+        # The checksum belongs to the old text.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

@@ -1,7 +1,8 @@
-"""What a plan uses of the plan format: step versions, fields that are there or absent, words, and encodings.
+"""The facts of the plan format that a plan uses: step versions, present or absent fields, values, and encodings.
 
-A fact is a text such as `streamSinkV1`, `streamSinkV1.timestampColumn`, `streamSinkV1.timestampColumn absent`, `windowInfo.type=SESSION`
-or `streamSelectKeyV2.keyExpression as text`. Null is absent. The store of plans has to hold every fact that the codec can read.
+A fact is a string such as `streamSinkV1`, `streamSinkV1.timestampColumn`, `streamSinkV1.timestampColumn absent`,
+`windowInfo.type=SESSION` or `streamSelectKeyV2.keyExpression as text`. A null field is absent. The store of plans must
+hold every fact that the codec can read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kestrel_sql.types.time_units import UNIT_MS
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What can be said of a field: its words, and its encodings by the JSON type of each."""
+    """The facts of a field: whether it is optional, its values, and its encodings by JSON type."""
 
     optional: bool
     values: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ _FEATURES = tuple(feature.value for feature in SerdeFeature)
 _EMIT = tuple(emit.value for emit in Emit)
 
 
-def _words(annotation: Any) -> tuple[str, ...]:
+def _enum_values(annotation: Any) -> tuple[str, ...]:
     kinds = [annotation, *get_args(annotation)]
     if bool in kinds:
         return ("true", "false")
@@ -62,14 +63,14 @@ def _words(annotation: Any) -> tuple[str, ...]:
 
 
 def _shape_of(cls: Any) -> _Shape:
-    """The shape of a class whose JSON follows from its fields."""
+    """Return the shape of a class whose JSON follows from its fields."""
     hints = get_type_hints(cls)
     shape: dict[str, _Field] = {}
     for member in members_of(cls):
         annotation = hints[member.field]
         about = _Field(
             not member.required,
-            _narrowed(cls, member.names[0]) or _words(annotation),
+            _narrowed(cls, member.names[0]) or _enum_values(annotation),
             _encodings(member.names[0], annotation),
         )
         shape |= dict.fromkeys(member.names, about)
@@ -77,7 +78,7 @@ def _shape_of(cls: Any) -> _Shape:
 
 
 def _narrowed(cls: Any, name: str) -> tuple[str, ...]:
-    """The words that a class accepts, where they do not follow from the type of its field."""
+    """Return the values that a class accepts where they do not follow from the type of its field."""
     if name == "joinType":
         return tuple(kind.value for kind in JOIN_TYPES.get(cls, ()))
     return tuple(map(str, PSEUDO_COLUMN_VERSIONS[cls])) if name == "pseudoColumnVersion" else ()
@@ -93,7 +94,7 @@ def _encodings(name: str, annotation: Any) -> Mapping[Any, str] | None:
 
 @functools.cache
 def _shapes() -> Mapping[str, _Shape]:
-    """The shapes of all objects by their name: a tag, or the field in which an untagged object stands."""
+    """Return the shapes of all objects by name: the tag, or the field that holds an untagged object."""
     tagged: dict[str, type[Any]] = {**STEPS, **COMMANDS, StatementPlan.tag: StatementPlan}
     classes = tagged | dict(part for cls in tagged.values() for part in _parts(cls))
     features = _Field(True, _FEATURES)
@@ -117,7 +118,10 @@ def _shapes() -> Mapping[str, _Shape]:
 
 
 def _parts(cls: Any) -> Iterator[tuple[str, type[Any]]]:
-    """The classes of the untagged objects below `cls`, by the field in which they stand, but for those with a form of their own."""
+    """Yield the fields below `cls` that hold untagged objects, with their classes.
+
+    Classes with a codec of their own are left out.
+    """
     hints = get_type_hints(cls)
     for member in members_of(cls):
         for kind in (hints[member.field], *get_args(hints[member.field])):
@@ -133,7 +137,7 @@ def _is_part(kind: Any) -> bool:
 
 
 def known_facts() -> frozenset[str]:
-    """Every fact that the codec can read."""
+    """Return every fact that the codec can read."""
     return frozenset(fact for name, shape in _shapes().items() for fact in _known(name, shape))
 
 
@@ -143,32 +147,32 @@ def _known(name: str, shape: _Shape) -> Iterator[str]:
         yield f"{name}.{field}"
         if about.optional:
             yield f"{name}.{field} absent"
-        yield from (f"{name}.{field}={word}" for word in about.values)
-        yield from (f"{name}.{field} as {word}" for word in (about.encodings or {}).values())
+        yield from (f"{name}.{field}={value}" for value in about.values)
+        yield from (f"{name}.{field} as {value}" for value in (about.encodings or {}).values())
 
 
 def facts_of(document: Any) -> frozenset[str]:
-    """The facts of the content of a `plan.json`, or of a part of it that has a tag."""
+    """Return the facts of a parsed `plan.json`, or of a tagged part of it."""
     return frozenset(_of_value(document, ""))
 
 
-def _of_value(value: Any, place: str) -> Iterator[str]:
+def _of_value(value: Any, field: str) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
-            yield from _of_value(item, place)
+            yield from _of_value(item, field)
     elif isinstance(value, dict):
-        name = value.get("@type", _object_name(place))
+        name = value.get("@type", _object_name(field))
         if name in _shapes():
             yield from _of_object(value, name, _shapes()[name])
         for field, member in value.items():
             yield from _of_value(member, f"{name}.{field}" if name == "windowExpression" else field)
 
 
-def _object_name(place: str) -> str:
-    """What an untagged object is, by the field in which it stands."""
-    if place in _FORMATS:
+def _object_name(field: str) -> str:
+    """Return the name of an untagged object, given the field that holds it."""
+    if field in _FORMATS:
         return "formats"
-    return "timeSpan" if place.startswith("windowExpression.") else place
+    return "timeSpan" if field.startswith("windowExpression.") else field
 
 
 def _of_object(value: Mapping[str, Any], name: str, shape: _Shape) -> Iterator[str]:
@@ -180,13 +184,13 @@ def _of_object(value: Mapping[str, Any], name: str, shape: _Shape) -> Iterator[s
                 yield f"{name}.{field} absent"
             continue
         yield f"{name}.{field}"
-        yield from (f"{name}.{field}={word}" for word in _spelled(content) if word in about.values)
+        yield from (f"{name}.{field}={value}" for value in _spelled(content) if value in about.values)
         if about.encodings:
             kind = next((kind for kind in about.encodings if isinstance(content, kind)), object)
             yield f"{name}.{field} as {about.encodings[kind]}"
 
 
 def _spelled(content: Any) -> Sequence[str]:
-    """The words of a content: a list has those of its items."""
+    """Return the values of a content as strings; a list gives those of its items."""
     items = content if isinstance(content, list) else [content]
     return [str(item).lower() if isinstance(item, bool) else str(item) for item in items]

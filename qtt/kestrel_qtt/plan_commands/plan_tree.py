@@ -1,4 +1,4 @@
-"""A plan as a tree that people read: one line per step, its fields below."""
+"""Show a plan as a tree: one line per step, its fields below."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _APART = frozenset({"@type", "properties", *_SOURCES})
 
 
 def explain_plan(plan: PlanFile) -> str:
-    """Show all statements of a plan, in order; fields that say nothing are left out."""
+    """Show all statements of a plan in order, without empty fields."""
     return "\n\n".join(
         f"{number}. {explain_statement(statement)}" for number, statement in enumerate(plan.statements, start=1)
     )
 
 
 def explain_statement(statement: StatementPlan) -> str:
-    """Show what one statement does: its text, the change of the catalog, the query as a tree from sink to sources.
+    """Show one statement: its text, its change of the catalog, and its query as a tree from sink to sources.
 
     Raises:
         PlanError: steps or expressions that are nested too deeply.
@@ -38,7 +38,7 @@ def explain_statement(statement: StatementPlan) -> str:
 
 
 def _tree(step: Mapping[str, Any], first: str, rest: str) -> Iterator[str]:
-    """The lines of a step; `first` stands before its name, `rest` before everything below."""
+    """Yield the lines of a step, with `first` before its name and `rest` before the lines below."""
     sources = [(name, step[name]) for name in _SOURCES if name in step]
     yield f"{first}{step['@type']} [{step['properties']['queryContext']}]"
     for line in _fields(step):

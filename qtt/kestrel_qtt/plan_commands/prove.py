@@ -1,7 +1,7 @@
-"""Three oracles for each stored plan of ours: its own spec, the same statements planned and run today, and today's codec.
+"""Prove stored plans by three oracles: their own spec, the same statements planned and run today, and today's codec.
 
-What need not be run is not: a plan that is equal after a round trip through the codec, or equal to the one that its statements give
-today, compiles to the same pipeline, and has been judged by its own spec already.
+A plan that equals its round trip through the codec, or today's plan of its statements, is not run again: it compiles to
+the same pipeline, which its own spec has judged already.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kestrel_qtt.runner import run_cases
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a stored plan stands to today: its `problem`, or whether the plan of today differs from it.
+    """The comparison of a stored plan with today's: its `problem`, or whether today's plan differs.
 
-    `excuse` is what its spec says of a plan whose statements mean something else today.
+    `excuse` is the reason, from its spec, why its statements mean something else today.
     """
 
     case: Case
@@ -30,7 +30,7 @@ class Comparison:
 
 
 def compare(stored: StoredPlan, case: Case, driver: PlanningDriver) -> Comparison:
-    """Compare a stored plan with what today's codec and planner make of it; nothing is run."""
+    """Compare a stored plan with today's codec and planner, without running it."""
     excuse = ""
     try:
         text, spec = load_stored(stored)
@@ -52,7 +52,7 @@ def compare(stored: StoredPlan, case: Case, driver: PlanningDriver) -> Compariso
 
 
 def run_today(comparisons: Sequence[Comparison], driver: PlanningDriver) -> list[str]:
-    """Run the statements of the plans that differ from today's, fused, and say which do not give what the specs expect."""
+    """Run, fused, the statements of plans that differ from today's; return a message for each that fails its spec."""
     cases = [
         replace(each.case, id=f"{each.case.id}#today", plan=None, serdes=None)
         for each in comparisons

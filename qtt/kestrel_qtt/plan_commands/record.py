@@ -1,4 +1,4 @@
-"""What `qtt plans` does with the store: record plans that changed, check that none is missing, find the stored ones."""
+"""The commands of `qtt plans` on the store: record, check, prove, compact, checkpoint and resume."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ DISTRIBUTION = "kestrel-sql"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a command has to tell: what it did, and what is wrong, one sentence each."""
+    """The messages of a command: what it did, and what is wrong."""
 
     done: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> Loaded:
-    """Load the stored plans below `paths` as cases; one that was edited or cannot be read is an error."""
+    """Load the stored plans below `paths` as cases. A plan that was edited or cannot be read is an error."""
     specs = (stored_spec(stored.spec_file, path) for path in paths for stored in plans.find_plans(path))
     return load_all(specs, functions, ledgers)
 
 
 def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
-    """Record below `folder` what needs recording; a case that cannot be planned or stored is a problem and stops no other."""
+    """Record new and changed plans below `folder`.
+
+    A case that cannot be planned or stored is a problem and stops no other.
+    """
     done: list[str] = []
     problems: list[str] = []
     for case in cases:
@@ -55,7 +58,7 @@ def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) ->
 
 
 def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
-    """Say what is wrong with the plans below `folder`, given the cases of today; one that cannot be planned is wrong too."""
+    """Compare the plans below `folder` with today's cases. A case that cannot be planned is a problem too."""
     fresh: dict[str, Json] = {}
     problems = []
     for case in cases:
@@ -71,38 +74,44 @@ def _unplanned(case: Case, error: PlanningError) -> str:
 
 
 def prove_plans(cases: Sequence[Case], driver: PlanningDriver) -> Findings:
-    """Compare stored plans of ours with what today's codec and planner make of them, and run what differs."""
+    """Compare our stored plans with today's codec and planner, and run those that differ."""
     from kestrel_qtt.plan_commands.prove import compare, run_today
 
     found = [compare(stored, case, driver) for case in cases for stored in plans.find_plans(case.file.parent)]
     problems = [each.problem for each in found if each.problem]
     differing = sum(each.differs for each in found)
     excused = sum(bool(each.excuse) for each in found)
-    told = f"{len(found)} plans survive a round trip; {differing} differ from those of today, {excused} of them for a stated reason"
-    return Findings(() if problems else (told,), (*problems, *run_today(found, driver)))
+    summary = (
+        f"{len(found)} plans survive a round trip; "
+        f"{differing} differ from today's, {excused} of them for a stated reason"
+    )
+    return Findings(() if problems else (summary,), (*problems, *run_today(found, driver)))
 
 
 def compact_plans(paths: Sequence[Path], *, dry_run: bool) -> Findings:
-    """Remove below `paths` what is proved equal to a plan that stays; raise PlanStoreError."""
+    """Remove the plans below `paths` that equal a plan that stays; raise PlanStoreError."""
     from kestrel_qtt.plan_commands.text import plan_facts, plan_meaning
 
-    verdicts = choose([stored for path in paths for stored in plans.find_plans(path)], plan_facts, plan_meaning)
-    newest = plans.newest_plans(verdict.plan for verdict in verdicts).values()
+    decisions = choose([stored for path in paths for stored in plans.find_plans(path)], plan_facts, plan_meaning)
+    newest = plans.newest_plans(decision.plan for decision in decisions).values()
     done = []
-    for verdict in verdicts:
-        if verdict.equal_to is not None:
+    for decision in decisions:
+        if decision.equal_to is not None:
             done.append(
-                f"{'would remove' if dry_run else 'removed'} {verdict.plan.folder}: it equals {verdict.equal_to.version}"
+                f"{'would remove' if dry_run else 'removed'} {decision.plan.folder}: it equals {decision.equal_to.version}"
             )
             if not dry_run:
-                plans.remove(verdict.plan)
-        elif verdict.plan not in newest:
-            done.append(f"kept {verdict.plan.folder}: {verdict.reason}")
-    return Findings((*done, f"{sum(v.equal_to is None for v in verdicts)} of {len(verdicts)} plans stay"))
+                plans.remove(decision.plan)
+        elif decision.plan not in newest:
+            done.append(f"kept {decision.plan.folder}: {decision.reason}")
+    return Findings((*done, f"{sum(v.equal_to is None for v in decisions)} of {len(decisions)} plans stay"))
 
 
 def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
-    """Store a checkpoint of each stored case beside its plan; a case without state, or whose state does not matter, is a problem."""
+    """Store a checkpoint beside the plan of each case.
+
+    A case without state, or whose state has no effect, is a problem.
+    """
     from kestrel_qtt.plan_commands.resume import Checkpoints
 
     done: list[str] = []
@@ -122,7 +131,7 @@ def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
 
 
 def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) -> Findings:
-    """Go on from every checkpoint below `paths`; what comes after and is not as its case expects is a problem."""
+    """Resume from every checkpoint below `paths`. Records that differ from those of the case are a problem."""
     from kestrel_qtt.plan_commands.resume import Checkpoints
 
     done: list[str] = []
@@ -147,7 +156,7 @@ def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) ->
 
 @dataclass(frozen=True, slots=True)
 class PlanText:
-    """A plan.json as text: what it is called in errors, and the sources of functions that it may call."""
+    """The text of a plan.json, its name in errors, and the sources of the functions that it may call."""
 
     name: str
     text: str
@@ -157,7 +166,7 @@ class PlanText:
 def plan_texts(
     paths: Sequence[Path], selection: Selection, driver: PlanningDriver, functions: Sequence[Path] = ()
 ) -> Iterator[PlanText]:
-    """The plans to explain: plan files are read, cases are planned; raise PlanStoreError."""
+    """Yield the plans to explain: plan files are read, cases are planned; raise PlanStoreError."""
     files = [path for path in paths if path.name == PLAN_FILE or (path / PLAN_FILE).is_file()]
     for file in files:
         spec = (file if file.is_dir() else file.parent) / SPEC_FILE

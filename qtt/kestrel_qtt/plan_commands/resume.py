@@ -1,4 +1,4 @@
-"""Take the checkpoint of a query in the middle of a stored case, and go on from one that an earlier version left."""
+"""Take checkpoints in the middle of stored cases, and resume from those of earlier versions."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from kestrel_sql.topics.records import Record
 
 
 class Checkpoints:
-    """Freezes and resumes the only query of a stored case, on one Spark session."""
+    """Takes and resumes checkpoints of the only query of a stored case, on one Spark session."""
 
     def __init__(self) -> None:
         self._runner = ResumableRunner(open_test_session())
         self._folder = Path(tempfile.mkdtemp(prefix="kestrel-checkpoints-"))
 
     def close(self) -> None:
-        """Remove what is kept on disk."""
+        """Remove the files on disk."""
         self._runner.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def freeze(self, case: Case, inputs: int | None = None) -> Frozen:
-        """Run a case up to its first `inputs` records (half of them by default), and take the checkpoint.
+        """Run the first `inputs` records of a case (by default half of them) and take the checkpoint.
 
         Raises:
-            PlanStoreError: the case fails or has no state, or what comes after does not depend on the state.
+            PlanStoreError: the case fails or has no state, or its later records do not depend on the state.
         """
         run, query, feed = self._prepared(case)
         after = len(feed) // 2 if inputs is None else inputs
@@ -64,7 +64,7 @@ class Checkpoints:
         return frozen
 
     def resume(self, case: Case, frozen: Frozen) -> Result:
-        """Go on from a checkpoint with the rest of the inputs, and compare with the rest of the outputs."""
+        """Resume from a checkpoint with the other inputs, and compare with the other outputs."""
         run, query, feed = self._prepared(case)
         pipeline = _pipeline(run, query)
         folder = Path(tempfile.mkdtemp(dir=self._folder))
@@ -74,7 +74,7 @@ class Checkpoints:
         return judge(second_half(case, frozen), outcome_of(run))
 
     def _forgetful(self, case: Case, rest: Sequence[Record]) -> Outcome:
-        """What the rest of the inputs gives without a state."""
+        """Return the outcome of the other inputs without the state."""
         run, query, _ = self._prepared(case)
         pipeline = _pipeline(run, query)
         run.collect(self._runner.open(pipeline).advance(rest))
@@ -94,5 +94,5 @@ def _pipeline(run: CaseRun, query: PersistentQuery) -> Pipeline:
 
 
 def operator_names(pipeline: Pipeline) -> tuple[str, ...]:
-    """The names of the operators of a pipeline, level by level."""
+    """Return the names of the operators of a pipeline, level by level."""
     return tuple(type(stateful.operator).__name__ for level in pipeline.group.levels for stateful in level)

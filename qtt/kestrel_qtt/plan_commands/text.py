@@ -1,4 +1,4 @@
-"""Plans for people: as trees with the Spark SQL that they become, and what differs between two."""
+"""Show plans as trees with their Spark SQL, and the differences of two."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 
 
 def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> str:
-    """The statements of a plan.json as trees, each query followed by its Spark SQL.
+    """Return the statements of a plan.json as trees, each query followed by its Spark SQL.
 
-    Errors name `name`; `functions` are the sources of functions that the plan calls beyond those that ship.
+    Errors name `name`. `functions` are the sources of user functions that the plan calls.
 
     Raises:
-        PlanStoreError: the text is no plan, or none that can be run.
+        PlanStoreError: the text is not a plan, or the plan cannot be run.
     """
     plan = _load(text, name)
     session = Session(functions=functions_from(functions))
@@ -42,34 +42,36 @@ def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> 
 
 
 def difference_text(left: Path, right: Path) -> str:
-    """What differs between two plan.json files, one difference after the other; nothing where they mean the same.
+    """Return the differences of two plan.json files, one per line; empty if they mean the same.
 
     Raises:
-        PlanStoreError: a file that cannot be read, or is no plan.
+        PlanStoreError: a file cannot be read, or is not a plan.
     """
     old, new = (_load(read_plan(file), str(file)) for file in (left, right))
     return "\n".join(map(str, diff_plans(old, new, RESTORED)))
 
 
 def differences_between(old: str, new: str, name: str) -> str:
-    """What differs between the texts of two plans, of which the first is called `name`; nothing where they mean the same.
+    """Return the differences of two plan texts, one per line; empty if they mean the same.
+
+    Errors call the first text `name`.
 
     Raises:
-        PlanStoreError: a text that is no plan.
+        PlanStoreError: a text is not a plan.
     """
     return "\n".join(map(str, diff_plans(_load(old, name), _load(new, "today's plan"), RESTORED)))
 
 
 def plan_facts(document: Json) -> frozenset[str]:
-    """What the content of a plan.json uses of the format."""
+    """Return the facts of the format that a parsed plan.json uses."""
     return facts_of(document)
 
 
 def plan_meaning(text: str, name: str) -> object:
-    """What is equal for plans that run alike: the statements without their texts, and the switches that a replay restores.
+    """Return a value that is equal for plans that behave alike: statements without their texts, and restored settings.
 
     Raises:
-        PlanStoreError: the text, called `name`, is no plan.
+        PlanStoreError: the text, called `name`, is not a plan.
     """
     plan = _load(text, name)
     switches = tuple(plan.configs.get(switch) or "false" for switch in RESTORED)
@@ -77,13 +79,13 @@ def plan_meaning(text: str, name: str) -> object:
 
 
 def survives_codec(text: str, name: str) -> bool:
-    """Whether a plan is the same after today's codec has written and read it; raise PlanStoreError."""
+    """Say whether today's codec writes and reads a plan unchanged; raise PlanStoreError."""
     plan = _load(text, name)
     return _load(dump_plan(plan), name) == plan
 
 
 def check_plan(text: str, name: str) -> None:
-    """Check that a text is a plan.json; raise PlanStoreError, which names `name`."""
+    """Check that a text is a plan.json; else raise PlanStoreError, which names `name`."""
     _load(text, name)
 
 

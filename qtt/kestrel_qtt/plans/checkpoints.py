@@ -1,7 +1,7 @@
-"""The stored checkpoints of plans: the state of a query in the middle of its case, as some version of the engine left it.
+"""Stored checkpoints of plans: the state of a query in the middle of its case, as a version of the engine left it.
 
-Beside a stored plan stand `checkpoint-<version>.zip`, the checkpoint as Spark wrote it, and `checkpoint-<version>.json`: which operators
-it holds, after how many inputs it was taken, how many records each topic had by then, and the hash of the archive.
+`checkpoint-<version>.zip` beside a stored plan is the checkpoint as Spark wrote it. `checkpoint-<version>.json` gives
+its operators, the number of inputs before it, the number of records that each topic had, and the hash of the archive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Frozen:
 
 
 def pack(folder: Path) -> bytes:
-    """A checkpoint folder as a zip archive: without checksum files, the same bytes for the same files.
+    """Pack a checkpoint folder into a zip archive without checksum files. Equal files give equal bytes.
 
     Raises:
         PlanStoreError: it is larger than a stored checkpoint may be.
@@ -56,13 +56,13 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(frozen: Frozen, folder: Path) -> None:
-    """Write the checkpoint into `folder`."""
+    """Unpack the checkpoint into `folder`."""
     with zipfile.ZipFile(io.BytesIO(frozen.archive)) as archive:
         archive.extractall(folder)
 
 
 def write(folder: Path, frozen: Frozen) -> Path:
-    """Store a checkpoint in the folder of its plan, and give the path of the archive.
+    """Store a checkpoint in the folder of its plan, and return the path of the archive.
 
     Raises:
         PlanStoreError: this version has stored one already.
@@ -83,15 +83,15 @@ def write(folder: Path, frozen: Frozen) -> Path:
 
 
 def find(root: Path) -> list[Path]:
-    """The archives of all checkpoints below `root`."""
+    """Return the archives of all checkpoints below `root`."""
     return sorted(root.rglob(f"{_PREFIX}*.zip"))
 
 
 def read(path: Path) -> Frozen:
-    """The checkpoint in the archive at `path`.
+    """Read the checkpoint in the archive at `path`.
 
     Raises:
-        PlanStoreError: a file that cannot be read, or an archive that is not the one that was stored.
+        PlanStoreError: a file cannot be read, or the archive was changed.
     """
     try:
         about: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def read(path: Path) -> Frozen:
 
 
 def second_half(case: Case, frozen: Frozen) -> Case:
-    """What is left of a case after the checkpoint: only its remaining records are expected, and nothing else is looked at."""
+    """Return the part of a case after the checkpoint. It expects the remaining records and nothing else."""
     seen = dict(frozen.outputs)
     return replace(case, outputs=tuple(_after(case.outputs or (), seen)), post=None, log=None, serdes=None)
 

@@ -25,7 +25,7 @@ Members = dict[str, Any]
 
 
 def case_document(case: Case) -> Members:
-    """The concrete case as JSON; what is None or the default of the format is left out."""
+    """Return the expanded case as JSON, without None and without defaults of the format."""
     return {
         "name": case.name,
         **_given(
@@ -41,7 +41,7 @@ def case_document(case: Case) -> Members:
 
 
 def _given(**members: Any) -> Members:
-    """The members that say something: not None and not empty."""
+    """Return the members that are not None and not empty."""
     return {name: value for name, value in members.items() if value is not None and value not in ([], {})}
 
 
@@ -134,7 +134,7 @@ def _log(entry: ExpectedLog) -> Members:
 
 
 def write_json(document: Any) -> str:
-    """Write JSON with an indent of two blanks and a line feed at the end; decimals keep their digits."""
+    """Write JSON with an indent of two spaces and a final line feed; decimals keep their digits."""
     return "".join(_parts(document, "\n")) + "\n"
 
 
@@ -158,5 +158,5 @@ def _parts(value: Any, newline: str) -> Iterator[str]:
 
 
 def _is_text(value: str) -> bool:
-    """Whether UTF-8 can hold the text: half a surrogate pair is written as an escape."""
+    """Say whether UTF-8 can hold the string. Half a surrogate pair is written as an escape."""
     return not any("\ud800" <= c <= "\udfff" for c in value)

@@ -1,4 +1,4 @@
-"""The store of historic plans: find, load, compare, record and check them; a stored plan is never changed."""
+"""The store of historic plans: find, load, compare, record and check them. A stored plan never changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 """Stored configs that a replay restores, and that change results; false where missing (rules Q16.3)."""
 
 BY_HAND = "-by-hand"
-"""Ends the version of a plan that no planner wrote: one in the style of an older release, or of words that only readers know."""
+"""Suffix of the version of a plan that no planner wrote: it has the style of an older release, or values that only
+readers know.
+"""
 
 OLD_PLANS = "old-plans"
 """The folder of plans by hand that belong to no case file."""
@@ -32,12 +34,12 @@ _LONGEST_FOLDER = 120
 
 
 class PlanStoreError(Exception):
-    """A stored plan that cannot be read, was changed, or must not be written."""
+    """A stored plan cannot be read, was changed, or must not be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """One stored plan; `timestamp` (epoch ms) is set for ksqlDB's own only."""
+    """One stored plan. `timestamp` (epoch ms) is set for ksqlDB's plans only."""
 
     version: str
     timestamp: int | None
@@ -45,17 +47,17 @@ class StoredPlan:
 
     @property
     def home(self) -> Path:
-        """The folder of its case; the plans of one case share it."""
+        """The folder of its case, which all plans of the case share."""
         return self.folder.parent
 
     @property
     def plan_file(self) -> Path:
-        """Where the plan is."""
+        """The path of the plan."""
         return self.folder / PLAN_FILE
 
     @property
     def spec_file(self) -> Path:
-        """Where the case is, as it was when the plan was made."""
+        """The path of the case as it was when the plan was written."""
         return self.folder / SPEC_FILE
 
     @property
@@ -65,7 +67,7 @@ class StoredPlan:
 
     @property
     def age(self) -> tuple[tuple[int, ...], bool, str, int]:
-        """A key that orders the plans of a case, the newest last; `1.0.0.dev1` comes before `1.0.0`."""
+        """The sort key of the plans of a case, newest last; `1.0.0.dev1` comes before `1.0.0`."""
         match = _parse_folder(self.version)
         suffix = match["suffix"]
         numbers = tuple(int(n) for n in match["version"].removesuffix(suffix).split("."))
@@ -73,19 +75,19 @@ class StoredPlan:
 
 
 def case_folder(case_id: str) -> str:
-    """The folder that keeps the plans of a case, relative to the store: where its file is, the file's name, the case's name."""
+    """Return the folder of the plans of a case, relative to the store: area, name of the file, name of the case."""
     path, _, slug = case_id.rpartition("::")
     return f"{file_folder(path)}/{_folder_name(slug, case_id)}"
 
 
 def file_folder(path: str) -> str:
-    """The folder that keeps the plans of all cases of a file, relative to the store."""
+    """Return the folder of the plans of all cases of a file, relative to the store."""
     stem = path.removeprefix("test-cases/").rpartition(".")[0] or path
     return "/".join(_folder_name(part, part) for part in stem.split("/"))
 
 
 def _folder_name(text: str, whole: str) -> str:
-    """Letters and digits of a text, in lower case; where that is too long, what tells `whole` from others ends it."""
+    """Reduce a name to letters and digits in lower case. If it is too long, cut it and append a hash of `whole`."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "case"
     if len(name) <= _LONGEST_FOLDER:
         return name
@@ -93,25 +95,25 @@ def _folder_name(text: str, whole: str) -> str:
 
 
 def find_plans(root: Path) -> list[StoredPlan]:
-    """All plans below `root`, by case and age: a store, the folder of one case or of one plan, of ours or of ksqlDB's.
+    """Find all plans below `root`, ordered by case and age. `root` is a store, or the folder of a case or plan.
 
     Raises:
-        PlanStoreError: a plan in a folder that is not named `<version>` or `<version>_<timestamp>`, or without a spec.
+        PlanStoreError: a plan has no spec, or its folder is not named `<version>` or `<version>_<timestamp>`.
     """
     plans = [_stored(file.parent) for file in root.rglob(PLAN_FILE)]
     return sorted(plans, key=lambda plan: (plan.home, plan.age))
 
 
 def newest_plans(plans: Iterable[StoredPlan]) -> dict[Path, StoredPlan]:
-    """The newest plan of each case, by the folder of the case."""
+    """Return the newest plan of each case, by the folder of the case."""
     return {plan.home: plan for plan in sorted(plans, key=lambda plan: plan.age)}
 
 
 def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
-    """The text of the plan, and the content of its spec.
+    """Return the text of the plan and the parsed spec.
 
     Raises:
-        PlanStoreError: a file that cannot be read, or a plan that is not the one its spec was recorded with.
+        PlanStoreError: a file cannot be read, or the plan is not the one that its spec was recorded with.
     """
     plan = _read(stored.plan_file)
     spec = _parse(_read(stored.spec_file), stored.spec_file)
@@ -125,20 +127,20 @@ def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
 
 
 def read_plan(path: Path) -> str:
-    """The text of a plan.json, given by its path or that of its folder; raise PlanStoreError."""
+    """Read a plan.json, given its path or that of its folder; raise PlanStoreError."""
     return _read(path / PLAN_FILE if path.is_dir() else path)
 
 
 def written_by(file: Path) -> str | None:
-    """The version in the name of the folder of a stored plan.json; None for a file elsewhere."""
+    """Return the version in the folder name of a stored plan.json; None for other files."""
     match = _FOLDER.fullmatch(file.parent.name)
     return match["version"] if match else None
 
 
 def needs_recording(fresh: Json, newest: Json) -> bool:
-    """Whether `fresh` differs from `newest`, both contents of a `plan.json`, `newest` None where there is none.
+    """Say whether the parsed plan `fresh` differs from `newest`, which is None if the case has no plan.
 
-    Statement texts and the configs that no replay restores do not count (rules Q16.1, Q16.3).
+    Statement texts, and configs that a replay does not restore, make no difference (rules Q16.1, Q16.3).
     """
     return newest is None or _compared(fresh) != _compared(newest)
 
@@ -151,9 +153,9 @@ def record(
     test_case: Mapping[str, Json],
     schemas: Mapping[str, Json] | None = None,
 ) -> StoredPlan | None:
-    """Store the text `plan` of the case under `version`, if the newest stored plan differs; give None if it does not.
+    """Store the text `plan` of the case under `version` and return it; return None if the newest stored plan is equal.
 
-    The plan appears as a whole or not at all, and what is stored stays as it is.
+    The folder appears as a whole or not at all. Stored plans do not change.
 
     Raises:
         PlanStoreError: the version has another plan of the case already, or the folder belongs to another case.
@@ -184,13 +186,13 @@ def record(
 
 
 def adopt(root: Path, draft: Path) -> StoredPlan:
-    """Store a plan that was written by hand: the folder `<case>/<version>-by-hand` with a plan.json and a spec.json without hash.
+    """Store a plan written by hand in the folder `<case>/<version>-by-hand`. Its spec.json has no hash.
 
-    The spec says in `byHand` what the plan holds that today's planner does not write; `today` says, if that is so, why
-    the statements of its case mean something else today.
+    The spec's field `byHand` says what the plan holds that today's planner does not write. `today` says why the
+    statements of its case mean something else today, if they do.
 
     Raises:
-        PlanStoreError: the draft is none, or the plan is stored already.
+        PlanStoreError: the draft is not a plan, or it is stored already.
     """
     stored = _stored(draft)
     plan, spec = load_stored(stored)
@@ -207,12 +209,12 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
 
 
 def remove(stored: StoredPlan) -> None:
-    """Remove a stored plan, of which another one has been proved to say the same."""
+    """Remove a stored plan that was proved equal to another."""
     shutil.rmtree(stored.folder)
 
 
 def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
-    """What is wrong with the store, one sentence each; `fresh` has the plan of today by case id.
+    """Return what is wrong with the store, one message each; `fresh` has today's plan by case id.
 
     Every case has a stored plan, the newest equals that of today, and no stored plan was changed.
     """
@@ -231,7 +233,7 @@ def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
 
 
 def fields_used(plan: Json) -> frozenset[str]:
-    """The fields that a plan uses, as `streamSinkV1.timestampColumn`, and the bare `@type`s; null is not used."""
+    """Return the fields of a plan that are not null, such as `streamSinkV1.timestampColumn`, and its `@type`s."""
     used: set[str] = set()
     waiting: list[Json] = [plan]
     while waiting:
@@ -262,7 +264,10 @@ def _stale(newest: Mapping[str, tuple[StoredPlan, str]], fresh: Mapping[str, Jso
             yield str(error)
         else:
             if changed:
-                yield f"{case_id}: the plan differs from the newest stored one, of {stored.version}; `qtt plans record` stores it"
+                yield (
+                    f"{case_id}: the plan differs from the newest stored one, {stored.version}; "
+                    "`qtt plans record` stores it"
+                )
 
 
 def _stored(folder: Path) -> StoredPlan:
