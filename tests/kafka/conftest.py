@@ -3,10 +3,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import Broker
@@ -14,11 +17,22 @@ from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.kafka.connector.jars import connector_jars
+from tests.kafka.applications import Applications, production_session
+from tests.kafka.helpers import SUBMIT_ARGUMENTS
 
 collect_ignore = ["cases"]
 """Cases for a broker: `test_cases.py` runs them there."""
 
+_HERE = Path(__file__).parent
 _numbers = count()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the JVM of this process have Spark's connector if a test here may need it: it takes jars along only when it starts."""
+    if any(item.get_closest_marker("spark") and _HERE in item.path.parents for item in session.items):
+        # Where there are no jars, the fixture `kafka` says so.
+        with suppress(EngineError):
+            os.environ[SUBMIT_ARGUMENTS] = f"--jars {connector_jars().setting} pyspark-shell"
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +69,15 @@ def topic(kafka: KafkaConfig) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def spark(kafka: KafkaConfig) -> SparkSession:
+    """The session that the tests of this folder share."""
+    return production_session()
+
+
+@pytest.fixture
+def applications(kafka: KafkaConfig, spark: SparkSession) -> Applications:
+    """Runs scripts in this process, against the broker of the tests."""
+    return Applications(spark, kafka)

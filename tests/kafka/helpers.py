@@ -14,6 +14,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+"""The environment variable that adds to the JVM of this process; a command of the tests finds its own way."""
+
 _LONGEST_S = 600.0
 _MOST_WAITING = 50_000
 
@@ -117,10 +120,14 @@ def command(script: Path, servers: str, checkpoint: Path, *options: str) -> list
     return [sys.executable, "-m", "kestrel_sql.cli.main", "run", str(script), *own, *options]
 
 
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != SUBMIT_ARGUMENTS}
+
+
 def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.CompletedProcess[str]:
     whole = command(script, servers, checkpoint, *options)
     try:
-        return subprocess.run(whole, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+        return subprocess.run(whole, capture_output=True, text=True, timeout=_LONGEST_S, check=False, env=environment())
     except subprocess.TimeoutExpired as error:
         said = (error.stderr or b"").decode(errors="replace")
         raise AssertionError(f"{script.name} did not end within {_LONGEST_S:.0f} s; it said: {said[-6000:]}") from None
@@ -132,7 +139,7 @@ def start(
     """Start a run in a process group of its own; what it says goes to `log`."""
     with (log or Path(os.devnull)).open("ab") as said:
         whole = command(script, servers, checkpoint, *options)
-        return subprocess.Popen(whole, stdout=said, stderr=said, start_new_session=True)
+        return subprocess.Popen(whole, stdout=said, stderr=said, start_new_session=True, env=environment())
 
 
 def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int, seconds: float = 120) -> int:

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from kestrel_sql.kafka.client.admin import admin_client
-from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.helpers import create, produce, read, run
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import create, produce, read
 
 pytestmark = pytest.mark.spark
 
@@ -23,36 +23,30 @@ NEW = "CREATE STREAM B WITH (KAFKA_TOPIC='{0}_b') AS SELECT K, N FROM S;"
 LARGE = "CREATE STREAM L WITH (KAFKA_TOPIC='{0}_l') AS SELECT * FROM S;"
 
 
-def test_an_edited_script_goes_on_where_it_can(kafka: KafkaConfig, tmp_path: Path) -> None:
-    name, servers, script, checkpoint = (
-        f"edited_{time.time_ns()}",
-        kafka.servers,
-        tmp_path / "app.sql",
-        tmp_path / "checkpoint",
-    )
+def test_an_edited_script_goes_on_where_it_can(applications: Applications, tmp_path: Path) -> None:
+    name, servers = f"edited_{time.time_ns()}", applications.config.servers
     # Of records of 1970 a compacted topic keeps the last of each key only.
     now = int(time.time() * 1000)
     create(servers, 1, f"{name}_s")
     small = NewTopic(f"{name}_l", 1, config={"max.message.bytes": "1000"})
-    admin = admin_client(kafka)
+    admin = admin_client(applications.config)
     admin.create_topics([small])[small.topic].result()
 
-    def start(*statements: str) -> tuple[int, str]:
-        script.write_text("\n".join((SOURCE, *statements)).format(name), encoding="utf-8")
-        done = run(script, servers, checkpoint, "--until-caught-up", "--master", "local[1]")
-        return done.returncode, " ".join(done.stderr.split())
+    def start(*statements: str) -> tuple[bool, str]:
+        run = applications.catch_up("\n".join((SOURCE, *statements)).format(name), tmp_path)
+        return run.well, run.text
 
     def values(sink: str) -> list[dict[str, object]]:
         return [json.loads(value or b"") for _, _, value, _ in read(servers, f"{name}_{sink}", 1)]
 
     produce(servers, f"{name}_s", [("k", json.dumps({"V": "x", "N": n}), now + n) for n in range(3)])
-    code, said = start(COUNT, KEPT.format("{0}", "", 1))
-    assert code == 0, said
+    well, said = start(COUNT, KEPT.format("{0}", "", 1))
+    assert well, said
     assert [row["N"] for row in values("a")] == [1, 2, 3]
     assert [row["N"] for row in values("c")] == [2]
 
-    code, said = start(COUNT, KEPT.format("{0}", "", 0))
-    assert code == 1
+    well, said = start(COUNT, KEPT.format("{0}", "", 0))
+    assert not well
     assert "CSAS_C_1 is not the one that the checkpoint belongs to" in said
     assert "N > 1" in said
     assert "N > 0" in said
@@ -65,8 +59,8 @@ def test_an_edited_script_goes_on_where_it_can(kafka: KafkaConfig, tmp_path: Pat
         f"{name}_s",
         [("k", json.dumps({"V": "x", "N": 1}), now + 8), ("k", json.dumps({"V": large, "N": 0}), now + 9)],
     )
-    code, said = start(NEW, COUNT, KEPT.format("{0}", "OR REPLACE ", 0), LARGE)
-    assert code == 1, said
+    well, said = start(NEW, COUNT, KEPT.format("{0}", "OR REPLACE ", 0), LARGE)
+    assert not well, said
     assert f"a record for {name}_l-0, caused by {name}_s-0 at offset 4, was refused" in said
     assert "Traceback" not in said
     assert values("l") == [], "nothing is half written"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.helpers import create, produce, read, run
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import create, produce, read
 
 pytestmark = pytest.mark.spark
 
@@ -21,26 +21,16 @@ CREATE STREAM A WITH (KAFKA_TOPIC='{0}_a') AS SELECT K, 10 / V AS X FROM S;
 BAD = '{"V": "many"}'
 
 
-def test_entries_hold_what_they_are_about_if_they_are_to(kafka: KafkaConfig, tmp_path: Path) -> None:
-    name, script, checkpoint = f"log_{time.time_ns()}", tmp_path / "app.sql", tmp_path / "checkpoint"
-    script.write_text(SCRIPT.format(name), encoding="utf-8")
-    create(kafka.servers, 1, f"{name}_s")
+def test_entries_hold_what_they_are_about_if_they_are_to(applications: Applications, tmp_path: Path) -> None:
+    name, servers = f"log_{time.time_ns()}", applications.config.servers
+    create(servers, 1, f"{name}_s")
     found = []
     for offset, included in ((0, "true"), (2, "false")):
-        produce(kafka.servers, f"{name}_s", [("k", BAD, 5), ("k", '{"V": 0}', 6)])
-        setting = f"ksql.logging.processing.rows.include={included}"
-        own = [
-            "--until-caught-up",
-            "--master",
-            "local[1]",
-            "--processing-log-topic",
-            f"{name}_log",
-            "--property",
-            setting,
-        ]
-        done = run(script, kafka.servers, checkpoint, *own)
-        assert done.returncode == 0, done.stderr
-        entries = [json.loads(value or b"") for _, _, value, _ in read(kafka.servers, f"{name}_log", 1)][offset:]
+        produce(servers, f"{name}_s", [("k", BAD, 5), ("k", '{"V": 0}', 6)])
+        rows = {"ksql.logging.processing.rows.include": included}
+        run = applications.catch_up(SCRIPT.format(name), tmp_path, properties=rows, log_topic=f"{name}_log")
+        assert run.well, run.text
+        entries = [json.loads(value or b"") for _, _, value, _ in read(servers, f"{name}_log", 1)][offset:]
         assert [entry["source"] for entry in entries] == [
             {"topic": f"{name}_s", "partition": 0, "offset": at + offset} for at in (0, 1)
         ]

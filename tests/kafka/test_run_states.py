@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.helpers import create, produce, read, run
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import create, produce, read
 
 pytestmark = pytest.mark.spark
 
@@ -19,44 +19,44 @@ CREATE TABLE T WITH (KAFKA_TOPIC='{0}_t') AS SELECT K, COUNT(*) AS N FROM S GROU
 """
 
 
-def test_a_foreign_or_damaged_state_is_refused_and_a_mended_one_goes_on(kafka: KafkaConfig, tmp_path: Path) -> None:
-    name = f"states_{time.time_ns()}"
-    create(kafka.servers, 1, f"{name}_s")
-    script, checkpoint = tmp_path / "app.sql", tmp_path / "checkpoint"
-    script.write_text(SCRIPT.format(name))
+def test_a_foreign_or_damaged_state_is_refused_and_a_mended_one_goes_on(
+    applications: Applications, tmp_path: Path
+) -> None:
+    name, servers = f"states_{time.time_ns()}", applications.config.servers
+    create(servers, 1, f"{name}_s")
 
     def feed() -> None:
-        produce(kafka.servers, f"{name}_s", [(f"k{at % 5}", '{"V": 1}', 1000 + at) for at in range(20)])
+        produce(servers, f"{name}_s", [(f"k{at % 5}", '{"V": 1}', 1000 + at) for at in range(20)])
 
     def counts() -> dict[bytes | None, int]:
         """The last count of each key: the broker may have compacted the topic."""
-        return {key: json.loads(value or b"")["N"] for _, key, value, _ in read(kafka.servers, f"{name}_t", 1)}
+        return {key: json.loads(value or b"")["N"] for _, key, value, _ in read(servers, f"{name}_t", 1)}
 
     def refused() -> str:
-        done = run(script, kafka.servers, checkpoint, "--until-caught-up")
-        assert done.returncode != 0
-        assert "the query CTAS_T_0 cannot go on from the checkpoint" in done.stderr
+        run = applications.catch_up(SCRIPT.format(name), tmp_path)
+        assert not run.well
+        assert "the query CTAS_T_0 cannot go on from the checkpoint" in run.text
         assert set(counts().values()) == {4}
-        return done.stderr
+        return run.text
 
     feed()
-    first = run(script, kafka.servers, checkpoint, "--until-caught-up")
-    assert first.returncode == 0, first.stderr
+    first = applications.catch_up(SCRIPT.format(name), tmp_path)
+    assert first.well, first.text
     feed()
-    manifest = checkpoint / "manifest.json"
+    manifest = tmp_path / "manifest.json"
     sound = manifest.read_text()
     document = json.loads(sound)
     document["queries"][0]["pages"] = 16
     manifest.write_text(json.dumps(document))
     assert "it keeps the keys of a task in 64 pages, and the query in 16" in refused()
     manifest.write_text(sound)
-    files = [file for file in checkpoint.glob("queries/*/state/0/*/[!_.]*") if file.suffix in (".zip", ".changelog")]
+    files = [file for file in tmp_path.glob("queries/*/state/0/*/[!_.]*") if file.suffix in (".zip", ".changelog")]
     contents = {file: file.read_bytes() for file in files}
     for file in contents:
         file.write_bytes(b"no state")
     assert "the states of level 1 cannot be read" in refused()
     for file, content in contents.items():
         file.write_bytes(content)
-    last = run(script, kafka.servers, checkpoint, "--until-caught-up")
-    assert last.returncode == 0, last.stderr
+    last = applications.catch_up(SCRIPT.format(name), tmp_path)
+    assert last.well, last.text
     assert set(counts().values()) == {8}

@@ -17,36 +17,35 @@ from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.acls import needed
-from kestrel_sql.kafka.client.config import SPARK_REDACTION, KafkaConfig
+from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
-from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
-from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.processing_log import LogWriter
 from kestrel_sql.kafka.run.progress import QueryState
 from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
 from kestrel_sql.kafka.run.script import Script
-from kestrel_sql.kafka.run.spark_start import Opening
+from kestrel_sql.kafka.run.spark_start import Opening, open_for_brokers
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics, print_topic
 from kestrel_sql.kafka.sink.transaction import EARLIEST
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
-from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
 _LOOK_S = 0.2
-_STATES = "spark.sql.shuffle.partitions"
 _RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
 
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """A script with everything around it; `say` tells the user what happens, `answer` shows what a statement answers."""
+    """A script with everything around it; `say` tells the user what happens, `answer` shows what a statement answers.
+
+    `open_spark` opens the session when a statement first needs it, and `close_spark` gets it when all is done.
+    """
 
     settings: RunSettings
     session: Session
@@ -55,6 +54,8 @@ class Application:
     show: Callable[[Sequence[QueryState]], None]
     answer: Callable[[Answer], None]
     stop: Event = field(default_factory=Event)
+    open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
+    close_spark: Callable[[SparkSession], None] = SparkSession.stop
     _spark: SparkSession | None = None
     _opening: Opening | None = None
 
@@ -96,7 +97,7 @@ class Application:
                     return self._queries(statements, log).run(folder, script.manifest, offsets)
             finally:
                 if self._spark is not None:
-                    self._spark.stop()
+                    self.close_spark(self._spark)
 
     def _connected(self) -> BrokerOffsets | None:
         """Wait for the broker; None if the user would not wait any longer."""
@@ -133,27 +134,8 @@ class Application:
         return self._opening.session()
 
     def _new_spark(self) -> SparkSession:
-        given, master = self.settings.spark, self.settings.master
-        jars = connector_jars()
-        if jars.note:
-            self.say(jars.note)
-        extra = {
-            "spark.jars": jars.setting,
-            "spark.redaction.regex": SPARK_REDACTION,
-            "spark.sql.redaction.options.regex": SPARK_REDACTION,
-            "spark.sql.streaming.numRecentProgressUpdates": "20",
-            "spark.ui.showConsoleProgress": "false",
-            **given,
-            **cluster_settings(master, given),
-        }
-        spark = open_session(master, extra)
-        if is_cluster(master):
-            self.say(f"waiting for executors of {master}")
-            check_executors(spark, master)
-        if _STATES not in given:
-            spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
-        self._spark = spark
-        return spark
+        self._spark = self.open_spark(self.settings, self.say)
+        return self._spark
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
         done = self.session.execute(parsed)

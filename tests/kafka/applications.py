@@ -1,0 +1,120 @@
+"""Applications that run within the process of the tests: one Spark session, one broker, real topics and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.application import Application
+from kestrel_sql.kafka.run.progress import QueryState
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.run.spark_start import SESSION
+from kestrel_sql.planner.config import Config
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_test_session
+
+STOP_S = 60.0
+
+
+def production_session() -> SparkSession:
+    """A session that plans as `kestrel run` does, in the JVM of all tests; expressions are interpreted, which is faster for few rows."""
+    spark = open_test_session().newSession()
+    for name, value in {**SESSION, "spark.sql.shuffle.partitions": "2"}.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run has done so far: `said` to the user, errors included, and `answers` of its statements."""
+
+    said: list[str] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    states: dict[str, QueryState] = field(default_factory=dict)
+    stop: Event = field(default_factory=Event)
+    well: bool = False
+    """Whether it has ended, and ended well."""
+
+    @property
+    def text(self) -> str:
+        """All that was said, as one line."""
+        return " ".join(" ".join(self.said).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Applications:
+    """Runs scripts against a broker in a shared Spark session; `settings` are fields of RunSettings."""
+
+    spark: SparkSession
+    config: KafkaConfig
+
+    def catch_up(
+        self,
+        text: str,
+        checkpoint: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        log_topic: str | None = None,
+        **settings: Any,
+    ) -> Run:
+        """Run until every query has read what its topics hold, as `kestrel run --until-caught-up` does."""
+        run = Run()
+        self._application(run, checkpoint, properties, log_topic, {"until_caught_up": True, **settings}, text)
+        return run
+
+    @contextmanager
+    def running(
+        self,
+        text: str,
+        checkpoint: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        log_topic: str | None = None,
+        **settings: Any,
+    ) -> Iterator[Run]:
+        """Run until the block ends, in a thread."""
+        run = Run()
+        arguments = (run, checkpoint, properties, log_topic, settings, text)
+        thread = Thread(target=self._application, args=arguments, daemon=True)
+        thread.start()
+        try:
+            yield run
+        finally:
+            run.stop.set()
+            thread.join(STOP_S)
+            assert not thread.is_alive(), f"the run does not end; it said: {run.said}"
+
+    def _application(
+        self,
+        run: Run,
+        checkpoint: Path,
+        properties: Mapping[str, str] | None,
+        log_topic: str | None,
+        settings: Mapping[str, Any],
+        text: str,
+    ) -> None:
+        application = Application(
+            settings=RunSettings(**{"config": self.config, "checkpoint": checkpoint, **settings}),
+            session=Session(config=Config.of(properties or {})),
+            log_topic=log_topic,
+            say=run.said.append,
+            show=lambda states: run.states.update({state.query: state for state in states}),
+            answer=run.answers.append,
+            stop=run.stop,
+            open_spark=lambda *_: self.spark,
+            close_spark=lambda _: None,
+        )
+        try:
+            run.well = application.run(text)
+        except EngineError as error:
+            run.said.append(error.render())
