@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
 
-STOP_S = 60.0
+_STOP_S, _LOOK_S = 60.0, 0.2
 
 
 def production_session() -> SparkSession:
@@ -42,13 +43,26 @@ class Run:
     answers: list[Answer] = field(default_factory=list)
     states: dict[str, QueryState] = field(default_factory=dict)
     stop: Event = field(default_factory=Event)
+    ended: Event = field(default_factory=Event)
     well: bool = False
-    """Whether it has ended, and ended well."""
+    """Whether it ended without an error."""
 
     @property
     def text(self) -> str:
         """All that was said, as one line."""
         return " ".join(" ".join(self.said).split())
+
+    def await_(self, happened: Callable[[], object], seconds: float = 120) -> None:
+        """Wait until something has happened while the run goes on."""
+        deadline = time.monotonic() + seconds
+        while not happened():
+            assert not self.ended.is_set(), f"the run ended; it said: {self.said}"
+            assert time.monotonic() < deadline, f"{happened} does not happen; the run said: {self.said}"
+            time.sleep(_LOOK_S)
+
+    def await_said(self, words: str, seconds: float = 120) -> None:
+        """Wait until the run has said these words."""
+        self.await_(lambda: words in self.text, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,7 @@ class Applications:
             yield run
         finally:
             run.stop.set()
-            thread.join(STOP_S)
+            thread.join(_STOP_S)
             assert not thread.is_alive(), f"the run does not end; it said: {run.said}"
 
     def _application(
@@ -118,3 +132,5 @@ class Applications:
             run.well = application.run(text)
         except EngineError as error:
             run.said.append(error.render())
+        finally:
+            run.ended.set()

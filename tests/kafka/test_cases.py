@@ -1,36 +1,61 @@
-"""Cases on a real broker: those of several partitions, and one of every fourth file."""
+"""Cases on a real broker: those of several partitions, and one of every fourth file; nightly, one in five of all cases."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kestrel_qtt.cases.model import Status
+from kestrel_qtt.drivers.driver import Driver
+from kestrel_qtt.drivers.open import open_kafka_driver
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.spread import IN_CI, Spread, run
+from tests.kafka.spread import ALL, IN_CI, Spread, results_of, run
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("spread", IN_CI, ids=lambda spread: spread.path.name)
-def test_cases_pass_on_the_broker_and_leave_nothing_there(spread: Spread, kafka: KafkaConfig, tmp_path: Path) -> None:
-    if not spread.is_here:
+@pytest.fixture(scope="module")
+def driver(kafka: KafkaConfig) -> Iterator[Driver]:
+    opened = open_kafka_driver(kafka.servers)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def is_here(request: pytest.FixtureRequest) -> None:
+    spread = getattr(request.node, "callspec", None) and request.node.callspec.params.get("spread")
+    if isinstance(spread, Spread) and not spread.is_here:
         pytest.skip(f"there is no {spread.path}")
+
+
+@pytest.mark.parametrize("spread", IN_CI, ids=lambda spread: spread.path.name)
+def test_cases_pass_on_the_broker_and_leave_nothing_there(spread: Spread, driver: Driver, kafka: KafkaConfig) -> None:
+    results = results_of(spread, driver)
+    assert [f"{r.case.id}: {r.reason}" for r in results if r.status in (Status.FAILED, Status.ERROR)] == []
+    assert sum(result.status is Status.PASSED for result in results) > 30
+    assert left_on(kafka) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("spread", ALL, ids=lambda spread: spread.path.name)
+def test_one_case_in_five_passes_by_the_command(spread: Spread, kafka: KafkaConfig, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = run(spread, kafka.servers, report)
-    summary = json.loads(report.read_text(encoding="utf-8"))["summary"]
-    assert done.returncode == 0, summary
-    assert summary["passed"] > 30
-    admin = admin_client(kafka)
-    left = [
-        *admin.list_topics(timeout=30).topics,
-        *(group.group_id for group in admin.list_consumer_groups().result().valid),
-    ]
-    assert not [name for name in left if name.startswith("qtt-")]
+    assert done.returncode == 0, json.loads(report.read_text(encoding="utf-8"))["summary"]
+    assert left_on(kafka) == []
 
 
 def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
     done = run(IN_CI[0], "127.0.0.1:1", tmp_path / "report.json", ["-k", "copy"])
     assert done.returncode == 2
+
+
+def left_on(kafka: KafkaConfig) -> list[str]:
+    """The topics and consumer groups of cases that are still there."""
+    admin = admin_client(kafka)
+    groups = (group.group_id for group in admin.list_consumer_groups().result().valid)
+    return [name for name in (*admin.list_topics(timeout=30).topics, *groups) if name.startswith("qtt-")]

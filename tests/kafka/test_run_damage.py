@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Topic
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.topic_changes import damaged
-from tests.kafka.helpers import create, delete, produce, read, start
-from tests.kafka.processes import await_in, ending
-from tests.kafka.scenario import LEAN
+from tests.kafka.applications import Applications, Run
+from tests.kafka.helpers import create, delete, produce, read
 from tests.kafka.unstarted import execute
 
 STORED = StoredQuery(
@@ -149,42 +147,45 @@ HARMED = {
     "SHORTENED": ("are gone, and", PLAIN),
     "SHORTENED_JOINED": ("are gone, and", JOINED),
 }
+FEW = ("RENEWED", "WIDENED", "DELETED_JOINED", "SHORTENED")
 MANY, LARGE = 800, 20_000
 """Records and bytes: a consumer has a megabyte or two of them at hand, which no retention takes away."""
 
 
 @pytest.mark.spark
-def test_a_query_that_runs_stops_and_the_others_go_on(kafka: KafkaConfig, tmp_path: Path) -> None:
-    servers, name, log = kafka.servers, f"runs{time.time_ns()}", tmp_path / "log"
-    create(servers, 1, f"{name}_t", f"{name}_WELL", *(f"{name}_{source}" for source in HARMED))
-    for source in (*HARMED, "WELL"):
+@pytest.mark.parametrize("harmed", [FEW, pytest.param(tuple(HARMED), marks=pytest.mark.nightly)], ids=["few", "all"])
+def test_a_query_that_runs_stops_and_the_others_go_on(
+    applications: Applications, tmp_path: Path, harmed: Sequence[str]
+) -> None:
+    servers, name = applications.config.servers, f"runs{time.time_ns()}"
+    shortened = [source for source in harmed if "SHORTENED" in source]
+    renewed = [source for source in harmed if "RENEWED" in source]
+    create(servers, 1, f"{name}_t", f"{name}_WELL", *(f"{name}_{source}" for source in harmed))
+    for source in (*harmed, "WELL"):
         fill(servers, f"{name}_{source}", *((MANY, 0, LARGE) if "SHORTENED" in source else (10,)))
-    texts = [TABLE, SOURCE + PLAIN, *(SOURCE + query for _, query in HARMED.values())]
-    script = tmp_path / "app.sql"
-    script.write_text(
-        "".join(text.format(name, source) for text, source in zip(texts, ("T", "WELL", *HARMED), strict=True))
-    )
-    options = ("--property", "auto.offset.reset=earliest", "--batch-records", "20")
-    with ending(start(script, servers, tmp_path / "checkpoint", *LEAN, *options, log=log)) as process:
-        for source in ("SHORTENED", "SHORTENED_JOINED"):
-            _await(process, log, partial(_has, servers, f"{name}_o_{source}", 10))
+    texts = [TABLE, SOURCE + PLAIN, *(SOURCE + HARMED[source][1] for source in harmed)]
+    text = "".join(text.format(name, source) for text, source in zip(texts, ("T", "WELL", *harmed), strict=True))
+    earliest = {"auto.offset.reset": "earliest"}
+    with applications.running(text, tmp_path, properties=earliest, batch_records=20) as run:
+        for source in shortened:
+            run.await_(partial(_has, servers, f"{name}_o_{source}", 10))
             shorten(servers, f"{name}_{source}", MANY - 50)
-        for source in HARMED:
-            _await(process, log, partial(_has, servers, f"{name}_o_{source}", 10))
-        renew(servers, f"{name}_RENEWED")
-        renew(servers, f"{name}_RENEWED_JOINED")
-        fill(servers, f"{name}_RENEWED", 100, 5000)
-        fill(servers, f"{name}_RENEWED_JOINED", 100, 5000)
-        delete(servers, f"{name}_DELETED", f"{name}_DELETED_JOINED")
+        for source in harmed:
+            run.await_(partial(_has, servers, f"{name}_o_{source}", 10))
+        for source in renewed:
+            renew(servers, f"{name}_{source}")
+        for source in renewed:
+            fill(servers, f"{name}_{source}", 100, 5000)
+        delete(servers, *(f"{name}_{source}" for source in harmed if "DELETED" in source))
         widen(servers, f"{name}_WIDENED")
-        for source in HARMED:
-            _await(process, log, partial(_ends, log, source))
+        for source in harmed:
+            run.await_(partial(_ends, run, source))
         fill(servers, f"{name}_WELL", 10)
-        _await(process, log, partial(_has, servers, f"{name}_o_WELL", 20))
-        process.terminate()
-        assert process.wait(60) == 1
-    for source, (what, _) in HARMED.items():
-        assert any(f"{name}_{source}" in line and what in line for line in _ends(log, source)), _ends(log, source)
+        run.await_(partial(_has, servers, f"{name}_o_WELL", 20))
+    assert not run.well
+    for source in harmed:
+        what, _ = HARMED[source]
+        assert any(f"{name}_{source}" in line and what in line for line in _ends(run, source)), _ends(run, source)
         values = [json.loads(value or b"{}")["V"] for _, _, value, _ in read(servers, f"{name}_o_{source}", 1)]
         assert values == list(range(len(values))), f"{source} goes on behind what it has lost: {values}"
 
@@ -193,17 +194,6 @@ def _has(servers: str, topic: str, rows: int) -> bool:
     return len(read(servers, topic, 1)) >= rows
 
 
-def _ends(log: Path, source: str) -> list[str]:
+def _ends(run: Run, source: str) -> list[str]:
     """What the run says of the end of a query."""
-    return re.findall(rf"^CSAS_O_{source}_\d+ ended.*$", log.read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def _await(process: subprocess.Popen[bytes], log: Path, happened: partial[Any]) -> None:
-    await_in(
-        process,
-        happened,
-        f"{happened} does not happen",
-        lambda: log.read_text(encoding="utf-8"),
-        seconds=180,
-        pause=0.2,
-    )
+    return [said for said in run.said if re.match(rf"CSAS_O_{source}_\d+ ended", said)]

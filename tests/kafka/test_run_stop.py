@@ -12,12 +12,14 @@ from threading import Event
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Problem
 from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
+from tests.kafka.applications import Applications
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.scenario import LEAN
 
@@ -35,17 +37,6 @@ def script(folder: Path, name: str) -> Path:
     path = folder / "app.sql"
     path.write_text(APP.format(name), encoding="utf-8")
     return path
-
-
-def told(log: Path, words: str, seconds: float = 180) -> str:
-    """Wait until the run has said these words; give all that it said."""
-    deadline = time.monotonic() + seconds
-    while True:
-        text = " ".join(log.read_text(encoding="utf-8").split())
-        if words in text:
-            return text
-        assert time.monotonic() < deadline, text
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
@@ -86,35 +77,35 @@ def test_a_broker_that_comes_late_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leaves", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_a_broker_that_is_away_is_waited_for(tmp_path: Path, leaves: bool) -> None:
-    port, log, patience = free_port(), tmp_path / "log", 60 if leaves else 180
+def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path, leaves: bool) -> None:
+    port, patience = free_port(), 60 if leaves else 180
     servers = f"{HOST}:{port}"
-    options = (*LEAN, "--property", "auto.offset.reset=earliest", "--master", "local[1]", "--patience", str(patience))
-    run = start(script(tmp_path, "away"), servers, tmp_path / "checkpoint", *options, log=log)
+    applications = Applications(spark, KafkaConfig(servers=servers))
     broker = None
     try:
-        told(log, f"the broker {servers} does not answer")
-        broker = Broker.start(port, tmp_path / "data")
-        produce(servers, "away_s", [("a", '{"V":1}', 1)])
-        assert await_rows(servers, ["away_f"], 1, 0) == 1
-        broker.kill()
-        told(log, f"waiting for it up to {patience} s")
-        broker = Broker.start(port, tmp_path / "data")
-        told(log, f"the broker {servers} answers again")
-        produce(servers, "away_s", [("b", '{"V":2}', 2)])
-        assert await_rows(servers, ["away_f"], 1, 1) == 2
-        if leaves:
+        with applications.running(
+            APP.format("away"), tmp_path / "c", properties={"auto.offset.reset": "earliest"}, patience=patience
+        ) as run:
+            run.await_said(f"the broker {servers} does not answer")
+            broker = Broker.start(port, tmp_path / "data")
+            produce(servers, "away_s", [("a", '{"V":1}', 1)])
+            assert await_rows(servers, ["away_f"], 1, 0) == 1
             broker.kill()
-            assert run.wait(LEAVE_S) == 1
-            told(
-                log,
-                f"ENGINE_ERROR: the broker {servers} did not answer for {patience} s hint: nothing is lost: the same command goes on",
-            )
+            run.await_said(f"waiting for it up to {patience} s")
+            broker = Broker.start(port, tmp_path / "data")
+            run.await_said(f"the broker {servers} answers again")
+            produce(servers, "away_s", [("b", '{"V":2}', 2)])
+            assert await_rows(servers, ["away_f"], 1, 1) == 2
+            if leaves:
+                broker.kill()
+                assert run.ended.wait(LEAVE_S)
+        assert run.well is not leaves, run.text
+        given_up = f"ENGINE_ERROR: the broker {servers} did not answer for {patience} s"
+        assert (given_up in run.text) is leaves
+        assert ("hint: nothing is lost: the same command goes on" in run.text) is leaves
     finally:
-        _end(run)
         if broker is not None:
             broker.kill()
-    assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
 class _Away:

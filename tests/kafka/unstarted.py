@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -19,15 +20,14 @@ class NotStartedError(Exception):
     """Spark would have started now."""
 
 
-class Unstarted(Application):
-    def _open_spark(self) -> None:  # type: ignore[override]
-        raise NotStartedError
+def _not_started(*_: object) -> SparkSession:
+    raise NotStartedError
 
 
 def application(
     config: KafkaConfig, checkpoint: Path, answers: list[Answer], told: list[str], patience: float = 5.0
-) -> Unstarted:
-    return Unstarted(
+) -> Application:
+    return Application(
         settings=RunSettings(config=config, checkpoint=checkpoint, patience=patience),
         session=Session(config=Config.of({})),
         log_topic=None,
@@ -35,6 +35,7 @@ def application(
         show=lambda _: None,
         answer=answers.append,
         stop=Event(),
+        open_spark=_not_started,
     )
 
 
