@@ -1,17 +1,42 @@
-"""What tests of several rooms share: where the project and the material beside it are."""
+"""What tests of several rooms share: where the project and the material beside it are, how tests are ordered and reported."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests import scheduling
+from tests.reporting import Reporting
 
 ROOT = Path(__file__).resolve().parents[1]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Each of several JVMs takes less memory: see `kestrel_sql.spark.runtime.session`.
     os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report from the process that has the terminal."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reporting(), "kestrel-reporting")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what is long first."""
+    scheduling.sort(items)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep together what shares a broker, a file or a query."""
+    if config.getoption("dist") != "load":
+        return None
+    config.option.loadscopereorder = False
+    return scheduling.Scheduling(config, log, config.getoption("--qtt-group-size"))
 
 
 @pytest.fixture(scope="session")

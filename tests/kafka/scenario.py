@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
+from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
-from tests.kafka.helpers import create, produce, reach, read, run, start
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import create, produce, reach, read, start
 from tests.kafka.processes import await_in
 
 SCRIPT = """
@@ -66,19 +69,23 @@ class Scenario:
     def checkpoint(self, run_name: str) -> Path:
         return self.folder / run_name
 
+    def text(self, run_name: str) -> str:
+        return SCRIPT.format(self.name, run_name)
+
     def script(self, run_name: str) -> Path:
         path = self.folder / f"{run_name}.sql"
-        path.write_text(SCRIPT.format(self.name, run_name), encoding="utf-8")
+        path.write_text(self.text(run_name), encoding="utf-8")
         return path
 
     def start(self, run_name: str, *options: str) -> subprocess.Popen[bytes]:
         log = self.folder / f"{run_name}.log"
         return start(self.script(run_name), self.servers, self.checkpoint(run_name), *LEAN, *SMALL, *options, log=log)
 
-    def finish(self, run_name: str) -> None:
-        """Let a run read all that there is, and end."""
-        done = run(self.script(run_name), self.servers, self.checkpoint(run_name), "--until-caught-up", *LEAN)
-        assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+    def finish(self, run_name: str, spark: SparkSession) -> None:
+        """Let a run read all that there is, in this process, and end."""
+        applications = Applications(spark, KafkaConfig(servers=self.servers))
+        done = applications.catch_up(self.text(run_name), self.checkpoint(run_name))
+        assert done.well, done.text
 
     def said(self, run_name: str) -> str:
         return (self.folder / f"{run_name}.log").read_text(encoding="utf-8", errors="replace")[-3000:]

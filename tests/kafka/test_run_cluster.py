@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings, is_cluster
@@ -90,6 +91,7 @@ CREATE TABLE C WITH (KAFKA_TOPIC='{0}_c') AS SELECT K, COUNT(*) AS N FROM S GROU
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp_path: Path, spark_home: Path) -> None:
     servers, name, rows, log = kafka.servers, f"cluster{time.time_ns()}", 800, tmp_path / "log"
@@ -134,11 +136,11 @@ def python() -> tuple[str, ...]:
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", [1, 2])
 def test_executors_may_be_killed_again_and_again(
-    kafka: KafkaConfig, tmp_path: Path, spark_home: Path, seed: int
+    kafka: KafkaConfig, spark: SparkSession, tmp_path: Path, spark_home: Path, seed: int
 ) -> None:
     scenario = Scenario(kafka.servers, f"cluster{time.time_ns()}", tmp_path, 1200, int(time.time()) * 1000)
     scenario.produce()
-    scenario.finish("quiet")
+    scenario.finish("quiet", spark)
     expected = scenario.outputs("quiet")
     random_ = random.Random(seed)
     with ending(scenario.start("cluster", *CLUSTER, *python())) as process:

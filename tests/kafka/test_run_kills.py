@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.helpers import run
+from tests.kafka.applications import Applications
 from tests.kafka.processes import ReturningBroker, end, ending, kill, signal_all, workers
 from tests.kafka.scenario import SINKS, Outputs, Scenario, compare
 
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.spark
 KILLS = "KESTREL_KILLS"
 """The environment variable that says how often the long test kills the driver."""
 
+FEW = 4
+"""Kills of a driver with every change: in the start, in a batch, and twice about a commit."""
 ROWS_PER_KILL = 60
 ROWS = 20 * ROWS_PER_KILL
 SEEDS = (1, 2, 3)
@@ -36,7 +39,7 @@ Undisturbed = Callable[[int], tuple[Scenario, Outputs]]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(kafka: KafkaConfig, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+def undisturbed(kafka: KafkaConfig, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     """Gives a scenario of so many rows a topic, and what it writes where nothing happens to it."""
     known: dict[int, tuple[Scenario, Outputs]] = {}
 
@@ -46,15 +49,17 @@ def undisturbed(kafka: KafkaConfig, tmp_path_factory: pytest.TempPathFactory) ->
                 kafka.servers, f"kills{time.time_ns()}", tmp_path_factory.mktemp("kills"), rows, int(time.time()) * 1000
             )
             scenario.produce()
-            scenario.finish("quiet")
+            scenario.finish("quiet", spark)
             known[rows] = (scenario, scenario.outputs("quiet"))
         return known[rows]
 
     return get
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(int(os.environ.get(KILLS, "200")), marks=pytest.mark.nightly)])
-def test_killed_drivers_lose_nothing_and_repeat_nothing(undisturbed: Undisturbed, kills: int) -> None:
+@pytest.mark.parametrize("kills", [FEW, pytest.param(int(os.environ.get(KILLS, "200")), marks=pytest.mark.nightly)])
+def test_killed_drivers_lose_nothing_and_repeat_nothing(
+    undisturbed: Undisturbed, spark: SparkSession, kills: int
+) -> None:
     scenario, expected = undisturbed(kills * ROWS_PER_KILL)
     random_, hit = random.Random(kills), Counter[str]()
     for number in range(kills):
@@ -64,61 +69,63 @@ def test_killed_drivers_lose_nothing_and_repeat_nothing(undisturbed: Undisturbed
         begun, ahead = scenario.begun("driver"), scenario.ahead("driver")
         hit.update(begun=begun, ahead=ahead)
         log.info("kill %d: %d batches were begun, %d of them written in whole or in part", number + 1, begun, ahead)
-    scenario.finish("driver")
+    scenario.finish("driver", spark)
     assert same(scenario, "driver", expected)
     assert hit["begun"] >= kills, "too few of the kills hit a batch"
     assert hit["ahead"] >= kills // 4, "too few of the kills hit a batch that was written and not noted"
 
 
 def test_a_run_outlives_workers_and_its_broker_and_nothing_else_writes_beside_it(
-    undisturbed: Undisturbed, tmp_path: Path
+    undisturbed: Undisturbed, spark: SparkSession, tmp_path: Path
 ) -> None:
-    scenario, expected = undisturbed(ROWS)
+    scenario, expected = undisturbed(FEW * ROWS_PER_KILL)
     with moved(scenario, tmp_path) as (there, broker):
-        blows = Blows(there, "run", random.Random(1))
+        blows = Blows(there, "run", spark, random.Random(1))
         with running(there, "run") as process:
-            blows.kill_workers(process, 4)
+            blows.kill_workers(process, 2)
             blows.kill_broker(process, broker)
             blows.supersede(process, expected)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_killed_workers_lose_nothing_and_repeat_nothing(undisturbed: Undisturbed, seed: int) -> None:
+def test_killed_workers_lose_nothing_and_repeat_nothing(
+    undisturbed: Undisturbed, spark: SparkSession, seed: int
+) -> None:
     scenario, expected = undisturbed(ROWS)
     name = f"worker{seed}"
     with running(scenario, name) as process:
-        Blows(scenario, name, random.Random(seed)).kill_workers(process, 8)
+        Blows(scenario, name, spark, random.Random(seed)).kill_workers(process, 8)
         assert ends_well(process), scenario.said(name)
-    scenario.finish(name)
+    scenario.finish(name, spark)
     assert same(scenario, name, expected)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_broker_that_comes_back_loses_nothing_and_repeats_nothing(
-    undisturbed: Undisturbed, tmp_path: Path, seed: int
+    undisturbed: Undisturbed, spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     scenario, expected = undisturbed(ROWS)
     with moved(scenario, tmp_path) as (there, broker):
         with running(there, "broker") as process:
             for _ in range(3):
-                Blows(there, "broker", random.Random(seed)).kill_broker(process, broker)
+                Blows(there, "broker", spark, random.Random(seed)).kill_broker(process, broker)
             assert ends_well(process), there.said("broker")
-        there.finish("broker")
+        there.finish("broker", spark)
         assert same(there, "broker", expected)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_zombie_commits_nothing(undisturbed: Undisturbed, seed: int) -> None:
+def test_a_zombie_commits_nothing(undisturbed: Undisturbed, spark: SparkSession, seed: int) -> None:
     scenario, expected = undisturbed(ROWS)
     name, random_ = f"zombie{seed}", random.Random(seed)
     with running(scenario, name) as process:
         scenario.await_batch(name, process, *SINKS)
         time.sleep(random_.uniform(0, 2))
-        Blows(scenario, name, random_).supersede(process, expected)
-    scenario.finish(name)
+        Blows(scenario, name, spark, random_).supersede(process, expected)
+    scenario.finish(name, spark)
     assert same(scenario, name, expected)
 
 
@@ -181,6 +188,7 @@ class Blows:
 
     scenario: Scenario
     run_name: str
+    spark: SparkSession
     random: random.Random
 
     def kill_workers(self, process: subprocess.Popen[bytes], count: int) -> None:
@@ -203,13 +211,13 @@ class Blows:
         """Stop a run, have another one refused, then let it take over; the first wakes up when all is done."""
         scenario, name = self.scenario, self.run_name
         signal_all(process, signal.SIGSTOP)
-        second = run(scenario.script(name), scenario.servers, scenario.checkpoint(name), "--until-caught-up")
-        assert second.returncode == 1
-        assert "in use by another kestrel run" in second.stderr
+        applications = Applications(self.spark, KafkaConfig(servers=scenario.servers))
+        second = applications.catch_up(scenario.text(name), scenario.checkpoint(name))
+        assert "in use by another kestrel run" in second.text
         # What a shared folder does that has lost touch with the first.
         (scenario.checkpoint(name) / "lock").unlink()
         assert scenario.begun(name) > 0, "the first has nothing left to commit"
-        scenario.finish(name)
+        scenario.finish(name, self.spark)
         assert same(scenario, name, expected)
         signal_all(process, signal.SIGCONT)
         # It was in the midst of a batch, which is done.

@@ -14,6 +14,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.run import connect
 from tests.kafka.helpers import create, produce, read, run
+from tests.kafka.scenario import LEAN
 from tests.kafka.secured import PASSWORD, Secured, login, start_secured, write_properties
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
@@ -124,6 +125,7 @@ def test_a_run_over_tls_works_and_shows_no_secret(secured: Secured, tmp_path: Pa
         "--kafka-config",
         str(file),
         "--until-caught-up",
+        *LEAN,
         "--master",
         "local[1]",
         "--json-progress",

@@ -17,7 +17,6 @@ from tests.kafka.processes import ReturningBroker
 
 pytestmark = pytest.mark.usefixtures("kafka")
 
-WRITERS = 6
 RECOVERED_S = 60
 
 
@@ -61,24 +60,25 @@ def await_more(done: list[int]) -> None:
         time.sleep(0.1)
 
 
-def test_writers_go_on_when_their_broker_comes_back(tmp_path: Path) -> None:
-    broker, ended, done = ReturningBroker(tmp_path / "broker"), Event(), [0] * WRITERS
+@pytest.mark.parametrize(("writers", "kills"), [(3, 1), pytest.param(6, 2, marks=pytest.mark.nightly)])
+def test_writers_go_on_when_their_broker_comes_back(tmp_path: Path, writers: int, kills: int) -> None:
+    broker, ended, done = ReturningBroker(tmp_path / "broker"), Event(), [0] * writers
     try:
-        create(broker.address, WRITERS, "out")
+        create(broker.address, writers, "out")
         config = KafkaConfig(servers=broker.address)
         # One that does not go on is not waited for.
-        threads = [Thread(target=write, args=(config, number, ended, done), daemon=True) for number in range(WRITERS)]
+        threads = [Thread(target=write, args=(config, number, ended, done), daemon=True) for number in range(writers)]
         for thread in threads:
             thread.start()
         await_more(done)
-        for _ in range(2):
+        for _ in range(kills):
             broker.kill_and_return(2)
             await_more(done)
         ended.set()
         for thread in threads:
             thread.join(RECOVERED_S)
-        rows = read(broker.address, "out", WRITERS)
-        for number in range(WRITERS):
+        rows = read(broker.address, "out", writers)
+        for number in range(writers):
             assert [value for partition, _, value, _ in rows if partition == number] == [
                 b"%d" % batch for batch in range(done[number])
             ]

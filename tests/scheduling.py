@@ -1,0 +1,38 @@
+"""Which tests stay together on a worker of pytest-xdist, and which come first."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrel_qtt.plugin.xdist_chunks import ChunkScheduling
+
+KAFKA = "tests/kafka/"
+ALONE = "tests/kafka/test_run_kills.py"
+"""Kills start processes and a broker of their own."""
+SPLIT = "tests/conformance/"
+"""Shards of cases, each of many seconds."""
+
+
+def sort(items: list[pytest.Item]) -> None:
+    """Put what is long first: tests against a broker, other tests with Spark, cases; so that workers end at about the same time."""
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if item.nodeid.startswith(KAFKA):
+        return 0
+    if item.get_closest_marker("spark"):
+        return 1
+    return 3 if isinstance(item, pytest.Function) else 2
+
+
+class Scheduling(ChunkScheduling):
+    """Keep the tests of a file together, so that they share its fixtures, and all tests of one broker and its Spark session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        chunk = super()._split_scope(nodeid)
+        if chunk != nodeid or nodeid.startswith(SPLIT):
+            return chunk
+        if nodeid.startswith(KAFKA) and not nodeid.startswith(ALONE):
+            return KAFKA
+        return nodeid.partition("::")[0]
