@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from typing import Any
 
 import pytest
-from pyspark.sql import Row
 
 from kestrel_sql.errors import EngineError, UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
@@ -20,6 +18,7 @@ from kestrel_sql.spark.compile.expressions import compile_expression
 from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
+from tests.engine.functions.values import plain
 
 
 @python_scalar("(value T) -> T", nulls=Nulls.BODY)
@@ -216,26 +215,6 @@ def _others() -> list[str]:
 EXPRESSIONS = tuple(dict.fromkeys([*_operators(), *_casts(), *_others()]))
 
 
-def _normalised(value: Any) -> Any:
-    match value:
-        case Row():
-            return {name: _normalised(item) for name, item in value.asDict().items()}
-        case list():
-            return [_normalised(item) for item in value]
-        case dict():
-            return {key: _normalised(item) for key, item in value.items()}
-        case bytearray():
-            return bytes(value)
-        case _:
-            return value
-
-
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return (math.isnan(left) and math.isnan(right)) or left == pytest.approx(right, rel=1e-15, abs=0)
-    return bool(left == right) and repr(left) == repr(right)
-
-
 def _in_spark(texts: tuple[str, ...], *, nested: bool) -> dict[str, Any]:
     """Return (value, failed) of each expression, or its compile error, from one projection."""
     python = PythonCalls()
@@ -255,7 +234,7 @@ def _in_spark(texts: tuple[str, ...], *, nested: bool) -> dict[str, Any]:
     listed = list(columns.values())
     for start in range(0, len(listed), 250):
         values += spark.sql(f"SELECT {', '.join(listed[start : start + 250])} FROM range(1)").collect()[0]
-    return {**found, **{text: (_normalised(cell.v), cell.f) for text, cell in zip(columns, values, strict=True)}}
+    return {**found, **{text: (plain(cell.v), cell.f) for text, cell in zip(columns, values, strict=True)}}
 
 
 def _in_python(text: str, *, nested: bool) -> Any:
@@ -282,7 +261,7 @@ def test_spark_and_python_agree(native):
         if isinstance(theirs, EngineError) or isinstance(ours, EngineError):
             same = type(theirs) is type(ours)
         else:
-            same = _same(ours[0], theirs[0]) and ours[1] == theirs[1]
+            same = same(ours[0], theirs[0]) and ours[1] == theirs[1]
         if not same:
             differ.append(f"{text}: Python {ours}, Spark {theirs}")
     assert len(EXPRESSIONS) > 900

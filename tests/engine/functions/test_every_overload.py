@@ -1,15 +1,24 @@
-"""Runs every overload of every scalar function in Spark over columns of all accepted types, with and without NULL."""
+"""Runs every overload of every scalar function over columns of all accepted types, with and without NULL.
+
+Spark and the interpreter must agree, and Spark must return what `overloads.txt` stores. To update that file, run
+`python -m tests.engine.functions.test_every_overload` and review the difference.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal as Number
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Scalar
+from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.resolve import Overload
 from kestrel_sql.functions.signature import (
     AnyDecimal,
@@ -27,11 +36,13 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_closed
 from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.types import to_spark
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
+from tests.engine.functions.values import plain, same
 
 _STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
 _GENERICS: tuple[SqlType, ...] = (
@@ -158,35 +169,123 @@ CALLS = [
 ]
 
 
+COLUMNS = dict(itertools.chain.from_iterable(given.items() for _, _, given in CALLS))
+STORED = Path(__file__).with_name("overloads.txt")
+NEVER_TWICE_THE_SAME = frozenset({"RANDOM", "UNIX_DATE", "UNIX_TIMESTAMP", "UUID"})
+
+Form = Callable[[str, list[str], Collection[str]], str]
+Result = tuple[Any, bool]
+"""A value, and whether the call failed."""
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("form", [column, computed, item])
-def test_every_overload(form):
-    spark = open_test_session()
-    columns = dict(itertools.chain.from_iterable(given.items() for _, _, given in CALLS))
-    python = PythonCalls()
-    failed: dict[str, str] = {}
+@pytest.mark.parametrize(
+    "form", [column, pytest.param(computed, marks=pytest.mark.nightly), pytest.param(item, marks=pytest.mark.nightly)]
+)
+def test_spark_and_the_interpreter_give_the_same(form: Form) -> None:
+    found = in_spark(form)
+    assert {call: result for call, result in found.items() if isinstance(result, str)} == {}
+    inputs = rows()
+    differ = []
+    for call, results in found.items():
+        for columns, theirs in zip(inputs, results, strict=True):
+            ours = in_python(call, columns)
+            if name_of(call) not in NEVER_TWICE_THE_SAME and ours is not None and not agree(ours, theirs):
+                differ.append(f"{call}: Spark {theirs}, Python {ours}")
+    assert not differ, "\n".join(differ)
+
+
+@pytest.mark.spark
+def test_every_overload_gives_what_it_gave() -> None:
+    assert lines(in_spark(column)) == STORED.read_text(encoding="utf-8").splitlines()
+
+
+@cache
+def in_spark(form: Form) -> dict[str, list[Result] | str]:
+    """What each call gives over all columns NULL, and over the values; a text says that it does not run, and why."""
+    spark, python = open_test_session(), PythonCalls()
+    found: dict[str, list[Result] | str] = {}
     trees: dict[str, str] = {}
     for text in dict.fromkeys(form(*call) for call in CALLS):
         try:
-            bound = bind(parse_expression(text), columns)
-            context = Context({name: s.column(name) for name in columns}, python, nested=True)
-            closed = compile_closed(bound, context, text)
-            faults = [s.coalesce_false(fault.condition) for fault in context.faults]
-            trees[text] = s.to_text(s.call("struct", s.cast(closed, bound.type), *faults))
+            trees[text] = spark_text(text, python)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
-            failed[text] = f"{type(error).__name__}: {error}"
+            found[text] = f"{type(error).__name__}: {error}"
     register(spark, python)
-    typed = ", ".join(f"CAST(NULL AS {to_spark(sql_type)}) AS `{name}`" for name, sql_type in columns.items())
-    given = ", ".join(f"{value_of(sql_type)} AS `{name}`" for name, sql_type in columns.items())
-    spark.sql(f"SELECT {typed} UNION ALL SELECT {given}").createOrReplaceTempView("every_type")
+    spark.sql(every_type()).createOrReplaceTempView("every_type")
     pending = [list(trees)]
     while pending:
         texts = pending.pop()
         try:
-            spark.sql(f"SELECT {', '.join(trees[text] for text in texts)} FROM every_type").toArrow()
+            given = spark.sql(f"SELECT {', '.join(trees[text] for text in texts)} FROM every_type").collect()
         except Exception as error:  # noqa: BLE001 - what Spark says is the finding
             if len(texts) == 1:
-                failed[texts[0]] = f"{type(error).__name__}: {str(error)[:300]}"
+                found[texts[0]] = f"{type(error).__name__}: {str(error)[:300]}"
             else:
                 pending += [texts[: len(texts) // 2], texts[len(texts) // 2 :]]
-    assert failed == {}
+        else:
+            for at, text in enumerate(texts):
+                found[text] = [(plain(row[at][0]), any(row[at][1:])) for row in given]
+    return found
+
+
+def spark_text(text: str, python: PythonCalls) -> str:
+    """A call as Spark SQL: its value, then whether each of its faults is there."""
+    bound = bind(parse_expression(text), COLUMNS)
+    context = Context(columns_in_spark(), python, nested=True)
+    closed = compile_closed(bound, context, text)
+    faults = [s.coalesce_false(fault.condition) for fault in context.faults]
+    return s.to_text(s.call("struct", s.cast(closed, bound.type), *faults))
+
+
+@cache
+def columns_in_spark() -> Mapping[str, Tree]:
+    return {name: s.column(name) for name in COLUMNS}
+
+
+def every_type() -> str:
+    """A row of NULLs and a row of values."""
+    nulls = ", ".join(f"CAST(NULL AS {to_spark(sql_type)}) AS `{name}`" for name, sql_type in COLUMNS.items())
+    values = ", ".join(f"{value_of(sql_type)} AS `{name}`" for name, sql_type in COLUMNS.items())
+    return f"SELECT {nulls} UNION ALL SELECT {values}"
+
+
+@cache
+def rows() -> list[dict[str, Any]]:
+    """The columns as Python has them."""
+    return [plain(row) for row in open_test_session().sql(every_type()).collect()]
+
+
+def in_python(text: str, columns: dict[str, Any]) -> Result | None:
+    """What the interpreter makes of a call; None where it cannot evaluate it."""
+    try:
+        bound = interpretable(bind(parse_expression(text), COLUMNS))
+    except EngineError:
+        return None
+    try:
+        return evaluate(bound, Values(columns, nested=True)), False
+    except (ValueError, ArithmeticError):
+        return None, True
+
+
+def agree(ours: Result, theirs: Result) -> bool:
+    return same(ours[0], theirs[0]) and ours[1] == theirs[1]
+
+
+def name_of(call: str) -> str:
+    return call.partition("(")[0]
+
+
+def lines(found: Mapping[str, list[Result] | str]) -> list[str]:
+    """A line for each call: what it gives over values, then over NULLs if that is something else than NULL."""
+    made = []
+    for call, results in sorted(found.items()):
+        if name_of(call) not in NEVER_TWICE_THE_SAME:
+            (null, null_fails), (value, fails) = results
+            over_null = "" if null is None and not null_fails else f"; over NULL {null!r}{' fails' * null_fails}"
+            made.append(f"{call}: {value!r}{' fails' * fails}{over_null}")
+    return made
+
+
+if __name__ == "__main__":
+    STORED.write_text("".join(f"{line}\n" for line in lines(in_spark(column))), encoding="utf-8")
