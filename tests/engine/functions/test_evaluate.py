@@ -259,10 +259,10 @@ def test_spark_and_python_agree(native):
     for text in EXPRESSIONS:
         ours, theirs = _in_python(text, nested=False), native[text]
         if isinstance(theirs, EngineError) or isinstance(ours, EngineError):
-            same = type(theirs) is type(ours)
+            agree = type(theirs) is type(ours)
         else:
-            same = same(ours[0], theirs[0]) and ours[1] == theirs[1]
-        if not same:
+            agree = same(ours[0], theirs[0]) and ours[1] == theirs[1]
+        if not agree:
             differ.append(f"{text}: Python {ours}, Spark {theirs}")
     assert len(EXPRESSIONS) > 900
     assert not differ, "\n".join(differ)
