@@ -17,7 +17,7 @@ import pytest
 
 from tests.state_kill.shapes import SHAPES, rows_of_batch
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300
 
 
@@ -44,13 +44,14 @@ class Run:
     def start(self) -> subprocess.Popen[bytes]:
         arguments = [
             sys.executable,
-            str(HERE / "driver.py"),
+            "-m",
+            "tests.state_kill.driver",
             ",".join(self.names),
             *map(str, (self.given, self.checkpoint, self.out)),
         ]
         with (self.folder / "driver.log").open("ab") as log:
             # A session of its own: the JVM dies together with the driver.
-            return subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(arguments, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
     def finish(self) -> None:
         process = self.start()
