@@ -18,7 +18,7 @@ from kestrel_sql.spark.compile.expressions import compile_expression
 from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
-from tests.engine.functions.values import plain
+from tests.engine.functions.values import plain, same
 
 
 @python_scalar("(value T) -> T", nulls=Nulls.BODY)
