@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import ClassVar
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.functions import functions_of
@@ -30,8 +31,10 @@ from kestrel_sql.types.schema import ROWTIME, Column
 _PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
 
 
-class AssertionFailedError(Exception):
-    """An assertion of a script that does not hold."""
+class AssertionFailedError(EngineError):
+    """An assertion of a script does not hold."""
+
+    code: ClassVar[str] = "ASSERTION"
 
 
 def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model.Outcome, float]]:
@@ -51,12 +54,10 @@ def _run(case: ScriptCase) -> model.Outcome:
     try:
         for text in case.statements:
             script.run(text, asserts=True)
-    except AssertionFailedError as error:
-        return model.Failed(message=str(error))
     except SqlSyntaxError as error:
         return model.Rejected(message=str(error), error_code=error.code)
     except EngineError as error:
-        return model.Rejected(message=str(error), statement_index=script.at, error_code=error.code)
+        return model.Rejected(message=f"line {script.line}: {error}", error_code=error.code)
     finally:
         script.engine.close()
     return model.Produced(records={})
@@ -67,30 +68,37 @@ class _Script:
 
     def __init__(self, engine: MemoryEngine, file: Path) -> None:
         self.engine = engine
-        self.at = 0
+        self.line = 0
+        """The line of the statement of the test that runs."""
         self._file = file
         self._read: Counter[str] = Counter()
 
     def run(self, text: str, *, asserts: bool) -> None:
         for parsed in parse_script(text, self.engine.session.variables, test_statements=asserts):
-            self.at += 1
+            self.line = parsed.span.line if asserts else self.line
             match parsed.statement:
                 case AssertValues() | AssertNullValues() as expected:
                     self._assert_values(expected, parsed)
                 case AssertSource() as expected:
                     self._assert_source(expected, parsed)
-                case RunScript(path):
-                    self.run(self._script(path), asserts=False)
+                case RunScript(path) if asserts:
+                    self.run(self._script(path, parsed), asserts=False)
                 case _:
                     self.engine.execute(parsed)
 
-    def _script(self, path: str) -> str:
-        candidates = [self._file.parent / path.lstrip("/"), Path(path)]
-        found = next((file for file in candidates if file.is_file()), None)
+    def _script(self, path: str, parsed: ParsedStatement) -> str:
+        """Return the text of a script: below the folder of the test, or, after `/`, below the nearest folder above it."""
+        folders = self._file.absolute().parents if path.startswith("/") else [self._file.parent]
+        found = next((file for folder in folders if (file := folder / path.lstrip("/")).is_file()), None)
         text = found.read_text(encoding="utf-8") if found else ""
         if not text.strip():
+            why = "is empty" if found else "does not exist"
             raise StatementError(
-                f"there is no script {path}, or it is empty", hint="paths are relative to the script of the test"
+                f"the script {path} {why}",
+                span=parsed.span,
+                hint=f"a path that begins with / is looked for in {folders[0]} and each folder above it"
+                if path.startswith("/")
+                else f"paths are relative to {folders[0]}",
             )
         return text
 
@@ -103,12 +111,14 @@ class _Script:
         records = self.engine.broker.records(source.topic)
         place = self._read[source.topic]
         if place >= len(records):
-            raise AssertionFailedError(f"line {parsed.span.line}: topic {source.topic} holds no further record")
+            raise AssertionFailedError(
+                f"Expected another record of {source.name}, but its topic {source.topic} holds {place}."
+            )
         self._read[source.topic] += 1
         record = records[place]
         is_null = isinstance(expected, AssertNullValues)
         if is_null and record.value is not None:
-            raise AssertionFailedError(f"line {parsed.span.line}: a tombstone was expected, not {_text(record)}")
+            raise AssertionFailedError(f"Expected a tombstone, but was {_text(record)}.")
         actual = SourceRecords.of(source, session.serde()).to_row(record)
         columns = self._columns(source, expected, keys_only=is_null)
         self._compare(columns, expected.values, actual, parsed, record)
@@ -139,14 +149,15 @@ class _Script:
             wanted = coerce_value(value, bound.type, column)
             if wanted != actual.get(column.name):
                 raise AssertionFailedError(
-                    f"line {parsed.span.line}: {column.name} is {actual.get(column.name)!r}, expected {wanted!r}, in {_text(record)}"
+                    f"Expected record does not match actual. {column.name}: expected {wanted!r}, "
+                    f"was {actual.get(column.name)!r}, in {_text(record)}"
                 )
 
     def _assert_source(self, expected: AssertSource, parsed: ParsedStatement) -> None:
         session = self.engine.session
         source = session.catalog.sources.get(expected.name)
         if source is None:
-            raise AssertionFailedError(f"line {parsed.span.line}: there is no {expected.kind.value} {expected.name}")
+            raise AssertionFailedError(f"{expected.kind.value.capitalize()} {expected.name} does not exist.")
         create = CreateSource(expected.kind, expected.name, expected.elements, expected.properties)
         others = MappingProxyType(
             {name: other for name, other in session.catalog.sources.items() if name != expected.name}
@@ -168,7 +179,7 @@ class _Script:
         for name, left, right in pairs:
             if left != right:
                 raise AssertionFailedError(
-                    f"line {parsed.span.line}: {name} of {expected.name} is {right}, expected {left}"
+                    f"Expected {name} does not match actual for source {expected.name}. Expected: {left}, Actual: {right}"
                 )
 
 

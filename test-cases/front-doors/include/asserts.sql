@@ -1,0 +1,1 @@
+ASSERT VALUES readings (celsius) VALUES (7.5);
