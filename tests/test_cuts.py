@@ -1,7 +1,7 @@
 """The cut into micro-batches, and a restart in the middle, change no record and no log entry.
 
-Some cases are compared with themselves uncut, log and all; every case with what it expects. `make cuts` runs more seeds, and the
-cases of ksqlDB.
+Some cases are compared with their uncut run, log included; all cases with their expected records. `make cuts` runs more
+seeds and ksqlDB's cases.
 """
 
 from __future__ import annotations

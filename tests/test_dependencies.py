@@ -1,4 +1,4 @@
-"""What pyproject.toml declares is what is imported: nothing more, nothing less, and each where it belongs."""
+"""pyproject.toml declares exactly the distributions that the code imports, each in the right extra."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def project() -> dict[str, Any]:
 
 
 def declared(group: str = "") -> set[str]:
-    """The distributions of an extra, or those that everybody gets."""
+    """Return the distributions of an extra, or those of every installation."""
     lines = project()["optional-dependencies"][group] if group else project()["dependencies"]
     return {canonicalize_name(Requirement(line).name) for line in lines}
 
 
 @cache
 def imported(folder: str) -> frozenset[str]:
-    """The distributions whose modules are imported below a folder."""
+    """Return the distributions whose modules a folder imports."""
     return frozenset(map(distribution_of, sorted(foreign_modules(ROOT / folder))))
 
 
@@ -68,7 +68,7 @@ def owners() -> dict[str, list[str]]:
 
 @cache
 def distribution_of(module: str) -> str:
-    """The distribution that a module belongs to; where several share a namespace, the one that has its folder."""
+    """Return the distribution of a module. If several share a namespace, the one that has the folder."""
     found = owners().get(module.partition(".")[0], [])
     assert found, f"{module} is imported, and belongs to no distribution that is installed"
     if len(found) > 1:

@@ -1,4 +1,4 @@
-"""The documents speak of what exists: links, paths, names of the code, areas of cases, commands."""
+"""Links, paths, names of code, areas of cases and commands in the documents exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
-# The manual is checked against the declarations, and what its examples quote are no paths.
+# The manual is checked against the declarations; its quotations are not paths.
 PROSE = [path for path in TEXTS if path.name != "functions.md"]
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -19,7 +19,7 @@ FOLDERS = "engine|qtt|tests|docs|test-cases|historic-plans"
 PATH = re.compile(rf"(?:{FOLDERS})/[\w./*-]*")
 PLACED = re.compile(rf"((?:`[^`]+`(?:,? and |, ))*`[^`]+`)(?: in | \(| of )`((?:{FOLDERS})/[\w/-]+\.py)`")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(.*\))?")
-# What a reader is asked to write or to get, and what stands beside the project.
+# Files that the reader creates, and files outside of the project.
 OTHERS = {"test-cases/select/ucase.yaml"}
 
 
@@ -28,7 +28,7 @@ def name(path: Path) -> str:
 
 
 def prose(path: Path) -> str:
-    """The text without its blocks of code, in one line, so that what is quoted may be broken anywhere."""
+    """Return the text in one line without code blocks, so that quotations may contain line breaks."""
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     return re.sub(r"\s+", " ", text)
 
@@ -46,7 +46,7 @@ def test_every_path_that_is_quoted_exists(path: Path) -> None:
 
 
 def placed_names(text: str) -> Iterator[tuple[str, str]]:
-    """The names that a text says are in a module, each with the path of the module."""
+    """Yield the names that a text places in a module, each with the path of the module."""
     for names, module in PLACED.findall(text):
         for quoted in QUOTED.findall(names):
             if NAME.fullmatch(quoted):

@@ -81,7 +81,10 @@ def planned(query: str) -> QueryRun:
 
 
 def records(partitions: int) -> list[Record]:
-    """The same records, in as many partitions; at last one of each key and item in all streams, much later, which closes what is open."""
+    """Return the same records over a number of partitions.
+
+    The last ones, much later, cover each key and item in all streams and close all windows.
+    """
     random_ = random.Random(11)
     found = []
     for at in range(160):

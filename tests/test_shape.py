@@ -1,4 +1,4 @@
-"""The shape of the code: small modules, empty package doors, nothing left open."""
+"""The shape of the code: small modules, empty `__init__.py` files, no marks of unfinished work."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_top_level_holds_what_the_design_names() -> None:
 
 
 def imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
-    """The modules of ours that a module imports, at its top or inside a function."""
+    """Return our modules that a module imports, at its top or inside a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -99,7 +99,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def located() -> Iterator[tuple[Path, Path]]:
-    """Every module that is not a package's door, with the folder that its dotted name begins below."""
+    """Yield every module that is not an `__init__.py`, with the root folder of its dotted name."""
     for path in MODULES:
         if path.name != "__init__.py":
             yield path, ROOT if path.is_relative_to(ROOT / "tests") else ROOT / path.relative_to(ROOT).parts[0]

@@ -1,4 +1,4 @@
-"""The specification is whole: every rule is proved by a case, a test or a stored plan, and what names a rule names one that exists."""
+"""Every rule of the specification is proved by a case, a test or a stored plan, and every named rule exists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rules() -> Mapping[str, Rule]:
 
 @cache
 def named_by_cases() -> dict[str, list[str]]:
-    """The rules that cases name, each with the ids of the cases."""
+    """Return the rules that cases name, each with the ids of the cases."""
     loaded = load_all(find_files([ROOT / "test-cases", ROOT / "tests" / "kafka" / "cases"]))
     assert not loaded.errors
     named: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Every table is whole: steps have builders, formats both directions, functions their manual and what they ever gave."""
+"""Every table is complete: steps have builders, formats both directions, functions a manual and stable types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_step_has_exactly_one_builder() -> None:
 
 
 def test_every_step_class_is_in_the_table() -> None:
-    # Names, because a slotted dataclass leaves behind the class that it replaced.
+    # Compare names, because a slotted dataclass leaves the class behind that it replaced.
     assert {cls.__name__ for cls in subclasses(Step)} == {cls.__name__ for cls in STEPS.values()}
 
 
@@ -102,7 +102,7 @@ def test_every_scalar_and_table_function_has_a_file_of_cases_that_call_it(name: 
 @pytest.mark.rules("U1.2")
 @pytest.mark.parametrize("area", ["aggregates", "functions", "headers"])
 def test_functions_give_what_they_gave_to_stored_plans(area: str) -> None:
-    """A function or overload that is lost leaves a plan that cannot be typed, or whose sink has other types than it had."""
+    """A lost function or overload leaves a plan that cannot be typed, or changes the types of a sink."""
     types = Types(FUNCTIONS, Config())
     checked = 0
     for stored in find_plans(PLANS / area):

@@ -1,4 +1,4 @@
-"""What pip installs works by itself: the wheel, in an environment of its own, away from the checkout."""
+"""The wheel works by itself, in an environment of its own, away from the checkout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def full(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project of three files."""
+    """Create a project of three files."""
     (tmp_path / "app.sql").write_text(APP)
     (tmp_path / "test-cases").mkdir()
     statements = "\n".join(f"      - {line}" for line in APP.strip().splitlines())

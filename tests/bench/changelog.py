@@ -1,9 +1,12 @@
-"""One result per record, in order, against Spark's own groupBy in update mode, which gives one result per key and micro-batch.
+"""One result per record, in order, against Spark's own groupBy in update mode.
+
+Spark's groupBy gives one result per key and micro-batch.
 
     python -m tests.bench changelog            (ROWS=1000000 ROUNDS=3 by default, as environment variables)
 
-Both count and sum the same typed rows, read from files in micro-batches, with their state in Spark's checkpointed store; formats take no
-part. Prints rows a second and the ratio to native; `memory` watches the same query over fifty micro-batches.
+Both count and sum the same typed rows, read from files in micro-batches, and keep their state in Spark's checkpointed
+store. No format takes part. Prints rows a second and the ratio to native. `memory` measures the same query over fifty
+micro-batches.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ def decoded(
 
 
 def drained(frame: DataFrame, folder: Path, mode: str = "update") -> None:
-    """Run a stream to its end, throwing its rows away."""
+    """Run a stream to its end and discard its rows."""
     checkpoint = folder / f"checkpoint-{next(_runs)}"
     writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -119,7 +122,7 @@ def drained(frame: DataFrame, folder: Path, mode: str = "update") -> None:
 
 
 def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
-    """Measure ours against native for so many keys."""
+    """Measure ours against native for a number of keys."""
     folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
     random = np.random.default_rng(keys)
     given = folder / "in"

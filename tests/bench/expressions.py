@@ -1,9 +1,9 @@
-"""What our expressions cost beside the same work written by hand in PySpark.
+"""The cost of our expressions, against the same work written by hand in PySpark.
 
     python -m tests.bench.expressions [--rows 1000000] [--rounds 5] [--each]
 
-Both run in one session with the settings of production, in turns; the median of the ratios counts. Before that, the time to plan
-a statement of 20 expressions.
+Both run in turns in one session with the settings of production; the median of the ratios counts. Prints first the time
+to plan a statement of 20 expressions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A million records of ten fields, read and written by the engine's own ends and by Spark's `from_json` and `to_json`.
+"""A million records of ten fields, read and written by our formats and by Spark's `from_json` and `to_json`.
 
-Run it as `python -m tests.bench.formats [--rows N] [--rounds N] [--format NAME]`; it prints rows a second and the ratios to Spark. All ways
-start from the same stored column and end in an aggregate over all that they made, for Spark leaves out what nobody asks for. The way
-"there and back" gives the same rows to Python and back untouched: what no format in Python can be faster than.
+`python -m tests.bench.formats [--rows N] [--rounds N] [--format NAME]` prints rows a second and the ratios to Spark.
+All ways start from the same stored column and end in an aggregate over all results, because Spark omits unused work.
+The way "there and back" passes the same rows to Python and back; no format in Python can be faster.
 """
 
 from __future__ import annotations

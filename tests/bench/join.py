@@ -2,8 +2,8 @@
 
     python -m tests.bench join            (ROWS=300000 a side, ROUNDS=3 by default, as environment variables)
 
-Both join the same typed rows of 10,000 keys within a second, read from files in micro-batches, with their state in Spark's checkpointed
-store; formats take no part. Spark bounds its state by watermarks of the same width.
+Both join the same typed rows of 10,000 keys within a second, read from files in micro-batches, and keep their state in
+Spark's checkpointed store. No format takes part. Watermarks of the same width bound Spark's state.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Records a second from topic to topic: `kestrel run` beside a hand-written PySpark job and beside Quix Streams, on one broker.
+"""Records a second from topic to topic: `kestrel run`, a hand-written PySpark job, and Quix Streams, on one broker.
 
     python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 JOBS=filter,count by default, as environment variables)
 
-Every way is a process of its own that reads the same topic and writes a fresh one; they take turns. Kestrel and Quix Streams write exactly
-once, Spark's own sink does not. The topic holds WARM times ROWS records and ROWS more: a JVM compiles itself for longer than half a
-minute, which takes it as long as the work at first. Shown are the rate from a quarter of the first ROWS records to all of them, that of
-the last ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which other jobs of the machine disturb
-less. Outputs are counted when they are written, for Quix Streams commits every five seconds, whatever there is; that all are committed
-in the end is waited for.
+Each way is a process of its own that reads the same topic and writes a fresh one; they take turns. Kestrel and Quix
+Streams write exactly once, Spark's own sink does not. The topic holds WARM times ROWS records and ROWS more, because
+the JVM compiles for more than half a minute. The bench prints the rate from a quarter of the first ROWS records to all
+of them, the rate of the last ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS,
+which depend less on other work of the machine. It counts outputs when they are written, because Quix Streams commits
+only every five seconds, and waits until all are committed.
 Quix Streams gets an environment of its own under build/.
 """
 
@@ -67,7 +67,7 @@ Start = Callable[[str, str, str, Path], "subprocess.Popen[bytes]"]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How many outputs were written at a moment (s), and how long the processors had worked for them (s)."""
+    """The number of outputs at a moment (s), and the processor seconds until then."""
 
     moment: float
     records: int
@@ -84,7 +84,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run: outputs a second at first and of the warm process, processor seconds of that for 100,000 outputs."""
+    """One run: outputs a second at first and in the steady state, and the latter's processor seconds for 100,000
+    outputs.
+    """
 
     first: float
     steady: float
@@ -98,7 +100,7 @@ def records() -> Iterator[Row]:
 
 
 def outputs(job: str, rows: int) -> int:
-    """How many records a job has to write for the first records of the input."""
+    """Return the number of records that a job writes for the first records of the input."""
     return sum(1 for n in range(rows) if n % 100 >= 10) if job == "filter" else rows
 
 
@@ -139,7 +141,10 @@ WAYS: Mapping[str, Mapping[str, Start]] = {
 
 
 def quix_python() -> Path:
-    """The Python of an environment that has Quix Streams, made when it is not there: it needs an older client of Kafka than ours."""
+    """Return the Python of an environment with Quix Streams, and create it if missing.
+
+    Quix Streams needs an older Kafka client than ours.
+    """
     folder = Path(__file__).parents[2] / "build" / "quix"
     python = folder / "bin" / "python"
     if not python.exists():
@@ -155,7 +160,7 @@ def _quiet(command: list[str], settings: Mapping[str, str]) -> subprocess.Popen[
 
 
 def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
-    """One run of a way."""
+    """Measure one run of a way."""
     sink = f"sink{next(_names)}"
     create(servers, PARTITIONS, sink)
     own = folder / sink
@@ -172,7 +177,9 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
 
 
 def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.Popen[bytes]) -> list[Seen]:
-    """When so many outputs were written; marks of transactions count as records, but are few."""
+    """Return the moments when the wanted numbers of outputs were written. Transaction markers count too, but are
+    few.
+    """
     deadline = time.monotonic() + _LONGEST_S
     found: list[Seen] = []
     with closing(_watcher(servers, "read_uncommitted")) as watcher:
@@ -206,7 +213,7 @@ def _end(watcher: Any, sink: str) -> int:
 
 
 def compared(job: str, servers: str, folder: Path) -> None:
-    """Measure the ways of a job in turn, and print."""
+    """Measure the ways of a job in turns, and print."""
     runs: dict[str, list[Measured]] = {name: [] for name in WAYS[job]}
     for _ in range(ROUNDS):
         for name, way in WAYS[job].items():

@@ -1,10 +1,10 @@
-"""Whether memory stays flat: `kestrel run` over a hundred micro-batches of a broker, the memory of its driver, JVM and workers after each.
+"""Memory of `kestrel run`: driver, JVM and workers after each of a hundred micro-batches from a broker.
 
     python -m tests.bench kafka_memory         (ROWS=2000 a batch by default, as an environment variable)
 
-Two queries: a filter, and a count of one result per record over 1,000 keys. Prints the median within each ten batches of the count, of the
-JVM and of all Python processes, and the ratio of the last ten to the third ten, by when every key is known. Medians, for a process that has
-just been forked shares its pages, and a sum that meets it counts them one and a half times.
+Two queries run: a filter, and a count with one result per record over 1,000 keys. Prints the median of each ten
+batches, for the JVM and for all Python processes, and the ratio of the last ten to the third ten, when every key is
+known. It takes medians because a process that has just forked shares its pages, which a sum counts twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CREATE TABLE C WITH (KAFKA_TOPIC='c') AS SELECT K, COUNT(*) AS N FROM S GROUP BY
 
 
 def last_batch(checkpoint: Path) -> int:
-    """The number of the last batch of the count that is done."""
+    """Return the number of the last finished batch of the count."""
     return max(
         (int(entry.name) for entry in checkpoint.glob("queries/CTAS_C_*/commits/[0-9]*") if entry.name.isdigit()),
         default=-1,
@@ -40,7 +40,7 @@ def last_batch(checkpoint: Path) -> int:
 
 
 def memory(process: int) -> tuple[float, float]:
-    """The MiB of the JVMs, and of all else, among a process and those below it."""
+    """Return the MiB of the JVMs and of all other processes, for a process and its descendants."""
     java = python = 0.0
     for each in descendants(process):
         try:

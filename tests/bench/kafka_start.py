@@ -1,9 +1,10 @@
-"""How long `kestrel run` against a broker takes to its first output, and what it does meanwhile.
+"""The time from the start of `kestrel run` against a broker to its first output, by step.
 
     python -m tests.bench kafka_start           (ROUNDS=2 by default, as an environment variable)
 
-Two applications: one filter, and the four chained queries of `make demo-kafka`. The steps are timed in the process that runs; they may
-overlap, so that they do not add up. A consumer outside says when the first record could be read from the first and from the last topic.
+There are two applications: one filter, and the four chained queries of `make demo-kafka`. Steps are timed in the
+running process; they overlap, so they do not add up. A consumer outside measures when it can read the first record from
+the first and from the last topic.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Trace:
 
 
 def _run(arguments: list[str]) -> int:
-    """Be `kestrel`, and print the spans of the steps as JSON, a line each."""
+    """Run `kestrel`, and print the spans of its steps as JSON lines."""
     trace = Trace(float(os.environ[_BEGUN]))
     since = trace.now()
     print(json.dumps(("start Python", 0.0, since)), flush=True)
@@ -101,7 +102,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[str, float]:
-    """When (s) each topic gave its first committed record."""
+    """Return the time (s) of the first committed record of each topic."""
     consumer: Any = Consumer(
         {"bootstrap.servers": servers, "group.id": "start", "isolation.level": "read_committed", "log_level": 0}
     )
@@ -129,7 +130,7 @@ def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[st
 
 
 def _processor_seconds(process: int) -> float:
-    """What a process and the children that it has outlived took of the processors."""
+    """Return the processor seconds of a process and its ended children."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:  # It has ended meanwhile.

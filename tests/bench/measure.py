@@ -1,4 +1,4 @@
-"""Timing two or more ways of the same work, interleaved, so that a noisy machine disturbs all of them alike."""
+"""Time two or more ways of the same work, interleaved, so that other work disturbs all of them alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
-    """Run every way once a round, in turn; give the seconds of each counted round."""
+    """Run every way once a round, in turns; return the seconds of each counted round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(warm_up + rounds):
         for name, work in ways.items():
@@ -23,12 +23,12 @@ def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int, warm_up: 
 
 
 def median_ratio(seconds: Mapping[str, list[float]], way: str, base: str) -> float:
-    """The median over rounds of way / base."""
+    """Return the median over all rounds of way / base."""
     return statistics.median(a / b for a, b in zip(seconds[way], seconds[base], strict=True))
 
 
 def print_per_case(seconds: Mapping[str, list[float]], cases: int) -> None:
-    """Print what each way takes for a case, in ms, and its ratio to the way `hand-written`."""
+    """Print the ms per case of each way, and its ratio to the way `hand-written`."""
     for name, taken in seconds.items():
         per_case = sorted(taken)[len(taken) // 2] / cases * 1000
         print(
@@ -42,7 +42,7 @@ def machine() -> str:
 
 
 def descendants(process: int) -> list[int]:
-    """The processes below one, itself included."""
+    """Return a process and its descendants."""
     below = [
         int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()
     ]
@@ -50,7 +50,7 @@ def descendants(process: int) -> list[int]:
 
 
 def processor_seconds(process: int) -> float:
-    """How long the processors have worked for a process and all below it, those of its children that have ended included."""
+    """Return the processor seconds of a process and its descendants, ended children included."""
     total = 0
     for each in descendants(process):
         try:

@@ -1,9 +1,9 @@
-"""Whether memory stays flat: one query over fifty micro-batches, the memory of Spark and its Python workers after each.
+"""Memory of one query: Spark and its Python workers after each of fifty micro-batches.
 
     python -m tests.bench memory               (ROWS=1000000 by default, as an environment variable)
 
-The query is that of the benchmark `changelog`: one result per record, over 1,000 keys. Prints the peak within each ten batches, and
-the ratio of the last ten to the second ten, by when every key is known and the JVM has taken what its heap may have.
+The query is that of the benchmark `changelog`: one result per record, over 1,000 keys. Prints the peak of each ten
+batches, and the ratio of the last ten to the second ten, when every key is known and the JVM has its full heap.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TENTH = 10
 
 
 def mebibytes(process: int) -> float:
-    """The memory of a process and all below it; pages that they share count once."""
+    """Return the memory (MiB) of a process and its descendants; shared pages count once."""
     return sum(map(own_mebibytes, descendants(process)))
 
 
 def own_mebibytes(process: int) -> float:
-    """The memory of one process, with its part of the pages that it shares; 0 if it has ended."""
+    """Return the memory (MiB) of one process with its part of shared pages; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -2,8 +2,9 @@
 
     python -m tests.bench pull                 (ROWS=1000000 ROUNDS=10 by default, as environment variables)
 
-The table counts and sums its rows per key, every key once; its state has `PAGES` pages, as of a running query. Prints the ms of a
-look-up whose page is remembered, of one whose page has to be read and decoded, and of the first after a new batch, and the ratios to Spark.
+The table counts and sums its rows per key; each key has one row. Its state has `PAGES` pages, as in a running query.
+Prints the ms of three look-ups and their ratios to Spark: page in memory, page read and decoded, first after a new
+batch.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ CREATE TABLE T AS SELECT ID, COUNT(*) AS N, SUM(V) AS TOTAL FROM S GROUP BY ID;
 
 
 def write_file(folder: Path, number: int, keys: range) -> None:
-    """Records of some keys as one file, which becomes one micro-batch."""
+    """Write records of some keys to one file, which becomes one micro-batch."""
     size = len(keys)
     columns: dict[str, Any] = {
         "q": pa.array([0] * size, pa.int32()),
@@ -65,7 +66,7 @@ def write_file(folder: Path, number: int, keys: range) -> None:
 
 
 def advance(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
-    """Let the query process the files that it has not seen."""
+    """Process the new files."""
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     frame = pipeline.frame(spark, records, PAGES)
     writer = (

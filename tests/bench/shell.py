@@ -1,9 +1,11 @@
-"""How long the commands without a broker take: `kestrel shell --execute` to its answer, and `kestrel run` over a file of 100,000 records.
+"""Time of the commands without a broker.
+
+`kestrel shell --execute` is timed to its answer, `kestrel run` over a file of 100,000 records.
 
     python -m tests.bench shell         (ROUNDS=5 and RECORDS=100000 by default, as environment variables)
 
-PYTHONS names the Python of several environments, separated by blanks: each takes its turn in every round, so that two versions of
-Kestrel can be compared on a machine that has other work. A round takes each command once, in a process of its own.
+PYTHONS names the Python of several environments, separated by spaces. Each takes its turn in every round, which
+compares two versions of Kestrel fairly. A round runs each command once, in a process of its own.
 """
 
 from __future__ import annotations
@@ -71,11 +73,11 @@ def _record(at: int) -> dict[str, object]:
 
 
 def _timed(command: list[str]) -> tuple[float, float]:
-    """The seconds that a command takes, and the seconds that the processors work for it and its JVM and workers."""
+    """Return the seconds of a command, and the processor seconds of it, its JVM and its workers."""
     started, processor = time.perf_counter(), 0.0
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None:
-        # What ends takes its time along, unless its parent waited for it.
+        # The time of an ended process is lost unless its parent waited for it.
         processor = max(processor, processor_seconds(process.pid))
         time.sleep(0.1)
     if process.returncode:

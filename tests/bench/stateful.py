@@ -1,7 +1,7 @@
 """60 stateful cases of 10 rows: a hand-written streaming aggregation each, and ours fused.
 
-Run it as `python -m tests.bench stateful` (CASES=60 and ROUNDS=3 by default, as environment variables); it prints ms per case and the
-ratio to the hand-written queries.
+`python -m tests.bench stateful` (environment: CASES=60 ROUNDS=3) prints ms per case and the ratio to the hand-written
+queries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A process to be killed: runs shapes over a folder of files, one file a micro-batch, and writes what comes out to another folder.
+"""The process that tests kill: it runs shapes over a folder of files, one file a micro-batch.
 
-Files of `out`: `started-<batch>` once a batch is about to run; `<batch>.<process>.jsonl` with its output, whose last line is `"end"`;
-`state.json` when all is done.
+Files in `out`: `started-<batch>` before a batch runs; `<batch>.<process>.jsonl` with its output, ending in the line
+`"end"`; `state.json` at the end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def pipeline(names: list[str]) -> Pipeline:
 
 
 def states(spark: SparkSession, checkpoint: Path) -> dict[str, Any]:
-    """What the pages of each operator hold at the end."""
+    """Return the final state in the pages of each operator."""
     found: dict[str, Any] = {}
     for operator in sorted(path.name for path in (checkpoint / "state").iterdir() if path.name.isdigit()):
         reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "page")

@@ -1,4 +1,4 @@
-"""The five query shapes that are killed: statements, and records that make them keep, change and drop state."""
+"""The five query shapes of the kill tests: statements, and records that create, change and drop state."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SHAPES = {
 
 
 def rows_of_batch(names: list[str], batch: int) -> list[dict[str, Any]]:
-    """The wire rows of one micro-batch, as JSON; query n is the n-th of the shapes."""
+    """Return the wire rows of one micro-batch as JSON; query n is the n-th shape."""
     rows = []
     for query, name in enumerate(names):
         random_ = random.Random(f"{name} {batch}")

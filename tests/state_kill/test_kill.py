@@ -1,4 +1,4 @@
-"""A driver that is killed in mid micro-batch, and restarted on its checkpoint, gives what an undisturbed one gives."""
+"""A driver killed within a micro-batch and restarted from its checkpoint gives the outputs of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 300
 
 @dataclass
 class Run:
-    """Where one pipeline reads, keeps its checkpoint and writes."""
+    """One run of a pipeline: its input, checkpoint and output folders."""
 
     names: list[str]
     folder: Path
@@ -38,7 +38,7 @@ class Run:
         for batch in range(self.batches):
             file = self.given / f"{batch:03}.json"
             file.write_text("".join(json.dumps(row) + "\n" for row in rows_of_batch(self.names, batch)))
-            # Spark takes files in the order of their times.
+            # Spark reads files in the order of their modification times.
             os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -50,7 +50,7 @@ class Run:
             *map(str, (self.given, self.checkpoint, self.out)),
         ]
         with (self.folder / "driver.log").open("ab") as log:
-            # A session of its own: the JVM dies together with the driver.
+            # A process group of its own, so that the JVM is killed with the driver.
             return subprocess.Popen(arguments, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
     def finish(self) -> None:
@@ -61,7 +61,7 @@ class Run:
             _kill(process)
 
     def kill_in(self, batch: int, delay: float) -> None:
-        """Start the driver, and kill it some seconds after it has begun a batch."""
+        """Start the driver, and kill it some seconds after it started a batch."""
         assert batch < self.batches - 1, "after the last batch the driver may end before the signal comes"
         marker = self.out / f"started-{batch}"
         marker.unlink(missing_ok=True)
@@ -79,11 +79,11 @@ class Run:
             self.interrupted.append(batch)
 
     def committed(self) -> int:
-        """How many batches Spark holds to be done."""
+        """Return the number of batches that Spark committed."""
         return sum(path.name.isdigit() for path in (self.checkpoint / "commits").glob("*"))
 
     def attempts(self) -> dict[int, list[list[Any]]]:
-        """The complete outputs of each batch, one for each time it ran to its end."""
+        """Return the complete outputs of each batch, one for each run to its end."""
         found: dict[int, list[list[Any]]] = {}
         for file in sorted(self.out.glob("*.jsonl")):
             lines = file.read_text().splitlines()
@@ -92,7 +92,9 @@ class Run:
         return found
 
     def rows(self) -> list[dict[str, Any]]:
-        """All outputs, those of a batch that ran several times once; a file source may take two files at once after a kill."""
+        """Return all outputs, those of a repeated batch once. After a kill, a file source may take two files at
+        once.
+        """
         attempts = self.attempts()
         assert sorted(attempts) == list(range(self.committed())), "the output of a batch is lost"
         for batch, (first, *others) in attempts.items():
@@ -102,11 +104,11 @@ class Run:
         )
 
     def replays(self) -> int:
-        """How many batches ran to their end more than once."""
+        """Return the number of batches that ran to their end more than once."""
         return sum(len(attempts) > 1 for attempts in self.attempts().values())
 
     def summary(self) -> str:
-        """What was killed and what came out, in one line."""
+        """Return one line about the kills and the outputs."""
         return (
             f"{', '.join(self.names)}: {self.kills} kills, {len(self.interrupted)} in the midst of a batch, {self.replays()} batches "
             f"replayed whole, {len(self.rows())} output records each once, state equal in {len(self.state())} pages\n"
@@ -125,7 +127,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _proved(names: list[str], folder: Path, seed: int, kills: int, batches: int) -> Run:
-    """Run undisturbed and killed, and compare."""
+    """Run once undisturbed and once with kills, and compare."""
     calm, killed = Run(names, folder / "calm", batches), Run(names, folder / "killed", batches)
     calm.finish()
     random_ = random.Random(seed)

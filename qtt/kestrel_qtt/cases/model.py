@@ -1,4 +1,4 @@
-"""What a case, its records and its outcome are; no files, no engine, no pytest."""
+"""The data model of a case, its records and its outcome; it knows no files, engine or pytest."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRecord:
-    """One record to feed; a null value is a tombstone.
+    """One input record; a null value is a tombstone.
 
-    `timestamp` is in epoch milliseconds. `partition` and `offset` are None where the file gives none: partition 0
-    and the next offset of that partition.
+    `timestamp` is in epoch milliseconds. `partition` and `offset` are None if the file gives none: partition 0 and the
+    next offset of that partition.
     """
 
     topic: str
@@ -56,7 +56,10 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRecord:
-    """One expected record; `timestamp`, `partition` and `offset` are compared where they are given, `line` is its line in the file."""
+    """One expected record.
+
+    `timestamp`, `partition` and `offset` are compared if given. `line` is its line in the file.
+    """
 
     topic: str
     key: Json = None
@@ -71,7 +74,7 @@ class OutputRecord:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A schema that a declared schema imports; registered first, as version 1 of the subject `name`."""
+    """A schema that a declared schema imports. It is registered first, as version 1 of the subject `name`."""
 
     name: str
     format: str
@@ -80,7 +83,7 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A declared topic; a schema is JSON for AVRO, JSON and JSON_SR, and text for PROTOBUF."""
+    """A declared topic. A schema is JSON for AVRO, JSON and JSON_SR, and a string for PROTOBUF."""
 
     name: str
     partitions: int = 1
@@ -99,10 +102,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedException:
-    """What a negative case expects: a part of the message, and in our own cases the code of the error.
+    """The error that a negative case expects: a part of the message, and in our own cases its code.
 
-    `type` and `cause` are the Java classes of foreign cases; only the question whether the last statement must be the guilty
-    one is answered from them.
+    `type` and `cause` are the Java classes in ksqlDB's cases. They only tell whether the last statement must be the
+    guilty one.
     """
 
     message: str | None = None
@@ -114,9 +117,9 @@ class ExpectedException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedSource:
-    """A source that must exist at the end; None means not compared, save that an absent window must be absent.
+    """A source that must exist at the end. None is not compared, except that an absent window must be absent.
 
-    `key_window` is (type, size in milliseconds); it is compared where `checks_key` says that the case gives a key format.
+    `key_window` is (type, size in milliseconds). It is compared if the case gives a key format (`checks_key`).
     """
 
     name: str
@@ -133,7 +136,7 @@ class ExpectedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatInfo:
-    """A format with everything that is compared whole: properties, serde features, window type and size in milliseconds."""
+    """A format with properties, serde features, window type and size in milliseconds; compared as a whole."""
 
     format: str
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -144,9 +147,9 @@ class FormatInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerdeInfo:
-    """What a query writes to a topic or store, as the `schemas` of a stored spec say it: `schema` is a column list.
+    """The serdes of a topic or store, as in the `schemas` of a stored spec; `schema` is a column list.
 
-    A side that is made elsewhere is None.
+    The key or value is None if its serde belongs elsewhere.
     """
 
     schema: str
@@ -156,7 +159,7 @@ class SerdeInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTopic:
-    """A topic that must exist at the end; partitions and schemas are compared where they are given, ids always."""
+    """A topic that must exist at the end. Partitions and schemas are compared if given, ids always."""
 
     name: str
     key_format: FormatInfo
@@ -170,7 +173,7 @@ class ExpectedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """Checks of the final state; `blacklist` is a regular expression that no topic name may contain."""
+    """Checks of the final state. No topic name may match the regular expression `blacklist`."""
 
     sources: tuple[ExpectedSource, ...] = ()
     blacklist: str | None = None
@@ -179,7 +182,7 @@ class Post:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedLog:
-    """One expected entry of the processing log; `message` is a part of it, None means not compared."""
+    """One expected entry of the processing log. `message` is a part of it; None is not compared."""
 
     type: str | None = None
     message: str | None = None
@@ -189,13 +192,13 @@ class ExpectedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One concrete case, after expansion.
+    """One case after expansion.
 
-    `id` is `path::slug[FORMAT][config]`, unique and stable; `name` is the expanded name of ksqlDB; `outputs` is None where the
-    file gives none and empty where it asserts silence; `rules` are ids of docs/spec that it proves. A `tolerant` case comes from a foreign ksqlDB file and keeps ksqlDB's
-    rules. Where `plan` names a plan.json, that plan is executed and the statements are not planned; `serdes` is what its last
-    query must write where, None for not compared. `functions` names the modules and Python files whose functions the case may
-    call beyond those that ship.
+    `id` is `path::slug[FORMAT][config]`, unique and stable; `name` is ksqlDB's expanded name. `outputs` is None if the
+    file gives none, and empty if it asserts that nothing comes out. `rules` are the ids of docs/spec that the case
+    proves. A `tolerant` case comes from a ksqlDB file and follows ksqlDB's rules. If `plan` names a plan.json, that
+    plan is executed instead of the statements; `serdes` are the expected serdes of its last query, None if not
+    compared. `functions` names the modules and Python files with the user functions of the case.
     """
 
     id: str
@@ -226,7 +229,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActualRecord:
-    """One record that a query wrote."""
+    """A record that a query wrote."""
 
     key: Actual = None
     value: Actual = None
@@ -239,7 +242,10 @@ class ActualRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """A source of the final catalog: `kind` is `stream` or `table`, `schema` a column list, `key_window` as in ExpectedSource."""
+    """A source of the final catalog.
+
+    `kind` is `stream` or `table`, `schema` a column list, `key_window` as in ExpectedSource.
+    """
 
     name: str
     kind: str
@@ -254,9 +260,9 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic known at the end; the schema ids are those that the case declares, the schemas the latest registered.
+    """A topic at the end, with the schema ids that the case declares and the latest registered schemas.
 
-    An `internal` topic (repartition, changelog) may be named by an expectation, and is free to hold records otherwise.
+    An expectation may name an `internal` topic (repartition, changelog); its records are otherwise not compared.
     """
 
     name: str
@@ -282,7 +288,10 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The case ran to its end; `records` holds what its queries wrote by topic, in order of production, `serdes` is of the last."""
+    """The case ran to its end.
+
+    `records` holds the records that its queries wrote, by topic, in order. `serdes` belong to the last query.
+    """
 
     records: Mapping[str, tuple[ActualRecord, ...]]
     sources: tuple[SourceState, ...] = ()
@@ -293,7 +302,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A statement was refused; `statement_index` counts from 0 and is None where the script as a whole does not parse."""
+    """A statement was refused. `statement_index` counts from 0; it is None if the script does not parse."""
 
     message: str
     unlogged_message: str = ""
@@ -304,14 +313,14 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A query died while records were piped."""
+    """A query failed while it processed records."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The driver itself broke on the case, which says nothing about the case; reported as an error."""
+    """The driver failed on the case, which proves nothing about the case; reported as an error."""
 
     message: str
 
@@ -330,7 +339,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The verdict on one case; `reason` is empty for a case that passed, or `class: …` names why its spec holds in part only."""
+    """The result of one case.
+
+    `reason` is empty for a case that passed, or `class: …` if its spec holds only in part.
+    """
 
     case: Case
     status: Status
@@ -339,7 +351,7 @@ class Result:
 
 
 class CaseFileError(Exception):
-    """A case file, or one case of it, that cannot be read; `line` counts from 1."""
+    """A case file, or a case in it, cannot be read. `line` counts from 1."""
 
     def __init__(self, file: Path, line: int, message: str) -> None:
         super().__init__(f"{file}:{line}: {message}")

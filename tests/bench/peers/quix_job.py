@@ -1,4 +1,6 @@
-"""The jobs of the benchmark `kafka` as a user of Quix Streams writes them; runs in an environment of its own, until it is ended.
+"""The jobs of the benchmark `kafka` as a user of Quix Streams writes them.
+
+It runs in an environment of its own until it is killed.
 
 python quix_job.py filter|count SERVERS SOURCE SINK STATE_FOLDER
 """

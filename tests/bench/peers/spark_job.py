@@ -1,4 +1,6 @@
-"""The stateless job of the benchmark `kafka` as a user of PySpark writes it, with Spark's own sink; runs until it is ended.
+"""The stateless job of the benchmark `kafka` as a user of PySpark writes it, with Spark's own sink.
+
+It runs until it is killed.
 
 python -m tests.bench.peers.spark_job SERVERS SOURCE SINK CHECKPOINT RECORDS_A_BATCH
 """
