@@ -23,13 +23,14 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_test_session
 
 STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON');"
 
 
 @pytest.fixture
 def engine() -> Iterator[MemoryEngine]:
-    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})))
+    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session)
     yield made
     made.close()
 

@@ -16,9 +16,9 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.application import Application
+from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.kafka.run.progress import QueryState
 from kestrel_sql.kafka.run.run import RunSettings
-from kestrel_sql.kafka.run.spark_start import SESSION
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session

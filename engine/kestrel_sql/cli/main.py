@@ -27,8 +27,9 @@ from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
-from kestrel_sql.queries.spark_start import QuietStart
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_memory_session
+from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import Describe, ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
 
@@ -159,7 +160,9 @@ def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
     session = Session(config=config, functions=functions_with(arguments.functions))
-    return MemoryEngine(session, by_time=True, open_spark=QuietStart(_starting)), Inputs(files)
+    return MemoryEngine(session, by_time=True, open_spark=SparkStart(open_memory_session, _starting).session), Inputs(
+        files
+    )
 
 
 def _starting() -> None:

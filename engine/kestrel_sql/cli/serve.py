@@ -22,6 +22,8 @@ from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import ServerSettings, memory_server
 from kestrel_sql.server.security.open import SecuritySettings, hash_password
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_memory_session
+from kestrel_sql.spark.runtime.start import SparkStart
 
 
 def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -63,7 +65,8 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     config = Config.of(dict(arguments.set))
     if arguments.service_id:
         config = Config.of({**config.overrides, "ksql.service.id": arguments.service_id})
-    engine = ServedEngine(Session(config=config, functions=functions_with(arguments.functions)), by_time=True)
+    session = Session(config=config, functions=functions_with(arguments.functions))
+    engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -27,7 +27,6 @@ from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -50,7 +49,7 @@ class MemoryEngine:
     session: Session = field(default_factory=Session)
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     by_time: bool = False
-    open_spark: Callable[[], SparkSession] = lambda: open_test_session()
+    open_spark: Callable[[], SparkSession] = field(kw_only=True)
     now: Callable[[], int] = lambda: int(time.time() * 1000)
     partitions: int = 1
     log: list[LogEntry] = field(default_factory=list)

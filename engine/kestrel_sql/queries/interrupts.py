@@ -47,19 +47,6 @@ def interrupts_wait(stop: Callable[[], None] | None = None) -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-@contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Let Ctrl-C mean what it did before, though Spark starts in the block: its handler talks to a JVM that is already being talked to."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _urge(stop: Callable[[], None], done: threading.Event) -> None:
     while not done.wait(_LOOK_S):
         # What is to be stopped may end by itself at the same moment.

@@ -21,6 +21,7 @@ from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.schema_lookup import RegistryLookup
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.session.source_records import SourceRecords
+from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.admin import AssertNullValues, AssertSource, AssertValues, RunScript
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import CreateSource
@@ -50,7 +51,7 @@ def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model
 
 def _run(case: ScriptCase) -> model.Outcome:
     session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
-    script = _Script(MemoryEngine(session), case.file)
+    script = _Script(MemoryEngine(session, open_spark=open_test_session), case.file)
     try:
         for text in case.statements:
             script.run(text, asserts=True)

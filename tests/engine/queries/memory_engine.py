@@ -9,12 +9,15 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_test_session
 
 
 @contextmanager
 def engine_with(setup: str) -> Iterator[MemoryEngine]:
     """An engine that has executed `setup`, reads from the earliest offset, and is always at 1000 ms."""
-    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), now=lambda: 1000)
+    made = MemoryEngine(
+        Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session, now=lambda: 1000
+    )
     tell(made, setup)
     yield made
     made.close()

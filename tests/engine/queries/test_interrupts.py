@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrel_sql.queries.interrupts import interrupts_kept, interrupts_wait
+from kestrel_sql.queries.interrupts import interrupts_wait
 from tests.engine.queries.memory_engine import engine_with, tell
 
 
@@ -99,12 +99,6 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert found == [1]
-
-
-def test_a_handler_outlasts_the_start_of_spark() -> None:
-    with interrupts_kept():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 SETUP = """

@@ -16,6 +16,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_test_session
 
 http = httpx.Client(timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
 """Patient, for the machine may be busy, and without connections that stay."""
@@ -44,7 +45,8 @@ def sparkless_server(**settings: Any) -> Iterator[Running]:
 def spark_server(**settings: Any) -> Iterator[Running]:
     config = Config.of(settings.pop("config", {}))
     with memory_server(
-        ServedEngine(Session(config=config), by_time=True), ServerSettings(port=0, **settings)
+        ServedEngine(Session(config=config), by_time=True, open_spark=open_test_session),
+        ServerSettings(port=0, **settings),
     ) as running:
         yield running
 

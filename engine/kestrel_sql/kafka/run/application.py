@@ -19,18 +19,19 @@ from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.processing_log import LogWriter
 from kestrel_sql.kafka.run.progress import QueryState
 from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
 from kestrel_sql.kafka.run.script import Script
-from kestrel_sql.kafka.run.spark_start import Opening, open_for_brokers
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics, print_topic
 from kestrel_sql.kafka.sink.transaction import EARLIEST
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
+from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -56,8 +57,11 @@ class Application:
     stop: Event = field(default_factory=Event)
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
-    _spark: SparkSession | None = None
-    _opening: Opening | None = None
+    _spark: SparkStart = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin without Spark."""
+        self._spark = SparkStart(lambda: self.open_spark(self.settings, self.say))
 
     def run(self, text: str) -> bool:
         """Run a script; say whether all went well.
@@ -87,7 +91,7 @@ class Application:
             )
             try:
                 if any(isinstance(parsed.statement, _RUN_BY_SPARK) for parsed in statements):
-                    self._opening = Opening(self._new_spark)
+                    self._spark.begin()
                 self._execute(statements, script)
                 if self.stop.is_set():
                     return True
@@ -96,8 +100,7 @@ class Application:
                 with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
                     return self._queries(statements, log).run(folder, script.manifest, offsets)
             finally:
-                if self._spark is not None:
-                    self.close_spark(self._spark)
+                self._spark.close(self.close_spark)
 
     def _connected(self) -> BrokerOffsets | None:
         """Wait for the broker; None if the user would not wait any longer."""
@@ -121,21 +124,12 @@ class Application:
             settings=self.settings,
             session=self.session,
             statements=statements,
-            open_spark=self._open_spark,
+            open_spark=self._spark.session,
             say=self.say,
             show=self.show,
             log=log.write,
             stop=self.stop,
         )
-
-    def _open_spark(self) -> SparkSession:
-        if self._opening is None:
-            self._opening = Opening(self._new_spark)
-        return self._opening.session()
-
-    def _new_spark(self) -> SparkSession:
-        self._spark = self.open_spark(self.settings, self.say)
-        return self._spark
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
         done = self.session.execute(parsed)
@@ -150,7 +144,8 @@ class Application:
         if done.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
         constants = Constants(
-            self.session.functions, lambda bounds: evaluate_constants(self._open_spark(), bounds, self.session.config)
+            self.session.functions,
+            lambda bounds: evaluate_constants(self._spark.session(), bounds, self.session.config),
         )
         record = insert_record(done.insert, constants, self.session.serde(), lambda: int(time.time() * 1000))
         produce(self.settings.config, record)

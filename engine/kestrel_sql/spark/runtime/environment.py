@@ -21,6 +21,7 @@ from kestrel_sql.errors import EngineError
 _NEEDED_JAVA = 17
 _NEEDLESS_MODULE = "jdk.incubator.vector"
 _DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
+_DAEMON, _OWN_DAEMON = "pyspark.daemon", "kestrel_sql.spark.runtime.worker_daemon"
 
 
 def prepare_environment() -> None:
@@ -83,10 +84,16 @@ def _script(path: Path, text: str) -> Path:
 
 
 def _python() -> Path:
-    """A Python that keeps quiet where Spark's worker for stateful operators prints its steps."""
+    """A Python that keeps quiet where Spark's worker for stateful operators prints its steps, and takes our daemon for Spark's.
+
+    `spark.python.daemon.module` names the daemon of the tasks only: what plans data sources in the driver is forked from Spark's own.
+    """
     return _script(
         own_folder() / "python",
-        f'#!/bin/sh\ncase "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\nexec "{sys.executable}" "$@"\n',
+        "#!/bin/sh\n"
+        f'case "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; '
+        f'"-m {_DAEMON} "*) shift 2; set -- -m {_OWN_DAEMON} "$@" ;; esac\n'
+        f'exec "{sys.executable}" "$@"\n',
     )
 
 

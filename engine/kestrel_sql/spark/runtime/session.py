@@ -34,6 +34,7 @@ _HEAP = "2g"
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": "kestrel_sql.spark.runtime.worker_daemon",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
@@ -71,7 +72,6 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.streaming.ui.retainedQueries": "1",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.maxPlanStringLength": "1000",
-    "spark.ui.showConsoleProgress": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
 }
 """For tests: rows are few, so that compiling an expression costs more than interpreting it."""
@@ -120,6 +120,17 @@ def with_defaults(options: str) -> str:
     """The options of a JVM, which win over ours; one collector of garbage only may be named."""
     ours = _LATE_COMPILER if _COLLECTOR.search(options) else f"{_PARALLEL} {_LATE_COMPILER}"
     return f"{ours} {options}".rstrip()
+
+
+def open_memory_session() -> SparkSession:
+    """Start Spark for topics in memory: compiled and optimised as against a broker, on all cores.
+
+    A topic in memory has one partition, so that a query has one task after a shuffle.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    return open_session("local[*]", {"spark.sql.shuffle.partitions": "1"})
 
 
 def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = None) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Opening Spark beside other work: the JVM and the Python workers start while statements are planned and topics made."""
+"""Starts Spark beside other work: the JVM and the Python workers start while statements are planned and topics made."""
 
 from __future__ import annotations
 
@@ -9,50 +9,26 @@ from threading import Thread
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from kestrel_sql.kafka.client.config import SPARK_REDACTION
-from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
-from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.run.run import RunSettings
-from kestrel_sql.spark.runtime.session import open_session
 
-_STATES = "spark.sql.shuffle.partitions"
+class SparkStart:
+    """A session that a thread opens. The thread ends with the process: nobody waits for a session that is not needed.
 
-SESSION = {
-    "spark.redaction.regex": SPARK_REDACTION,
-    "spark.sql.redaction.options.regex": SPARK_REDACTION,
-    "spark.sql.streaming.numRecentProgressUpdates": "20",
-    "spark.ui.showConsoleProgress": "false",
-}
-"""What every run against a broker sets; the settings of a user win."""
-
-
-def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> SparkSession:
-    """Open a session with Spark's connector, and wait for executors where the master has some.
-
-    Raises:
-        EngineError: no repository has the connector, Java is missing, or no executor comes.
+    PySpark installs its own handler of Ctrl-C in the main thread only, so that here Ctrl-C keeps its meaning.
     """
-    given, master = settings.spark, settings.master
-    jars = connector_jars()
-    if jars.note:
-        say(jars.note)
-    extra = {"spark.jars": jars.setting, **SESSION, **given, **cluster_settings(master, given)}
-    spark = open_session(master, extra)
-    if is_cluster(master):
-        say(f"waiting for executors of {master}")
-        check_executors(spark, master)
-    if _STATES not in given:
-        spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
-    return spark
 
-
-class Opening:
-    """A session that is being opened by a thread, which dies with the process: who does not need the session need not wait for it."""
-
-    def __init__(self, open_spark: Callable[[], SparkSession]) -> None:
-        """Begin."""
+    def __init__(self, open_spark: Callable[[], SparkSession], starting: Callable[[], None] = lambda: None) -> None:
+        """Take what opens the session, and what is called when that begins; nothing starts yet."""
+        self._open_spark = open_spark
+        self._starting = starting
         self._opened: Future[SparkSession] = Future()
-        Thread(target=self._open, args=(open_spark,), name="opening Spark", daemon=True).start()
+        self._thread: Thread | None = None
+
+    def begin(self) -> None:
+        """Start to open the session, if that has not begun."""
+        if self._thread is None:
+            self._starting()
+            self._thread = Thread(target=self._open, name="opening Spark", daemon=True)
+            self._thread.start()
 
     def session(self) -> SparkSession:
         """Wait for the session.
@@ -60,11 +36,17 @@ class Opening:
         Raises:
             EngineError: it could not be opened.
         """
+        self.begin()
         return self._opened.result()
 
-    def _open(self, open_spark: Callable[[], SparkSession]) -> None:
+    def close(self, close_spark: Callable[[SparkSession], None] = SparkSession.stop) -> None:
+        """Close the session, if it was opened."""
+        if self._opened.done() and self._opened.exception() is None:
+            close_spark(self._opened.result())
+
+    def _open(self) -> None:
         try:
-            spark = open_spark()
+            spark = self._open_spark()
         except BaseException as error:  # noqa: BLE001 - raised where the session is waited for
             self._opened.set_exception(error)
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import socket
+import sys
 
 from pyspark import daemon
 
@@ -23,6 +24,9 @@ PRELOADED = (
     "kestrel_sql.kafka.sink.task",
     "kestrel_sql.kafka.source.merged_source",
 )
+
+_TASKS = "pyspark.worker"
+"""The module of the workers that run tasks; others live for one call of the driver."""
 
 _work = daemon.worker
 
@@ -39,8 +43,9 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
-    for module in PRELOADED:
-        importlib.import_module(module)
+    if _TASKS in sys.argv:
+        for module in PRELOADED:
+            importlib.import_module(module)
     # What is imported never dies: kept out of collections, its pages stay shared between the workers.
     gc.collect()
     gc.freeze()

@@ -6,14 +6,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.kafka.run.spark_start import Opening, warm
+from kestrel_sql.spark.runtime.start import SparkStart, warm
 
 
 def test_what_hinders_the_session_is_raised_where_it_is_waited_for() -> None:
     def refuse() -> SparkSession:
         raise EngineError("no Java")
 
-    opening = Opening(refuse)
+    opening = SparkStart(refuse)
     for _ in range(2):
         with pytest.raises(EngineError, match="no Java"):
             opening.session()

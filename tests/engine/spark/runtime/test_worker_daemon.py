@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import os
 import socket
+import struct
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from kestrel_sql.spark.runtime import environment
 from kestrel_sql.spark.runtime import worker_daemon as daemon
 
 
@@ -26,3 +31,29 @@ def test_what_else_goes_wrong_in_a_worker_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(daemon, "_work", broken)
     with socket.socket() as sock, pytest.raises(MemoryError):
         daemon.worker(sock, True)
+
+
+@pytest.mark.parametrize("module", ["pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source"])
+def test_an_idle_worker_whose_socket_the_jvm_closes_says_nothing(tmp_path: Path, module: str) -> None:
+    """The workers that plan data sources in the driver: the JVM closes the idle ones after some time."""
+    environment.prepare_environment()
+    settings = {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true",
+    }
+    process = subprocess.Popen(
+        [os.environ["PYSPARK_PYTHON"], "-m", "pyspark.daemon", module],
+        env=os.environ | settings,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    (length,) = struct.unpack("!i", process.stdout.read(4))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as jvm:
+        jvm.connect(process.stdout.read(length).decode())
+        jvm.recv(4)
+    _, said = process.communicate()
+    assert said == b""

@@ -1,0 +1,42 @@
+"""Opens the Spark session of a run against a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from kestrel_sql.kafka.client.config import SPARK_REDACTION
+from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
+from kestrel_sql.kafka.connector.jars import connector_jars
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.spark.runtime.session import open_session
+
+_STATES = "spark.sql.shuffle.partitions"
+
+SESSION = {
+    "spark.redaction.regex": SPARK_REDACTION,
+    "spark.sql.redaction.options.regex": SPARK_REDACTION,
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
+"""What every run against a broker sets; the settings of a user win."""
+
+
+def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> SparkSession:
+    """Open a session with Spark's connector, and wait for executors where the master has some.
+
+    Raises:
+        EngineError: no repository has the connector, Java is missing, or no executor comes.
+    """
+    given, master = settings.spark, settings.master
+    jars = connector_jars()
+    if jars.note:
+        say(jars.note)
+    extra = {"spark.jars": jars.setting, **SESSION, **given, **cluster_settings(master, given)}
+    spark = open_session(master, extra)
+    if is_cluster(master):
+        say(f"waiting for executors of {master}")
+        check_executors(spark, master)
+    if _STATES not in given:
+        spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
+    return spark
