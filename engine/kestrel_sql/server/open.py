@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,9 +13,11 @@ from kestrel_sql.server.http.app import build_app
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.http.listen import Listener, Tls
-from kestrel_sql.server.memory.service import MemoryService
+from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.security.open import SecuritySettings
 from kestrel_sql.server.service import Service
+from kestrel_sql.server.serving.backend import Backend
+from kestrel_sql.server.serving.service import ServedService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,12 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
         OSError: the address cannot be listened on.
         EngineError: a file of the settings cannot be read.
     """
+    with _server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings) as running:
+        yield running
+
+
+@contextmanager
+def _server(make: Callable[[Callable[[], None]], Backend], settings: ServerSettings) -> Iterator[Running]:
     authenticate, access = settings.security.authenticate(), settings.security.access()
 
     def make_app() -> ASGIApp:
@@ -62,7 +70,7 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
         )
 
     listener = Listener(make_app, settings.host, settings.port, settings.tls)
-    service = MemoryService(engine, settings.push_queue_rows)
+    service = ServedService(make)
     try:
         listener.start()
         yield Running(listener, service)

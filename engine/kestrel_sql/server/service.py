@@ -1,8 +1,8 @@
-"""What the HTTP side needs of an engine. `kestrel_sql.server.memory` has the first implementation."""
+"""What the HTTP side needs of an engine. `kestrel_sql.server.serving` implements it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -96,8 +96,8 @@ class PrintedTopic:
 class Inserter(Protocol):
     """Writes rows into one stream or table."""
 
-    async def insert(self, line: bytes) -> None:
-        """Write the row that a line of JSON is, values by column name; it is durable when this returns.
+    def insert(self, line: bytes) -> Awaitable[None] | None:
+        """Write the row that a line of JSON is, values by column name; it is durable when the result, if any, has come.
 
         Raises:
             ApiError: the row does not fit.

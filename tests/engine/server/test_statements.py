@@ -164,7 +164,7 @@ def test_variables_replace_names(url: str) -> None:
 
 @pytest.mark.rules("R7.3", "R4.1")
 def test_a_sequence_that_never_comes_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrel_sql.server.memory.service._COMMAND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("kestrel_sql.server.serving.service._COMMAND_TIMEOUT_S", 0.2)
     answer = ksql(url, "LIST TYPES;", commandSequenceNumber=10_000)
     assert (answer.status_code, answer.json()["error_code"]) == (503, 50301)
 

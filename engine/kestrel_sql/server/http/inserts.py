@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -55,15 +55,28 @@ async def _acks(
     try:
         async for lines in _chain(first, others):
             acks = []
-            for line in lines:
-                await inserter.insert(line)
+            written, refused = _write(inserter, lines)
+            for each in written:
+                if each is not None:
+                    await each
                 acks.append(b'{"seq":%d,"status":"ok"}' % number)
                 number += 1
+            if refused is not None:
+                raise refused
             yield acks
-            acks = []
     except ApiError as error:
         failure = {"seq": number, "status": "error", "@type": "InsertError", "error_code": error.code}
         yield [*acks, write_json({**failure, "message": f"row {number}: {error.message}"})]
+
+
+def _write(inserter: Inserter, lines: list[bytes]) -> tuple[list[Awaitable[None] | None], ApiError | None]:
+    """Hand rows over up to the first that does not fit."""
+    written: list[Awaitable[None] | None] = []
+    try:
+        written.extend(map(inserter.insert, lines))
+    except ApiError as error:
+        return written, error
+    return written, None
 
 
 async def _chain(first: list[bytes], others: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""An engine over topics in memory behind the HTTP API (`Service`).
+"""An engine behind the HTTP API (`Service`).
 
 Three kinds of threads work beside the event loop: the engine's, which runs commands and, between them, one piece of one
 query at a time; the puller's, which answers pull queries from the last batch while the engine works on the next; and a
@@ -25,7 +25,6 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.inserts import writable_source
-from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
 from kestrel_sql.server.entities.queries import plan_steps
 from kestrel_sql.server.errors import (
@@ -38,14 +37,6 @@ from kestrel_sql.server.errors import (
     api_error,
     internal_error,
 )
-from kestrel_sql.server.memory.figures import query_figures
-from kestrel_sql.server.memory.inserts import RowInserter, column_name
-from kestrel_sql.server.memory.printing import printed_lines
-from kestrel_sql.server.memory.pulled import PulledRows
-from kestrel_sql.server.memory.pushes import Pushes
-from kestrel_sql.server.memory.statements import Statements, is_command
-from kestrel_sql.server.memory.turns import Turns
-from kestrel_sql.server.memory.worker import Worker
 from kestrel_sql.server.properties import check_property, with_properties
 from kestrel_sql.server.service import (
     CommandStatus,
@@ -56,6 +47,12 @@ from kestrel_sql.server.service import (
     RowStream,
     State,
 )
+from kestrel_sql.server.serving.backend import Backend
+from kestrel_sql.server.serving.figures import query_figures
+from kestrel_sql.server.serving.inserts import RowInserter, column_name
+from kestrel_sql.server.serving.pulled import PulledRows
+from kestrel_sql.server.serving.statements import Statements, is_command
+from kestrel_sql.server.serving.worker import Worker
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -68,28 +65,30 @@ _COMMAND_TIMEOUT_S = 5.0
 _T = TypeVar("_T")
 
 
-class MemoryService:
-    """Serves one `ServedEngine`."""
+class ServedService:
+    """Serves one engine."""
 
-    def __init__(self, engine: ServedEngine, push_queue_rows: int = 10_000) -> None:
-        """Start the threads; Spark starts in the engine's, and requests that need it wait for it."""
-        self._engine = engine
+    def __init__(self, make: Callable[[Callable[[], None]], Backend]) -> None:
+        """Make the engine and start the threads; Spark starts in the engine's, and requests that need it wait for it.
+
+        `make` gets what wakes the engine's thread.
+        """
+        self._engine = engine = make(self._wake)
         self._base = engine.session.config
-        self._pushes = Pushes(engine, self._base.integer("ksql.max.push.queries") or 100, push_queue_rows)
-        self._statements = Statements(engine, self._pushes, self._wake)
+        self._pushes = engine.pushes
+        self._statements = Statements(engine)
         self._numbers = count(1)
         self._pulled = 0
         self._terminated = False
-        self._turns = Turns(engine, self._pushes)
         self._started: Future[None] = Future()
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
         self._puller = Worker("kestrel-puller")
-        self._worker = Worker("kestrel-engine", self._turns.step)
+        self._worker = Worker("kestrel-engine", engine.step, engine.idle_s)
         self._worker.submit(self._start)
 
     def close(self) -> None:
         """End all queries and threads."""
-        self._turns.stop()
+        self._engine.stop()
         self._pushes.close()
         self._puller.close()
         self._worker.close()
@@ -99,7 +98,6 @@ class MemoryService:
     def _start(self) -> None:
         try:
             self._engine.start()
-            self._turns.begin()
             self._started.set_result(None)
         except Exception as error:  # noqa: BLE001 - told to every request
             _log.exception("Spark did not start")
@@ -189,11 +187,22 @@ class MemoryService:
 
         if statement.emit is None:
             return await self._pull(plan, config, query_id, parsed, request.text)
-        since = 0 if config["auto.offset.reset"].lower() == "earliest" else self._engine.broker.arrivals
-        planned = await _result(asyncio.get_running_loop().run_in_executor(self._readers, plan))
-        subscriber = self._pushes.subscribe(planned, config, since, statement)
-        self._wake()
-        return subscriber
+        loop = asyncio.get_running_loop()
+        planned = await _result(loop.run_in_executor(self._readers, plan))
+        client = self._pushes.client(planned)
+
+        def subscribe() -> None:
+            try:
+                self._pushes.subscribe(client, planned, config, statement)
+            except EngineError as error:
+                raise api_error(error, parsed.text, request.text) from error
+
+        try:
+            await _result(loop.run_in_executor(self._readers, subscribe))
+        except BaseException:
+            client.close()
+            raise
+        return client
 
     async def _pull(
         self, plan: Callable[[], TransientQuery], config: Config, query_id: str, parsed: ParsedStatement, text: str
@@ -230,7 +239,7 @@ class MemoryService:
             printed_source(statement, self._engine.view())
         except EngineError as error:
             raise api_error(error, parsed.text, request.text) from error
-        return PrintedTopic(topic=statement.topic, lines=printed_lines(statement, self._engine.view()))
+        return PrintedTopic(topic=statement.topic, lines=self._engine.print_lines(statement))
 
     async def inserter(self, target: str, properties: Mapping[str, object]) -> RowInserter:
         """Open a stream or table for rows.
@@ -259,7 +268,7 @@ class MemoryService:
             ApiError: it was not in time.
         """
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
-        while sequence > self._statements.sequence:
+        while sequence > self._engine.sequence:
             if time.monotonic() > deadline:
                 raise ApiError(
                     SEQUENCE_TIMEOUT,
@@ -301,18 +310,17 @@ class MemoryService:
             "statementText": "TERMINATE CLUSTER;",
             "commandId": "cluster/TerminateCluster/terminate",
             "commandStatus": CommandStatus(status="QUEUED", message="Statement written to command topic").to_json(),
-            "commandSequenceNumber": self._statements.sequence + 1,
+            "commandSequenceNumber": self._engine.sequence + 1,
             "warnings": [],
         }
 
     def _delete(self, patterns: Sequence[re.Pattern[str]]) -> None:
         session = self._engine.session
         sinks = [session.catalog.sources[q.plan.sink] for q in session.queries.values() if q.plan.sink is not None]
-        session.queries.clear()
-        self._engine.flush()
+        self._engine.terminate()
         for sink in sinks:
             if any(pattern.fullmatch(sink.topic) for pattern in patterns):
-                self._engine.broker.delete(sink.topic)
+                self._engine.drop(sink)
                 session.delete_schemas(sink)
 
     async def plan(self, query_id: str) -> Sequence[Mapping[str, Any]]:
@@ -336,7 +344,7 @@ class MemoryService:
             rows_pushed=self._pushes.rows,
             rows_inserted=self._statements.inserted,
             dropped_clients=self._pushes.dropped,
-            errors=list(self._turns.errors),
+            errors=list(self._engine.errors),
         )
 
     def _check_ready(self) -> None:

@@ -18,8 +18,9 @@ _Job = tuple[Callable[[], object], "Future[object]"]
 class Worker:
     """A thread with a queue of jobs; while it has none it calls `idle`, and sleeps once that has nothing to do."""
 
-    def __init__(self, name: str, idle: Callable[[], bool] | None = None) -> None:
-        """Start the thread; `idle` does a piece of work and says whether there was any."""
+    def __init__(self, name: str, idle: Callable[[], bool] | None = None, idle_s: float | None = None) -> None:
+        """Start the thread; `idle` does a piece of work and says whether there was any; it is asked every `idle_s` seconds."""
+        self._idle_s = idle_s
         self._idle = idle
         self._jobs: deque[_Job] = deque()
         self._ready = threading.Condition()
@@ -75,7 +76,7 @@ class Worker:
                 continue
             with self._ready:
                 if not (self._jobs or self._woken or self._closed):
-                    self._ready.wait()
+                    self._ready.wait(self._idle_s)
 
     def _idled(self) -> bool:
         if self._idle is None:

@@ -1,8 +1,10 @@
-"""Rows of `/inserts-stream` into topics in memory."""
+"""Rows of `/inserts-stream` as records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any
 
 import orjson
@@ -12,7 +14,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.json.text import read_exact
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
-from kestrel_sql.server.errors import BAD_REQUEST, ApiError
+from kestrel_sql.server.errors import BAD_REQUEST, SERVER_ERROR, ApiError
 from kestrel_sql.server.json_values import read_value
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Record
@@ -27,7 +29,7 @@ class RowInserter:
         source: Source,
         serde: Callable[[SerdeSpec], SerdeSpec],
         now: Callable[[], int],
-        produce: Callable[[Record], None],
+        produce: Callable[[Record], Future[None] | None],
     ) -> None:
         """Prepare the formats of `source`; `now` gives the time of records in ms."""
         records = SourceRecords.of(source, serde)
@@ -37,8 +39,8 @@ class RowInserter:
         self._now = now
         self._produce = produce
 
-    async def insert(self, line: bytes) -> None:
-        """Write the row that a line of JSON is.
+    def insert(self, line: bytes) -> Awaitable[None] | None:
+        """Write the row that a line of JSON is; it is durable when the result has come.
 
         Raises:
             ApiError: it is no object, a key column is missing, or a value does not fit its column.
@@ -50,9 +52,10 @@ class RowInserter:
         if not isinstance(row, dict):
             raise ApiError(BAD_REQUEST, "Invalid JSON in inserts stream: a row is a JSON object")
         try:
-            self._produce(self._record(_by_column_name(row)))
+            written = self._produce(self._record(_by_column_name(row)))
         except EngineError as error:
             raise ApiError(BAD_REQUEST, error.render()) from error
+        return None if written is None else _durable(written)
 
     def _record(self, row: dict[str, Any]) -> Record:
         schema = self._source.schema
@@ -67,6 +70,13 @@ class RowInserter:
             value=self._value(value),
             timestamp=self._now(),
         )
+
+
+async def _durable(written: Future[None]) -> None:
+    try:
+        await asyncio.wrap_future(written)
+    except EngineError as error:
+        raise ApiError(SERVER_ERROR, error.render()) from error
 
 
 def _by_column_name(row: dict[str, Any]) -> dict[str, Any]:

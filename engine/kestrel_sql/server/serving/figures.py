@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.service import QueryFigures
+from kestrel_sql.server.serving.backend import Backend
 
 
-def query_figures(engine: ServedEngine) -> list[QueryFigures]:
+def query_figures(engine: Backend) -> list[QueryFigures]:
     """The figures of all persistent queries; any thread may ask."""
     progress = engine.progress()
     figures = []

@@ -1,4 +1,4 @@
-"""Push queries of clients: clients that ask the same share one query, and each has a bounded queue."""
+"""The client of a push query: a bounded queue of rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.served import PushQuery
-from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
+from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError
 from kestrel_sql.types.schema import Column
 
@@ -35,7 +32,6 @@ class Subscriber:
         self.columns = columns
         self.limited = False
         self.rows_sent = 0
-        self.since = 0
         self._limit = limit
         self._bound = bound
         self._left = left
@@ -57,6 +53,11 @@ class Subscriber:
     def headers(self) -> Mapping[str, str]:
         """None: rows come as they are made."""
         return MappingProxyType({})
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client has left."""
+        return self._closed
 
     @property
     def waiting(self) -> int:
@@ -135,32 +136,3 @@ class Subscriber:
         except RuntimeError:
             # The event loop has ended, and the client with it.
             self._ended = True
-
-
-@dataclass(slots=True)
-class SharedQuery:
-    """A push query and its clients; it reads from the arrival number `since` on, and `push` is None until it has started."""
-
-    key: object
-    planned: TransientQuery
-    config: Config
-    since: int
-    text: str
-    push: PushQuery | None = None
-    subscribers: list[Subscriber] = field(default_factory=list)
-    catching_up: bool = False
-    """Whether it reads records from before its client came, who then sets the pace."""
-    failed: bool = False
-
-    def put(self, rows: Sequence[Row], start: int) -> int:
-        """Give rows of records from `start` on to the clients that want them, and tell how many were dropped."""
-        return sum(each.put(rows) for each in [*self.subscribers] if each.since <= start)
-
-    def end(self, error: ApiError | None = None) -> None:
-        """End the streams of all clients."""
-        for subscriber in [*self.subscribers]:
-            subscriber.end(error)
-
-    def must_wait(self, bound: int) -> bool:
-        """Whether the client that sets the pace has enough to do."""
-        return self.catching_up and any(subscriber.waiting * 2 > bound for subscriber in self.subscribers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, get_args
 from uuid import uuid4
@@ -10,15 +11,14 @@ from uuid import uuid4
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, StatementError, attach_span
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.entities.answers import entity_of
 from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
-from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.service import CommandStatus, Entity
+from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.session.insert_values import insert_record
-from kestrel_sql.session.session import Executed, Session
+from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, PrintTopic
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import AlterSystem, CreateAs, CreateSource, DropSource, InsertValues, Query
@@ -37,12 +37,8 @@ def is_command(statement: object) -> TypeGuard[Command]:
 class Statements:
     """Carries out the statements of requests on one engine, and remembers what became of each command."""
 
-    engine: ServedEngine
-    pushes: Pushes
-    produced: Callable[[], None]
+    engine: Backend
     statuses: dict[str, CommandStatus] = field(default_factory=dict)
-    sequence: int = -1
-    """The number of the last command, from 0."""
     inserted: int = 0
     """How many rows clients inserted."""
 
@@ -119,7 +115,7 @@ class Statements:
     def _run(self, parsed: ParsedStatement, scope: Session) -> Entity | None:
         statement = parsed.statement
         if isinstance(statement, ControlQuery) and (push := self._ends_push(statement)) is not None:
-            ended = self.pushes.end(push)
+            ended = self.engine.pushes.end(push)
             return {
                 "@type": "terminate_query",
                 "statementText": parsed.text,
@@ -138,42 +134,39 @@ class Statements:
         if found is None:
             scope.execute(parsed)
         elif found["@type"] == "queries":
-            found["queries"] += self.pushes.running()
+            found["queries"] += self.engine.pushes.running()
         return found
 
     def _command(self, parsed: ParsedStatement, statement: Command, scope: Session) -> Entity:
         known = dict(self.engine.session.catalog.sources)
-        done: Executed | None = None
-        if isinstance(statement, ControlQuery):
-            self.engine.control(statement)
-        else:
-            with self.engine.scoped(scope.config, scope.variables):
-                done = self.engine.define(parsed)
-            if done.plan is None and isinstance(statement, CreateSource | CreateAs | CreateKafkaSource):
+        found = self.engine.command(parsed, scope.config, scope.variables)
+        done = found.executed
+        if done is not None and done.plan is None:
+            if isinstance(statement, CreateSource | CreateAs | CreateKafkaSource):
                 return exists_warning(parsed.text, statement, known[statement.name].kind.value.lower())
         dropped = known.get(statement.name) if isinstance(statement, DropSource) else None
         identity = command_id(statement, dict(self.engine.session.catalog.sources), str(uuid4()))
         status = success(statement, done, dropped)
-        self.sequence += 1
         self.statuses[identity] = status
-        return current_status(parsed.text, identity, status, self.sequence)
+        return current_status(parsed.text, identity, status, found.sequence)
 
     def _ends_push(self, control: ControlQuery) -> str | None:
         """The id of the push query that TERMINATE names, None if it names none."""
-        return self.pushes.find(control.query_id) if control.verb == "TERMINATE" and control.query_id else None
+        return self.engine.pushes.find(control.query_id) if control.verb == "TERMINATE" and control.query_id else None
 
     def _insert(self, parsed: ParsedStatement, scope: Session) -> None:
         done = scope.execute(parsed)
         if done.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
         engine = self.engine
-        self.produce(insert_record(done.insert, engine.constants(), engine.session.serde(), engine.now))
+        written = self.produce(insert_record(done.insert, engine.constants(), engine.session.serde(), engine.now))
+        if written is not None:
+            written.result()
 
-    def produce(self, record: Record) -> None:
-        """Put a record into its topic, and tell the engine."""
-        self.engine.broker.produce(record)
+    def produce(self, record: Record) -> Future[None] | None:
+        """Put a record into its topic; the result comes when it is durable."""
         self.inserted += 1
-        self.produced()
+        return self.engine.produce(record)
 
     def _view(self, session: Session) -> EngineView:
         return replace(self.engine.view(), session=session)

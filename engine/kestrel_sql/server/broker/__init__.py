@@ -1,0 +1,1 @@
+"""An engine over the topics of a Kafka broker behind the HTTP API."""

@@ -1,0 +1,139 @@
+"""An engine over topics in memory as a `Backend`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.memory.printing import printed_lines
+from kestrel_sql.server.memory.pushes import Pushes
+from kestrel_sql.server.memory.turns import Turns
+from kestrel_sql.server.serving.backend import Done
+from kestrel_sql.session.insert_values import Constants
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import Record
+
+
+class MemoryBackend:
+    """Serves a `ServedEngine`: persistent and push queries take turns in the engine's thread."""
+
+    idle_s = None
+
+    def __init__(self, engine: ServedEngine, queue_rows: int, wake: Callable[[], None]) -> None:
+        """Start nothing; `wake` tells the engine's thread that there is work."""
+        self._engine = engine
+        self._wake = wake
+        most = engine.session.config.integer("ksql.max.push.queries") or 100
+        self.pushes = Pushes(engine, most, queue_rows, wake)
+        self._turns = Turns(engine, self.pushes)
+        self.sequence = -1
+
+    @property
+    def session(self) -> Session:
+        """The catalog, queries and settings."""
+        return self._engine.session
+
+    @property
+    def paused(self) -> set[str]:
+        """The ids of the paused queries."""
+        return self._engine.paused
+
+    @property
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        """The latest entries of the processing log."""
+        return self._turns.errors
+
+    def start(self) -> None:
+        """Start Spark."""
+        self._engine.start()
+        self._turns.begin()
+
+    def stop(self) -> None:
+        """Start no piece of work any more."""
+        self._turns.stop()
+
+    def close(self) -> None:
+        """Remove what is on disk."""
+        self._engine.close()
+
+    def step(self) -> bool:
+        """Do a piece of work for the query whose turn it is; whether there was any."""
+        return self._turns.step()
+
+    def now(self) -> int:
+        """The time in ms."""
+        return self._engine.now()
+
+    def constants(self) -> Constants:
+        """Return what evaluates constant expressions."""
+        return self._engine.constants()
+
+    def view(self) -> EngineView:
+        """What statements look at that ask about the engine."""
+        return self._engine.view()
+
+    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
+        """Plan a push or pull query.
+
+        Raises:
+            StatementError: it is refused.
+        """
+        return self._engine.plan(query, config, query_id)
+
+    def pull(self, planned: TransientQuery, config: Config) -> Answer:
+        """Answer a pull query from the last batch.
+
+        Raises:
+            EngineError: the query fails.
+        """
+        return self._engine.pull(planned, config)
+
+    def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
+        """Give the lines of PRINT."""
+        return printed_lines(statement, self._engine.view())
+
+    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
+        """Carry out a statement that changes the engine.
+
+        Raises:
+            StatementError: it is refused; nothing has changed.
+        """
+        done = None
+        if isinstance(parsed.statement, ControlQuery):
+            self._engine.control(parsed.statement)
+        else:
+            with self._engine.scoped(config, variables):
+                done = self._engine.define(parsed)
+        self.sequence += 1
+        return Done(executed=done, sequence=self.sequence)
+
+    def produce(self, record: Record) -> None:
+        """Put a record into its topic, and tell the engine's thread."""
+        self._engine.broker.produce(record)
+        self._wake()
+
+    def drop(self, source: Source) -> None:
+        """Delete the topic of a source."""
+        self._engine.broker.delete(source.topic)
+
+    def terminate(self) -> None:
+        """End all persistent queries."""
+        self._engine.session.queries.clear()
+        self._engine.flush()
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query has still to process, by topic."""
+        return self._engine.lags()
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+        return self._engine.progress()

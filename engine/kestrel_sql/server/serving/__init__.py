@@ -1,0 +1,1 @@
+"""What both kinds of engine have in common behind the HTTP API."""

@@ -1,0 +1,139 @@
+"""What `ServedService` needs of an engine, whose topics are in memory or on a broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.serving.push_clients import PushClients
+from kestrel_sql.session.insert_values import Constants
+from kestrel_sql.session.session import Executed, Session
+from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A command that was carried out: what the session did (None for PAUSE and the like), and its sequence number."""
+
+    executed: Executed | None
+    sequence: int
+
+
+class Backend(Protocol):
+    """An engine. One thread calls `start`, `command`, `step` and `terminate`; any thread may call the others."""
+
+    @property
+    def session(self) -> Session:
+        """The catalog, queries and settings."""
+        ...
+
+    @property
+    def pushes(self) -> PushClients:
+        """The push queries."""
+        ...
+
+    @property
+    def paused(self) -> set[str]:
+        """The ids of the paused queries."""
+        ...
+
+    @property
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        """The latest entries of the processing log."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last command that was carried out, -1 for none."""
+        ...
+
+    @property
+    def idle_s(self) -> float | None:
+        """How long (s) the engine's thread may sleep without being woken; None for as long as it likes."""
+        ...
+
+    def start(self) -> None:
+        """Start Spark and the queries."""
+        ...
+
+    def stop(self) -> None:
+        """Start no piece of work any more."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
+        ...
+
+    def step(self) -> bool:
+        """Do a piece of work that is due; whether there may be more."""
+        ...
+
+    def now(self) -> int:
+        """The time in ms."""
+        ...
+
+    def constants(self) -> Constants:
+        """Return what evaluates constant expressions."""
+        ...
+
+    def view(self) -> EngineView:
+        """What statements look at that ask about the engine."""
+        ...
+
+    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
+        """Plan a push or pull query.
+
+        Raises:
+            StatementError: it is refused.
+        """
+        ...
+
+    def pull(self, planned: TransientQuery, config: Config) -> Answer:
+        """Answer a pull query.
+
+        Raises:
+            EngineError: the query fails.
+        """
+        ...
+
+    def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
+        """Give the lines of PRINT."""
+        ...
+
+    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
+        """Carry out a statement that changes the engine.
+
+        Raises:
+            EngineError: it is refused; nothing has changed.
+        """
+        ...
+
+    def produce(self, record: Record) -> Future[None] | None:
+        """Put a record into its topic; None if it is there already."""
+        ...
+
+    def drop(self, source: Source) -> None:
+        """Delete the topic of a source."""
+        ...
+
+    def terminate(self) -> None:
+        """End all persistent queries for good."""
+        ...
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query has still to process, by topic."""
+        ...
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+        ...

@@ -1,0 +1,160 @@
+"""The clients of push queries: clients that ask the same may share a query."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kestrel_sql.plan.step import Step
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.errors import BAD_STATEMENT, SERVER_ERROR, ApiError
+from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.nodes.statements import Query
+
+_STATELESS = frozenset(
+    {"streamSinkV1", "streamSelectV1", "streamFilterV1", "streamFlatMapV1", "streamSourceV1", "windowedStreamSourceV1"}
+)
+"""Steps whose rows do not depend on when their query began."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SharedQuery:
+    """A push query and its clients."""
+
+    key: object
+    planned: TransientQuery
+    config: Config
+    text: str
+    subscribers: list[Subscriber] = field(default_factory=list)
+    failed: bool = False
+
+    def fail(self, error: ApiError) -> None:
+        """End the streams of all clients for an error."""
+        self.failed = True
+        for subscriber in [*self.subscribers]:
+            subscriber.end(error)
+
+
+class PushClients:
+    """The clients of one server. They come and go on any thread; subclasses run the queries."""
+
+    def __init__(self, most: int, queue_rows: int) -> None:
+        """Allow `most` clients, and `queue_rows` rows to wait for each."""
+        self._most = most
+        self._queue_rows = queue_rows
+        self._lock = threading.Lock()
+        self._shared: dict[object, SharedQuery] = {}
+        self._clients: dict[str, tuple[SharedQuery, Subscriber]] = {}
+        self.rows = 0
+        self.dropped = 0
+
+    @property
+    def queries(self) -> int:
+        """How many queries run."""
+        return len(self._shared)
+
+    @property
+    def clients(self) -> int:
+        """How many clients they have."""
+        return len(self._clients)
+
+    def client(self, planned: TransientQuery) -> Subscriber:
+        """Make a client for the event loop that runs; it gets rows once it is subscribed."""
+        subscriber = Subscriber(planned.plan.query_id, planned.columns, planned.limit, self._queue_rows, self._leave)
+        if planned.limit == 0:
+            subscriber.limited = True
+            subscriber.end()
+        return subscriber
+
+    def subscribe(self, subscriber: Subscriber, planned: TransientQuery, config: Config, statement: Query) -> None:
+        """Let a client have the rows of a query from now on, or from the beginning if `auto.offset.reset` says so.
+
+        Raises:
+            ApiError: there are too many.
+            EngineError: the query cannot be started.
+        """
+        raise NotImplementedError
+
+    def emptied(self, shared: SharedQuery) -> None:
+        """Stop a query that has lost its last client; called under the lock, and must not wait."""
+        raise NotImplementedError
+
+    def add(
+        self, subscriber: Subscriber, statement: Query, key: object, make: Callable[[], SharedQuery]
+    ) -> SharedQuery:
+        """Add a client to the query of that key, or to a new one.
+
+        Raises:
+            ApiError: there are too many clients.
+        """
+        with self._lock:
+            if len(self._clients) >= self._most:
+                raise ApiError(
+                    BAD_STATEMENT,
+                    f"Not executing statement as it would cause the number of active push queries to exceed the "
+                    f"configured limit of {self._most}. Terminate existing push queries, or raise ksql.max.push.queries.",
+                    statement=format_statement(statement),
+                )
+            shared = self._shared.get(key)
+            if shared is None:
+                shared = self._shared[key] = make()
+            shared.subscribers.append(subscriber)
+            self._clients[subscriber.query_id] = shared, subscriber
+        if subscriber.is_closed:
+            self._leave(subscriber)
+        return shared
+
+    def find(self, query_id: str) -> str | None:
+        """The id of a client's query, whatever the case of its letters; None if there is none."""
+        return next((known for known in [*self._clients] if known.upper() == query_id.upper()), None)
+
+    def running(self) -> Sequence[dict[str, object]]:
+        """All clients' queries as `RunningQuery` objects."""
+        return [
+            {
+                "queryString": shared.text,
+                "sinks": [],
+                "sinkKafkaTopics": [],
+                "id": query_id,
+                "statusCount": {"RUNNING": 1},
+                "queryType": "PUSH",
+                "state": "RUNNING",
+            }
+            for query_id, (shared, _) in [*self._clients.items()]
+        ]
+
+    def end(self, query_id: str) -> bool:
+        """End the stream of a client; whether there was one."""
+        found = self._clients.get(query_id)
+        if found is None:
+            return False
+        found[1].end()
+        return True
+
+    def end_all(self) -> None:
+        """End all streams."""
+        for query_id in [*self._clients]:
+            self.end(query_id)
+
+    def close(self) -> None:
+        """End all streams because the server ends."""
+        for _, subscriber in [*self._clients.values()]:
+            subscriber.end(ApiError(SERVER_ERROR, "The server is shutting down."))
+
+    def _leave(self, subscriber: Subscriber) -> None:
+        with self._lock:
+            found = self._clients.pop(subscriber.query_id, None)
+            if found is None:
+                return
+            shared = found[0]
+            shared.subscribers.remove(subscriber)
+            if not shared.subscribers and self._shared.pop(shared.key, None) is not None:
+                self.emptied(shared)
+
+
+def is_stateless(step: Step) -> bool:
+    """Whether the rows of a plan do not depend on when its query began."""
+    return step.tag in _STATELESS and all(map(is_stateless, step.upstream))
