@@ -37,12 +37,12 @@ class EngineError(Exception):
     def render(self, text: str | None = None) -> str:
         """Render the error; underline the offending part of `text` if the error has a span."""
         where = f" at {self.span.line}:{self.span.column}" if self.span else ""
-        lines = [f"{self.code}{where}: {self.message}"]
-        if self.span and text is not None:
-            lines += _underline(text, self.span)
-        if self.hint:
-            lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return "\n".join([f"{self.code}{where}: {self.message}", *self.details(text)])
+
+    def details(self, text: str | None = None) -> list[str]:
+        """Return the lines below the message: the offending part of `text`, underlined, and the hint."""
+        lines = _underline(text, self.span) if self.span and text is not None else []
+        return [*lines, f"  hint: {self.hint}"] if self.hint else lines
 
 
 def _underline(text: str, span: Span) -> list[str]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
 
 from kestrel_qtt.cases.decode import (
     DecodeError,
     exception_of,
-    input_of,
     listed,
     log_of,
+    matching_of,
     outputs_of,
     post_of,
     rules_of,
@@ -28,11 +21,13 @@ from kestrel_qtt.cases.decode import (
 )
 from kestrel_qtt.cases.discovery import CaseFile, Kind, case_file
 from kestrel_qtt.cases.expand import FORMAT, Variant, expand
+from kestrel_qtt.cases.files import CaseFiles, Parts
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger, ledger_of, load_gaps
 from kestrel_qtt.cases.model import Case, CaseFileError, Json
 from kestrel_qtt.cases.raw import RawFile, RawItem, TextError
 from kestrel_qtt.cases.read_json import parse_json, read_json
 from kestrel_qtt.cases.read_yaml import read_yaml
+from kestrel_qtt.cases.schema import case_problems, file_problems
 from kestrel_qtt.ksqldb.rest_cases import is_rest, rest_cases
 from kestrel_qtt.ksqldb.sql_scripts import script_cases
 from kestrel_qtt.ksqldb.three_file import three_file_case
@@ -158,7 +153,8 @@ def case_of_spec(file: CaseFile, spec: Json) -> Case:
         raise CaseFileError(file.path, 1, "a stored spec is an object with a `testCase`")
     try:
         (variant,) = expand({**members, "format": None, "config": None}, "")
-        case = replace(_Context(file).build(members, variant, 1, ()), serdes=serdes_of(spec.get("schemas")))
+        parts = CaseFiles(file.path, _read).parts(members)
+        case = replace(_Context(file).build(members, variant, parts, 1), serdes=serdes_of(spec.get("schemas")))
     except DecodeError as error:
         raise CaseFileError(file.path, 1, str(error)) from error
     if "hash" in spec:
@@ -189,15 +185,9 @@ def _read(path: Path) -> str:
 
 
 def _check_file(path: Path, raw: RawFile) -> None:
-    """Check everything but the cases; raise CaseFileError."""
-    head: dict[str, Any] = {**raw.head, **({"tests": _PLACEHOLDER} if raw.items else {})}
-    # Of a slip in a name two errors tell: the unknown member says more than the missing one.
-    for error in sorted(_file_validator().iter_errors(head), key=lambda e: e.validator != "additionalProperties"):
-        at = list(error.absolute_path) + _unknown(error)[:1]
-        raise CaseFileError(path, raw.locate(at), _explain(error))
-
-
-_PLACEHOLDER = [{"name": "x", "statements": ["x"]}]
+    """Check everything but the cases; raise CaseFileError for the first slip."""
+    for problem in file_problems(raw.head, has_tests=bool(raw.items)):
+        raise CaseFileError(path, raw.locate(problem.path), problem.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +205,10 @@ class _Context:
         cases: dict[str, Case] = {}
         errors: list[CaseFileError] = []
         for item in items:
+            problems = self.problems(item)
+            if problems:
+                errors += problems
+                continue
             try:
                 for case in self.cases(item):
                     unique = self.unique(case, cases)
@@ -248,37 +242,41 @@ class _Context:
         members = item.data
         if not isinstance(members, dict):
             raise CaseFileError(self.path, item.line, "a case is an object")
-        if not self.file.ksqldb:
-            self.validate(members, item)
-        elif members.get("enabled") is False:
+        if self.file.ksqldb and members.get("enabled") is False:
             return
-        lines = item.lines_of("outputs")
         try:
-            for variant in expand(members, self.path.stem):
-                yield self.build(members, variant, item.line, lines)
+            parts = CaseFiles(self.path, _read).parts(members, item)
+            given = members if parts.statements is None else {**members, "statements": parts.statements}
+            for variant in expand(given, self.path.stem):
+                yield self.build(members, variant, parts, item.line, item.lines_of("outputs"))
         except DecodeError as error:
             raise CaseFileError(self.path, item.line, f"{_named(members)}{error}") from error
 
-    def validate(self, members: Mapping[str, Any], item: RawItem) -> None:
-        for error in sorted(_case_validator().iter_errors(members), key=lambda e: [str(p) for p in e.absolute_path]):
-            at = list(error.absolute_path)
-            line = item.locate(at + _unknown(error)[:1])
-            where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in at).lstrip(".")
-            raise CaseFileError(self.path, line, f"{_named(members)}{where + ': ' if where else ''}{_explain(error)}")
-        if not members.get("format") and any(FORMAT in statement for statement in members["statements"]):
-            raise CaseFileError(
-                self.path,
-                item.locate(("statements",)),
-                f"{_named(members)}{FORMAT} is used, but the case has no `format`",
-            )
+    def problems(self, item: RawItem) -> list[CaseFileError]:
+        """What the schema and the placeholders of formats find wrong with a case."""
+        members = item.data
+        if item.error is not None or not isinstance(members, dict) or self.file.ksqldb or self.file.kind is Kind.REST:
+            return []
+        found = [(item.locate(problem.path), problem.message) for problem in case_problems(members)]
+        statements = members.get("statements")
+        if not found and not members.get("format") and isinstance(statements, list):
+            if any(FORMAT in str(each) for each in statements):
+                found = [(item.locate(("statements",)), f"{FORMAT} is used, but the case has no `format`")]
+        return [CaseFileError(self.path, line, f"{_named(members)}{message}") for line, message in found]
 
-    def build(self, members: Mapping[str, Any], variant: Variant, line: int, output_lines: Sequence[int]) -> Case:
+    def build(
+        self,
+        members: Mapping[str, Any],
+        variant: Variant,
+        parts: Parts,
+        line: int,
+        output_lines: Sequence[int] = (),
+    ) -> Case:
         """Build one concrete case; raise DecodeError."""
         foreign = self.file.ksqldb or self.file.kind is Kind.STORED
-        inputs = tuple(map(input_of, listed(members, "inputs")))
         outputs = outputs_of(members, output_lines)
         exception = exception_of(members.get("expectedException"))
-        if self.file.ksqldb and not (inputs or outputs or exception):
+        if self.file.ksqldb and not (parts.inputs or outputs or exception):
             raise DecodeError("the case has neither inputs nor outputs nor an expected exception")
         return Case(
             id=f"{self.file.name}::{variant.slug}",
@@ -288,7 +286,7 @@ class _Context:
             statements=variant.statements,
             format=variant.format,
             config=variant.config,
-            inputs=inputs,
+            inputs=parts.inputs,
             outputs=outputs,
             topics=tuple(map(topic_of, listed(members, "topics"))),
             properties=variant.properties,
@@ -298,6 +296,9 @@ class _Context:
             rules=() if foreign else rules_of(members),
             tolerant=foreign,
             plan=self.path.with_name("plan.json") if self.file.kind is Kind.STORED else None,
+            script=parts.script,
+            variables=members.get("variables") or {},
+            matching=matching_of(members),
         )
 
 
@@ -308,44 +309,3 @@ def _renamed(case: Case, name: str) -> Case:
 def _named(members: Mapping[str, Any]) -> str:
     name = members.get("name")
     return f"case {name!r}: " if isinstance(name, str) else ""
-
-
-@cache
-def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(
-        files("kestrel_qtt.cases").joinpath("case.schema.json").read_text(encoding="utf-8")
-    )
-    return schema
-
-
-@cache
-def _file_validator() -> Draft202012Validator:
-    return Draft202012Validator(_schema())
-
-
-@cache
-def _case_validator() -> Draft202012Validator:
-    return Draft202012Validator({"$ref": "#/$defs/case", "$defs": _schema()["$defs"]})
-
-
-def _known(error: ValidationError) -> list[str]:
-    """The members that the closed object at fault may have."""
-    schema = error.schema
-    return sorted(schema.get("properties", {})) if isinstance(schema, Mapping) else []
-
-
-def _unknown(error: ValidationError) -> list[str]:
-    """The members that a closed object does not know."""
-    if error.validator != "additionalProperties" or not isinstance(error.instance, dict):
-        return []
-    return [name for name in error.instance if name not in _known(error)]
-
-
-def _explain(error: ValidationError) -> str:
-    unknown, known = _unknown(error), _known(error)
-    if unknown:
-        lower = {name.lower(): name for name in known}
-        close = difflib.get_close_matches(unknown[0].lower(), list(lower), n=1, cutoff=0.6)
-        hint = f"did you mean {lower[close[0]]!r}?" if close else f"known are {', '.join(known)}"
-        return f"unknown member {unknown[0]!r}: {hint}"
-    return str(error.message)

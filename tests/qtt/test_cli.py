@@ -61,7 +61,7 @@ def test_bad_case_file_is_reported_and_others_run(folder: Path, fake: Any, capsy
     write(folder / "x.json", GOOD, {**GOOD, "name": "typo", "ouputs": []})
     assert main(["run", "test-cases", "--json", "r.json"], lambda: fake) == ExitCode.USAGE
     out = capsys.readouterr().out
-    assert "did you mean 'outputs'?" in out
+    assert "did you mean `outputs`?" in out
     assert "1 passed, 1 errors" in out
     assert json.loads(Path("r.json").read_text())["cases"][0]["status"] == "error"
 

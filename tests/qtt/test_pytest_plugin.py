@@ -113,7 +113,7 @@ def test_bad_file_and_bad_case_fail_with_their_lines(project: pytest.Pytester) -
     (project.path / "test-cases" / "worse.yaml").write_text("tests:\n  - name: yes\n")
     result = project.runpytest("test-cases")
     result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(["*bad.json:*did you mean 'outputs'?", "*worse.yaml:2: `yes` does not mean*"])
+    result.stdout.fnmatch_lines(["*bad.json:*did you mean `outputs`?", "*worse.yaml:2: `yes` does not mean*"])
 
 
 def test_known_gaps_are_strict_xfails(project: pytest.Pytester) -> None:
@@ -214,7 +214,7 @@ def test_every_file_of_a_named_folder_must_hold_cases(bare: pytest.Pytester) -> 
     (folder / "slip.yaml").write_text("test: []\n")
     result = bare.runpytest()
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*slip.yaml:1: unknown member 'test': did you mean 'tests'?"])
+    result.stdout.fnmatch_lines(["*slip.yaml:1: `test` is not a field; did you mean `tests`?"])
 
 
 def test_a_project_below_folders_called_as_those_of_ksqldb(pytester: pytest.Pytester) -> None:
@@ -225,7 +225,7 @@ def test_a_project_below_folders_called_as_those_of_ksqldb(pytester: pytest.Pyte
     (root / "conftest.py").write_text(CONFTEST)
     result = pytester.runpytest("-v", "--rootdir", root, "-c", root / "pyproject.toml", root)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*x.json:*: case 'b': unknown member 'unknown'*"])
+    result.stdout.fnmatch_lines(["*x.json:*: case 'b': `unknown` is not a field*"])
     assert groups(pytester) == [["test-cases/x.json::a"]]
 
 

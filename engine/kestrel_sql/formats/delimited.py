@@ -34,7 +34,12 @@ def _read_time(text: str) -> int:
     return value
 
 
-def _reader(sql_type: SqlType) -> Callable[[str], Any]:
+def reader(sql_type: SqlType) -> Callable[[str], Any]:
+    """Make a function from the text of a field to a value; it raises ValueError for other texts.
+
+    Raises:
+        FormatError: a field cannot hold the type.
+    """
     if isinstance(sql_type, Decimal):
         precision, scale = sql_type.precision, sql_type.scale
         return lambda text: fit_decimal(parse_decimal(text), precision, scale)
@@ -151,7 +156,7 @@ def decoder(spec: SerdeSpec) -> Decoder:
         FormatError: a column has a nested type.
     """
     delimiter = delimiter_of(spec)
-    readers = [(column, _reader(column.type)) for column in spec.columns]
+    readers = [(column, reader(column.type)) for column in spec.columns]
 
     def decode(data: bytes) -> Row:
         text = data.decode("utf-8", "replace")

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import FormatError, SerdeError, did_you_mean
+from kestrel_sql.formats.delimited import reader
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.formats.windowed_key import Window, join, split
 from kestrel_sql.topics.records import Headers, Record
 from kestrel_sql.types.schema import ROWTIME
+from kestrel_sql.types.sql_types import BOOLEAN, SqlType
 
 
 def source_spec(source: Source, side: Side) -> SerdeSpec:
@@ -103,6 +106,22 @@ class SourceRecords:
             timestamp=timestamp,
         )
 
+    def from_cells(self, cells: Mapping[str, str | None], timestamp: int) -> Record:
+        """Encode a record from the fields of a CSV row by column name; None is NULL, absent columns are NULL.
+
+        Raises:
+            SerdeError: a name is no column, a field does not fit its type, or a format cannot encode the row.
+        """
+        columns = {column.name: column.type for column in (*self.source.schema.key, *self.source.schema.value)}
+        row: dict[str, object] = {}
+        for given, text in cells.items():
+            name = given if given in columns else given.upper()
+            if name not in columns:
+                hint = did_you_mean(name, columns) or f"its columns are {', '.join(columns)}"
+                raise SerdeError(f"{given} is not a column of {self.source.name}", hint=hint)
+            row[name] = None if text is None else _field(name, columns[name], text)
+        return self.from_row(row, timestamp)
+
     def to_row(self, record: Record) -> dict[str, object]:
         """Decode a record to values by column name, with ROWTIME; the columns of a null key or value are NULL.
 
@@ -117,3 +136,17 @@ class SourceRecords:
 
     def _split(self, key: bytes | None) -> tuple[bytes | None, Window | None]:
         return (key, None) if key is None or self.source.window is None else split(key, self.source.window)
+
+
+def _field(name: str, sql_type: SqlType, text: str) -> object:
+    """The value of a CSV field; raise SerdeError."""
+    if sql_type == BOOLEAN and text.lower() not in ("true", "false"):
+        raise SerdeError(f"{name} is a BOOLEAN: {text!r} is neither true nor false")
+    try:
+        return reader(sql_type)(text)
+    except FormatError as error:
+        raise SerdeError(
+            f"{name} is a {sql_type}, which no CSV field can hold", hint="write the records as JSON lines"
+        ) from error
+    except ValueError as error:
+        raise SerdeError(f"{name} is a {sql_type}: {text!r} is none") from error

@@ -16,6 +16,7 @@ from kestrel_qtt.cases.model import (
     FormatInfo,
     Headers,
     InputRecord,
+    Matching,
     OutputRecord,
     Post,
     SchemaReference,
@@ -82,12 +83,13 @@ def input_of(members: Members) -> InputRecord:
     return InputRecord(
         topic=required(members, "topic", str),
         key=members.get("key"),
-        value=members["value"],
+        value=members.get("value"),
         timestamp=_integer(members, "timestamp") or 0,
         window=window_of(members),
         headers=headers_of(members),
         partition=_integer(members, "partition"),
         offset=_integer(members, "offset"),
+        cells=members.get("cells"),
     )
 
 
@@ -108,7 +110,7 @@ def output_of(members: Members, line: int | None) -> OutputRecord:
 
 
 def _check_record(members: Members) -> None:
-    if "value" not in members:
+    if "value" not in members and "cells" not in members:
         raise DecodeError("a record has no `value` (null is a tombstone)")
 
 
@@ -254,6 +256,16 @@ def log_of(members: Members) -> tuple[ExpectedLog, ...] | None:
 def rules_of(members: Members) -> tuple[str, ...]:
     """The ids of the rules that a case proves; raise DecodeError."""
     return tuple(listed(members, "rules", str))
+
+
+def matching_of(members: Members) -> Matching:
+    """How the outputs of a case are compared; raise DecodeError."""
+    tolerance = members.get("tolerance")
+    return Matching(
+        ignore=tuple(listed(members, "ignore", str)),
+        unordered=bool(members.get("unordered")),
+        tolerance=None if tolerance is None else Decimal(str(tolerance)),
+    )
 
 
 def outputs_of(members: Members, lines: Sequence[int]) -> tuple[OutputRecord, ...] | None:

@@ -22,7 +22,7 @@ OUTPUT_FILE = "output.json"
 SUFFIXES = (".json", ".yaml", ".yml", ".sql")
 
 _PROJECT_FILES = ("pyproject.toml", "pytest.toml", "pytest.ini", "tox.ini", "setup.cfg", "setup.py")
-_LIST = re.compile(rb"\b(tests|statements|inputs|outputs|responses)[\"']?\s*:[ \t]*[\[#\r\n-]")
+_LIST = re.compile(rb"\b(tests|statements|inputs|outputs|responses)[\"']?\s*:[ \t]*(?:[\[#\r\n-]|\{\s*[\"']?file\b)")
 _EXCEPTION = re.compile(rb"\bexpectedException[\"']?\s*:")
 _SCRIPT_TEST = re.compile(rb"--@\s*test", re.IGNORECASE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,6 +25,8 @@ scale of its type, `bytes`, dates and times as integers (rules Q6.3 and Q6.4).
 CLASS_PREFIX = "class: "
 """What the reason of a case starts with that passed although its spec holds in part only."""
 
+_INDEX = re.compile(r"\[\d+\]")
+
 Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 
 
@@ -41,7 +44,8 @@ class InputRecord:
     """One input record; a null value is a tombstone.
 
     `timestamp` is in epoch milliseconds. `partition` and `offset` are None if the file gives none: partition 0 and the
-    next offset of that partition.
+    next offset of that partition. A record of a CSV file has `cells`, the strings by column name, instead of key and
+    value. `line` is its line in `file`, or in the case file if `file` is None.
     """
 
     topic: str
@@ -52,6 +56,9 @@ class InputRecord:
     headers: Headers = ()
     partition: int | None = None
     offset: int | None = None
+    cells: Mapping[str, str | None] | None = None
+    file: Path | None = field(default=None, compare=False)
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +198,31 @@ class ExpectedLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """How outputs are compared: all columns, in order within a topic, exactly, unless the case says otherwise.
+
+    `ignore` holds paths such as `value.UPDATED_AT` that are not compared. Where outputs are `unordered`, order counts only
+    among records of one key. `tolerance` is how far a number with a fraction may be off.
+    """
+
+    ignore: tuple[str, ...] = ()
+    unordered: bool = False
+    tolerance: Decimal | None = None
+
+    def __str__(self) -> str:
+        """What is compared loosely, for a report; empty where nothing is."""
+        parts = [f"without {', '.join(self.ignore)}"] if self.ignore else []
+        parts += ["in any order of keys"] if self.unordered else []
+        parts += [f"fractions within {self.tolerance}"] if self.tolerance is not None else []
+        return "; ".join(parts)
+
+    def ignores(self, column: str) -> bool:
+        """Say whether a column, such as `value.ITEMS[0].PRICE`, is at or below a path of `ignore`."""
+        spelled = _INDEX.sub("", column).upper()
+        return any(f"{spelled}.".startswith(f"{path.upper()}.") for path in self.ignore)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One case after expansion.
 
@@ -198,7 +230,8 @@ class Case:
     file gives none, and empty if it asserts that nothing comes out. `rules` are the ids of docs/spec that the case
     proves. A `tolerant` case comes from a ksqlDB file and follows ksqlDB's rules. If `plan` names a plan.json, that
     plan is executed instead of the statements; `serdes` are the expected serdes of its last query, None if not
-    compared. `functions` names the modules and Python files with the user functions of the case.
+    compared. `functions` names the modules and Python files with the user functions of the case. If `script` names a
+    file, its text is the one element of `statements`. `variables` are defined before the first statement.
     """
 
     id: str
@@ -220,6 +253,9 @@ class Case:
     plan: Path | None = None
     serdes: Mapping[str, SerdeInfo] | None = None
     functions: tuple[str | Path, ...] = ()
+    script: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    matching: Matching = field(default_factory=Matching)
 
     @property
     def is_exact(self) -> bool:
@@ -229,7 +265,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActualRecord:
-    """A record that a query wrote."""
+    """A record that a query wrote. `cause` is the input record that caused it, None if that is not known."""
 
     key: Actual = None
     value: Actual = None
@@ -238,6 +274,7 @@ class ActualRecord:
     headers: Headers = ()
     partition: int = 0
     offset: int = 0
+    cause: InputRecord | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,13 +339,17 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A statement was refused. `statement_index` counts from 0; it is None if the script does not parse."""
+    """A statement was refused. `statement_index` counts from 0; it is None if the script does not parse.
+
+    `place` shows where, as lines for people: the statement with the error underlined, and a hint.
+    """
 
     message: str
     unlogged_message: str = ""
     statement_index: int | None = None
     is_last: bool = True
     error_code: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kestrel_qtt.cases.model import ActualRecord, InputRecord, Window
+from kestrel_sql.errors import InputError, SerdeError, did_you_mean
 from kestrel_sql.session.session import Session
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Record
 
 
-def input_records(session: Session, inputs: Sequence[InputRecord]) -> Iterator[Record]:
+def input_records(session: Session, inputs: Sequence[InputRecord]) -> Iterator[tuple[InputRecord, Record]]:
     """Write the inputs whose topic belongs to a source, each at its own offset or the next one of its partition.
 
     Raises:
-        SerdeError: a key or value that the format cannot write.
+        InputError: a key or value that the format cannot write, or a file whose topic no source has.
     """
     offsets: Counter[tuple[str, int]] = Counter()
     known: dict[str, SourceRecords | None] = {}
@@ -25,13 +26,37 @@ def input_records(session: Session, inputs: Sequence[InputRecord]) -> Iterator[R
             known[given.topic] = records_of_topic(session, given.topic)
         records = known[given.topic]
         if records is None:
+            _check_topic(session, given)
             continue
-        window = None if given.window is None else (given.window.start, given.window.end)
-        record = records.from_json(given.key, given.value, given.timestamp, window=window, headers=given.headers)
+        record = _written(records, given)
         partition = given.partition or 0
         offset = offsets[given.topic, partition] if given.offset is None else given.offset
         offsets[given.topic, partition] = offset + 1
-        yield replace(record, partition=partition, offset=offset)
+        yield given, replace(record, partition=partition, offset=offset)
+
+
+def _written(records: SourceRecords, given: InputRecord) -> Record:
+    window = None if given.window is None else (given.window.start, given.window.end)
+    try:
+        if given.cells is not None:
+            return records.from_cells(given.cells, given.timestamp)
+        return records.from_json(given.key, given.value, given.timestamp, window=window, headers=given.headers)
+    except SerdeError as error:
+        raise InputError(f"{_place(given)}: {error.message}", hint=error.hint) from error
+
+
+def _check_topic(session: Session, given: InputRecord) -> None:
+    """Refuse a record of a file whose topic no source has; raise InputError."""
+    if given.file is not None:
+        topics = {source.topic for source in session.catalog.sources.values()}
+        hint = did_you_mean(given.topic, topics) or f"the topics of the sources are {', '.join(sorted(topics))}"
+        raise InputError(f"{_place(given)}: no stream or table has the topic {given.topic}", hint=hint)
+
+
+def _place(given: InputRecord) -> str:
+    """Where an input stands, as far as that is known."""
+    line = "an input" if given.line is None else f"the input in line {given.line}"
+    return f"{given.file}:{given.line}" if given.file is not None else line
 
 
 def actual_records(session: Session, topic: str, found: Sequence[Record]) -> tuple[ActualRecord, ...]:

@@ -34,9 +34,22 @@ class Difference:
     actual: Actual | Absent
 
 
-def differences(expected: Json, actual: Actual, column: str, *, exact: bool = True) -> list[Difference]:
-    """Compare a key or value. Without `exact`, fractions of `actual` are doubles (`use.exact.numeric.comparison`)."""
-    return list(_compare(expected, _top_level(actual), column, exact))
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How numbers are compared: `exact` False reads the fractions of the actual side as doubles.
+
+    `tolerance` is how far a number with a fraction may be off; None compares doubles within `TOLERANCE`, decimals exactly.
+    """
+
+    exact: bool = True
+    tolerance: Decimal | None = None
+
+
+def differences(
+    expected: Json, actual: Actual, column: str, *, exact: bool = True, tolerance: Decimal | None = None
+) -> list[Difference]:
+    """Compare a key or value; `exact` is the property `use.exact.numeric.comparison`, `tolerance` that of `Numbers`."""
+    return list(_compare(expected, _top_level(actual), column, Numbers(exact, tolerance)))
 
 
 def _top_level(actual: Actual) -> Actual:
@@ -50,16 +63,18 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-def _compare(expected: Json, actual: Actual, column: str, exact: bool) -> Iterator[Difference]:
+def _compare(expected: Json, actual: Actual, column: str, numbers: Numbers) -> Iterator[Difference]:
     if isinstance(expected, dict) and isinstance(actual, Mapping):
-        yield from _objects(expected, actual, column, exact)
+        yield from _objects(expected, actual, column, numbers)
     elif isinstance(expected, list) and isinstance(actual, Sequence) and not isinstance(actual, (str, bytes)):
-        yield from _lists(expected, actual, column, exact)
-    elif not _scalar(expected, actual, exact):
+        yield from _lists(expected, actual, column, numbers)
+    elif not _scalar(expected, actual, numbers):
         yield Difference(column, expected, actual)
 
 
-def _objects(expected: dict[str, Json], actual: Mapping[str, Actual], column: str, exact: bool) -> list[Difference]:
+def _objects(
+    expected: dict[str, Json], actual: Mapping[str, Actual], column: str, numbers: Numbers
+) -> list[Difference]:
     same_size = len(expected) == len(actual)
     found: list[Difference] = []
     used: set[str] = set()
@@ -67,7 +82,7 @@ def _objects(expected: dict[str, Json], actual: Mapping[str, Actual], column: st
         key = name if actual.get(name) is not None or name.upper() not in actual else name.upper()
         if key in actual:
             used.add(key)
-            found += _compare(value, actual[key], f"{column}.{name}", exact)
+            found += _compare(value, actual[key], f"{column}.{name}", numbers)
         elif value is not None or not same_size:
             found.append(Difference(f"{column}.{name}", value, ABSENT))
     if not same_size:
@@ -77,7 +92,7 @@ def _objects(expected: dict[str, Json], actual: Mapping[str, Actual], column: st
     return found
 
 
-def _lists(expected: list[Json], actual: Sequence[Actual], column: str, exact: bool) -> Iterator[Difference]:
+def _lists(expected: list[Json], actual: Sequence[Actual], column: str, numbers: Numbers) -> Iterator[Difference]:
     for index in range(max(len(expected), len(actual))):
         at = f"{column}[{index}]"
         if index >= len(expected):
@@ -85,17 +100,17 @@ def _lists(expected: list[Json], actual: Sequence[Actual], column: str, exact: b
         elif index >= len(actual):
             yield Difference(at, expected[index], ABSENT)
         else:
-            yield from _compare(expected[index], actual[index], at, exact)
+            yield from _compare(expected[index], actual[index], at, numbers)
 
 
-def _scalar(expected: Json, actual: Actual, exact: bool) -> bool:
+def _scalar(expected: Json, actual: Actual, numbers: Numbers) -> bool:
     if expected is None or isinstance(expected, bool):
         return actual is expected
     if isinstance(expected, str):
         return _text(expected, actual)
     if isinstance(expected, (int, Decimal)):
-        number = float(actual) if isinstance(actual, Decimal) and not exact else actual
-        return _number(expected, number)
+        number = float(actual) if isinstance(actual, Decimal) and not numbers.exact else actual
+        return _number(expected, number) or _is_within(expected, number, numbers.tolerance)
     return False
 
 
@@ -130,6 +145,16 @@ def _is_near(expected: int | Decimal, actual: float) -> bool:
         return abs(float(expected) - actual) < TOLERANCE
     except OverflowError:
         return False
+
+
+def _is_within(expected: int | Decimal, actual: Actual, tolerance: Decimal | None) -> bool:
+    """Say whether two numbers, of which one has a fraction, are within a tolerance."""
+    if tolerance is None or isinstance(actual, bool) or not isinstance(actual, (int, float, Decimal)):
+        return False
+    if isinstance(expected, int) and isinstance(actual, int):
+        return False
+    number = Decimal(str(actual)) if isinstance(actual, float) else Decimal(actual)
+    return number.is_finite() and abs(Decimal(expected) - number) <= tolerance
 
 
 def same_decimal(left: Decimal, right: Decimal) -> bool:

@@ -1,59 +1,164 @@
-"""Say how two sequences of records differ: a typed table of the differing columns of every record."""
+"""Say how the records of a topic differ: what is missing, what nobody expects, what stands elsewhere, which columns differ."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from kestrel_qtt.cases.model import Actual, ActualRecord, Headers, OutputRecord, Window
-from kestrel_qtt.judge.compare import ABSENT, Absent, Difference, differences
+from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, Matching, OutputRecord, Window
+from kestrel_qtt.judge.align import Pair, align
+from kestrel_qtt.judge.compare import Difference, differences
 from kestrel_qtt.judge.json_text import show, write_json
 
 SHOWN_RECORDS = 5
 _WIDTH = 60
 
 
-def record_differences(
-    expected: OutputRecord, actual: ActualRecord, *, exact: bool, any_timestamp: bool
-) -> list[Difference]:
-    """Compare one record: key, value, window, headers, and what else the expectation gives."""
-    found = differences(expected.key, actual.key, "key", exact=exact)
-    found += differences(expected.value, actual.value, "value", exact=exact)
-    if expected.window != actual.window:
-        found.append(Difference("window", _window(expected.window), _window(actual.window)))
-    if expected.headers != actual.headers:
-        found.append(Difference("headers", _headers(expected.headers), _headers(actual.headers)))
-    places = [("partition", expected.partition, actual.partition), ("offset", expected.offset, actual.offset)]
-    if not any_timestamp:
-        places.insert(0, ("timestamp", expected.timestamp, actual.timestamp))
-    found += [Difference(name, left, right) for name, left, right in places if left is not None and left != right]
-    return found
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How the records of a case are compared; `any_timestamp` says that expected timestamps of 0 mean nothing."""
+
+    exact: bool = True
+    any_timestamp: bool = False
+    matching: Matching = field(default_factory=Matching)
+
+    @staticmethod
+    def of(case: Case) -> Comparison:
+        """How the outputs of a case are compared."""
+        return Comparison(case.is_exact, not case.inputs, case.matching)
+
+    def differences(self, expected: OutputRecord, actual: ActualRecord) -> list[Difference]:
+        """Compare one record: key, value, window, headers, and what else the expectation gives."""
+        tolerance = self.matching.tolerance
+        found = differences(expected.key, actual.key, "key", exact=self.exact, tolerance=tolerance)
+        found += differences(expected.value, actual.value, "value", exact=self.exact, tolerance=tolerance)
+        if expected.window != actual.window:
+            found.append(Difference("window", _window(expected.window), _window(actual.window)))
+        if expected.headers != actual.headers:
+            found.append(Difference("headers", _headers(expected.headers), _headers(actual.headers)))
+        places = [("partition", expected.partition, actual.partition), ("offset", expected.offset, actual.offset)]
+        if not (self.any_timestamp and expected.timestamp == 0):
+            places.insert(0, ("timestamp", expected.timestamp, actual.timestamp))
+        found += [Difference(name, left, right) for name, left, right in places if left is not None and left != right]
+        return [each for each in found if not self.matching.ignores(each.column)]
+
+    def same_key(self, expected: OutputRecord, actual: ActualRecord) -> bool:
+        """Say whether two records have the same key and window."""
+        return expected.window == actual.window and not differences(expected.key, actual.key, "key", exact=self.exact)
 
 
-def topic_report(
+@dataclass(frozen=True, slots=True)
+class RecordDifference:
+    """How one record of a topic differs.
+
+    `index` counts the expected records of the topic, or the written ones where `expected` is None. `moved_to` is the place
+    of the written record where only the order differs.
+    """
+
+    topic: str
+    index: int
+    expected: OutputRecord | None
+    actual: ActualRecord | None
+    columns: tuple[Difference, ...] = ()
+    moved_to: int | None = None
+
+
+def topic_differences(
+    topic: str, expected: Sequence[OutputRecord], actual: Sequence[ActualRecord], comparison: Comparison
+) -> list[RecordDifference]:
+    """Compare the records of a topic in order, or only in the order of each key; an empty list says that they agree."""
+    unordered = comparison.matching.unordered
+    order = _by_key(expected, actual, comparison) if unordered else list(range(len(actual)))
+    written = [actual[index] for index in order]
+    columns = [comparison.differences(left, right) for left, right in zip(expected, written, strict=False)]
+    if len(expected) == len(written) and not any(columns):
+        return []
+    pairs = align(
+        len(expected),
+        len(written),
+        lambda one, other: not comparison.differences(expected[one], written[other]),
+        lambda one, other: comparison.same_key(expected[one], written[other]),
+    )
+    return list(_differing(topic, expected, actual, [_at(pair, order) for pair in pairs], comparison))
+
+
+def _at(pair: Pair, order: Sequence[int]) -> Pair:
+    return Pair(pair.expected, None if pair.actual is None else order[pair.actual], pair.moved)
+
+
+def _by_key(expected: Sequence[OutputRecord], actual: Sequence[ActualRecord], comparison: Comparison) -> list[int]:
+    """The indices of the written records in the order in which the expected ones name their keys."""
+    left = list(range(len(actual)))
+    order = []
+    for record in expected:
+        found = next((index for index in left if comparison.same_key(record, actual[index])), None)
+        if found is not None:
+            left.remove(found)
+            order.append(found)
+    return order + left
+
+
+def _differing(
     topic: str,
     expected: Sequence[OutputRecord],
     actual: Sequence[ActualRecord],
-    found: Sequence[list[Difference]],
-    file: str,
+    pairs: Sequence[Pair],
+    comparison: Comparison,
+) -> Iterator[RecordDifference]:
+    for pair in pairs:
+        left = None if pair.expected is None else expected[pair.expected]
+        right = None if pair.actual is None else actual[pair.actual]
+        index = pair.actual if pair.expected is None else pair.expected
+        columns = () if left is None or right is None else tuple(comparison.differences(left, right))
+        if left is None or right is None or columns or pair.moved:
+            yield RecordDifference(topic, index or 0, left, right, columns, pair.actual if pair.moved else None)
+
+
+def topic_report(
+    topic: str, expected: int, actual: int, found: Sequence[RecordDifference], file: Path, matching: Matching
 ) -> str:
-    """Render what is wrong with `topic`; `found` holds the differences of the records that both sides have."""
+    """Render what is wrong with `topic`; `expected` and `actual` are how many records the two sides have."""
     blocks: list[str] = []
-    if len(expected) != len(actual):
-        blocks.append(f"topic {topic}: {len(expected)} records expected, {len(actual)} written")
-    wrong = 0
-    for index, (left, right) in enumerate(zip_longest(expected, actual)):
-        pairs = found[index] if index < len(found) else _lonely(left, right)
-        if not pairs:
-            continue
-        wrong += 1
-        if wrong <= SHOWN_RECORDS:
-            line = left.line if left is not None else None
-            place = f" ({file}:{line})" if line else ""
-            blocks.append(f"topic {topic}, record {index}{place}:\n{table(pairs)}")
-    if wrong > SHOWN_RECORDS:
-        blocks.append(f"… and {wrong - SHOWN_RECORDS} more records of topic {topic} differ")
+    loosely = f" (compared {matching})" if str(matching) else ""
+    if expected != actual:
+        blocks.append(f"topic {topic}: {expected} records expected, {actual} written{loosely}")
+    elif all(each.moved_to is not None for each in found):
+        blocks.append(f"topic {topic}: the order differs{loosely}")
+    elif loosely:
+        blocks.append(f"topic {topic}: differs{loosely}")
+    blocks += [difference_text(each, file) for each in found[:SHOWN_RECORDS]]
+    if len(found) > SHOWN_RECORDS:
+        blocks.append(f"… and {len(found) - SHOWN_RECORDS} more records of topic {topic} differ")
     return "\n".join(blocks)
+
+
+def difference_text(each: RecordDifference, file: Path) -> str:
+    """Say in a few lines how one record differs, where it is expected, and which input caused it."""
+    line = None if each.expected is None else each.expected.line
+    place = f" ({file}:{line})" if line else ""
+    cause = "" if each.actual is None or each.actual.cause is None else f"\n  {cause_text(each.actual.cause, file)}"
+    if each.moved_to is not None:
+        return f"topic {each.topic}, record {each.index}{place}: order differs, it was written as record {each.moved_to}{cause}"
+    if each.actual is None and each.expected is not None:
+        return f"topic {each.topic}, record {each.index}{place} is missing:\n{_contents(each.expected)}"
+    if each.expected is None and each.actual is not None:
+        return f"topic {each.topic}, record {each.index} as written is not expected:\n{_contents(each.actual)}{cause}"
+    return f"topic {each.topic}, record {each.index}{place}:\n{table(each.columns)}{cause}"
+
+
+def cause_text(cause: InputRecord, file: Path) -> str:
+    """Name the input record that caused an output, by file and line."""
+    where = cause.file or file
+    line = f":{cause.line}" if cause.line else ""
+    return f"caused by the input of topic {cause.topic} in {_short(where)}{line}"
+
+
+def _short(path: Path) -> str:
+    """The path as seen from the working directory, where it is below it."""
+    here = os.path.relpath(path)
+    return str(path) if here.startswith("..") else here
 
 
 def table(rows: Sequence[Difference]) -> str:
@@ -66,29 +171,12 @@ def table(rows: Sequence[Difference]) -> str:
     return "\n".join(f"  {column:<{widths[0]}}  {left:<{widths[1]}}  {right}" for column, left, right in cells)
 
 
-def _lonely(expected: OutputRecord | None, actual: ActualRecord | None) -> list[Difference]:
-    """A record that only one side has."""
-    rows: list[Difference] = []
-    left: list[tuple[str, Actual | Absent]] = [(n, ABSENT) for n in ("key", "value", "timestamp", "window")]
-    right = list(left)
-    if expected is not None:
-        left = [
-            ("key", expected.key),
-            ("value", expected.value),
-            ("timestamp", expected.timestamp),
-            ("window", _window(expected.window)),
-        ]
-    if actual is not None:
-        right = [
-            ("key", actual.key),
-            ("value", actual.value),
-            ("timestamp", actual.timestamp),
-            ("window", _window(actual.window)),
-        ]
-    for (column, one), (_, other) in zip(left, right, strict=True):
-        if column in ("key", "value") or (one or other) not in (None, ABSENT):
-            rows.append(Difference(column, one, other))
-    return rows
+def _contents(record: OutputRecord | ActualRecord) -> str:
+    """The parts of a record that only one side has."""
+    parts: list[tuple[str, Actual]] = [("key", record.key), ("value", record.value)]
+    parts += [("timestamp", record.timestamp)] if record.timestamp is not None else []
+    parts += [("window", _window(record.window))] if record.window is not None else []
+    return "\n".join(f"  {name:<9}  {show(value)}" for name, value in parts)
 
 
 def _window(window: Window | None) -> Actual:

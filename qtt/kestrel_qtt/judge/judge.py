@@ -20,8 +20,7 @@ from kestrel_qtt.cases.model import (
     Result,
     Status,
 )
-from kestrel_qtt.judge.compare import Difference
-from kestrel_qtt.judge.diff import record_differences, record_text, topic_report
+from kestrel_qtt.judge.diff import Comparison, record_text, topic_differences, topic_report
 from kestrel_qtt.judge.post_conditions import post_failures
 from kestrel_qtt.judge.rest_answers import rest_failures
 from kestrel_qtt.judge.spec_classes import classify
@@ -58,7 +57,8 @@ def _positive(case: Case, outcome: Produced | Rejected | Failed) -> str:
         case Produced():
             return _produced(case, outcome)
         case Rejected(message=message):
-            return f"{_which(outcome)} was rejected: {message}"
+            place = f"\n{outcome.place}" if outcome.place else ""
+            return f"{_which(outcome)} was rejected: {message}{place}"
         case Failed(message=message):
             return f"the query failed: {message}"
         case _:
@@ -129,12 +129,9 @@ def _topics(case: Case, produced: Produced) -> Iterator[str]:
         expected.setdefault(record.topic, []).append(record)
     for topic, records in expected.items():
         actual = produced.records.get(topic, ())
-        found: list[list[Difference]] = [
-            record_differences(left, right, exact=case.is_exact, any_timestamp=not case.inputs and left.timestamp == 0)
-            for left, right in zip(records, actual, strict=False)
-        ]
-        if len(records) != len(actual) or any(found):
-            yield topic_report(topic, records, actual, found, str(case.file))
+        found = topic_differences(topic, records, actual, Comparison.of(case))
+        if found:
+            yield topic_report(topic, len(records), len(actual), found, case.file, case.matching)
     if not case.tolerant and case.outputs is not None:
         yield from _silence(case, produced, set(expected))
 

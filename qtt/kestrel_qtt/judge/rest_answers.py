@@ -9,7 +9,7 @@ from typing import Any
 
 from kestrel_qtt.cases.model import Actual, Json, OutputRecord, Produced
 from kestrel_qtt.judge.compare import differences
-from kestrel_qtt.judge.diff import record_differences, topic_report
+from kestrel_qtt.judge.diff import Comparison, topic_differences, topic_report
 from kestrel_qtt.judge.json_text import write_json
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 
@@ -51,12 +51,10 @@ def _records(case: RestCase, outcome: Produced) -> Iterator[str]:
         actual = outcome.records.get(topic, ())[: len(records)]
         wanted = [replace(left, headers=right.headers) for left, right in zip(records, actual, strict=False)]
         wanted += records[len(wanted) :]
-        found = [
-            record_differences(left, right, exact=True, any_timestamp=False)
-            for left, right in zip(wanted, actual, strict=False)
-        ]
-        if len(records) != len(actual) or any(found):
-            yield topic_report(topic, wanted, actual, found, str(case.file))
+        comparison = Comparison()
+        found = topic_differences(topic, wanted, actual, comparison)
+        if found:
+            yield topic_report(topic, len(wanted), len(actual), found, case.file, comparison.matching)
 
 
 def _admin(where: str, expected: Json, answer: Answer) -> Iterator[str]:

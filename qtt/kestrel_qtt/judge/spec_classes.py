@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, ExpectedTopic, Json, OutputRecord, Produced, Topic
 from kestrel_qtt.cases.read_json import parse_json
-from kestrel_qtt.judge.diff import record_differences
+from kestrel_qtt.judge.diff import Comparison
 from kestrel_qtt.plans.store import fields_used
 
 INTERNAL_PREFIX = "_confluent-ksql-"
@@ -111,7 +111,7 @@ def _last_emissions(
     at = len(actual) - 1
     for index in range(len(expected) - 1, -1, -1):
         record = expected[index]
-        if at >= 0 and not record_differences(record, actual[at], exact=exact, any_timestamp=False):
+        if at >= 0 and not Comparison(exact).differences(record, actual[at]):
             kept.append(record)
             at -= 1
         elif index + 1 == len(expected) or not _same_place(record, expected[index + 1]):

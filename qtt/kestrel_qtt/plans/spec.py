@@ -31,6 +31,10 @@ def case_document(case: Case) -> Members:
         **_given(
             properties=dict(case.properties),
             topics=[_topic(topic) for topic in case.topics],
+            variables=dict(case.variables),
+            ignore=list(case.matching.ignore),
+            unordered=case.matching.unordered or None,
+            tolerance=case.matching.tolerance,
         ),
         "statements": list(case.statements),
         **_given(inputs=[_record(record) for record in case.inputs]),
@@ -51,10 +55,15 @@ def _record(record: InputRecord | OutputRecord) -> Members:
         "topic": record.topic,
         **_given(timestamp=record.timestamp, partition=record.partition, offset=record.offset),
         **({} if record.key is None else {"key": record.key}),
-        "value": record.value,
+        **_content(record),
         **({} if window is None else {"window": {"start": window.start, "end": window.end, "type": window.kind}}),
         **_given(headers=[{"KEY": key, "VALUE": _base64(value)} for key, value in record.headers]),
     }
+
+
+def _content(record: InputRecord | OutputRecord) -> Members:
+    cells = record.cells if isinstance(record, InputRecord) else None
+    return {"value": record.value} if cells is None else {"cells": dict(cells)}
 
 
 def _base64(value: bytes | None) -> str | None:

@@ -20,7 +20,10 @@ _LINE_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of a run; `seconds` is wall time, `classes` counts those that passed although their spec holds in part only."""
+    """The counts of a run; `seconds` is wall time.
+
+    `classes` counts those that passed although their spec holds in part only, `loose` those that do not compare everything.
+    """
 
     passed: int
     failed: int
@@ -28,6 +31,7 @@ class Summary:
     skipped: int
     seconds: float
     classes: Mapping[str, int] = field(default_factory=dict)
+    loose: int = 0
 
     @property
     def cases_per_second(self) -> float:
@@ -48,9 +52,12 @@ class Summary:
             if n
         ]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
-        if not self.classes:
-            return text
-        return f"{text}\nof those that passed, by class: {', '.join(f'{n} {name}' for name, n in sorted(self.classes.items()))}"
+        if self.loose:
+            text += f"\nof those that passed, {self.loose} with `ignore`, `unordered` or `tolerance`"
+        if self.classes:
+            named = ", ".join(f"{n} {name}" for name, n in sorted(self.classes.items()))
+            text += f"\nof those that passed, by class: {named}"
+        return text
 
 
 def summarise(results: Iterable[Result], seconds: float) -> Summary:
@@ -64,7 +71,8 @@ def summarise(results: Iterable[Result], seconds: float) -> Summary:
     passed, failed, errors, skipped = (
         counts[status] for status in (Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED)
     )
-    return Summary(passed, failed, errors, skipped, round(seconds, 3), dict(classes))
+    loose = sum(result.status is Status.PASSED and bool(str(result.case.matching)) for result in known)
+    return Summary(passed, failed, errors, skipped, round(seconds, 3), dict(classes), loose)
 
 
 def write_report(path: Path, results: Sequence[Result], summary: Summary) -> None:
@@ -89,6 +97,7 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
                 "status": result.status.value,
                 "seconds": round(result.seconds, 4),
                 "reason": result.reason,
+                **({"compared": str(result.case.matching)} if str(result.case.matching) else {}),
             }
             for result in results
         ],

@@ -27,9 +27,13 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Output:
-    """What one query of a pipeline wrote, in order."""
+    """What one query of a pipeline wrote, in order.
+
+    `causes` has the topic, partition and offset of the source record that caused each record.
+    """
 
     records: list[Record] = field(default_factory=list)
+    causes: list[tuple[str, int, int]] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
 
 
@@ -138,6 +142,7 @@ def outputs_of(rows: list[Row], queries: int) -> list[Output]:
             output.log.append(log_entry(row))
         else:
             output.records.append(_record(row, offset=len(output.records)))
+            output.causes.append((row["src_topic"], row["src_part"], row["src_off"]))
     return outputs
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records
 from kestrel_qtt.drivers.records.run import CaseRun
@@ -21,7 +23,9 @@ def produced(run: CaseRun) -> model.Produced | model.Crashed:
     """What a case whose queries have all run produced."""
     session, case = run.session, run.case
     try:
-        records = {topic: actual_records(session, topic, found) for topic, found in run.topics.items()}
+        records = {
+            topic: _with_causes(run, topic, actual_records(session, topic, f)) for topic, f in run.topics.items()
+        }
     except EngineError as error:
         return model.Crashed(message=f"an output record cannot be read back: {error}")
     return model.Produced(
@@ -31,3 +35,8 @@ def produced(run: CaseRun) -> model.Produced | model.Crashed:
         log=tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log),
         serdes=last_serdes(session) if case.serdes is not None else {},
     )
+
+
+def _with_causes(run: CaseRun, topic: str, records: tuple[model.ActualRecord, ...]) -> tuple[model.ActualRecord, ...]:
+    """The records of a topic with the inputs that caused them."""
+    return tuple(replace(record, cause=run.causes.get((topic, at))) for at, record in enumerate(records))

@@ -16,7 +16,7 @@ from kestrel_qtt.drivers.stored_plan import execute_stored
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.plans.store import RESTORED
-from kestrel_sql.errors import EngineError, SqlSyntaxError
+from kestrel_sql.errors import EngineError, InputError, SqlSyntaxError
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.insert_values import Constants, insert_record
@@ -49,8 +49,18 @@ def prepare(case: model.Case) -> CaseRun:
     run.outcome = _execute_text(run) if case.plan is None else _execute_plan(run, case.plan)
     if run.outcome is None:
         run.pending = list(run.session.queries.values())
-        run.inputs = list(input_records(run.session, case.inputs))
+        _write_inputs(run)
     return run
+
+
+def _write_inputs(run: CaseRun) -> None:
+    try:
+        written = list(input_records(run.session, run.case.inputs))
+    except InputError as error:
+        run.outcome = model.Crashed(error.render())
+        return
+    run.inputs = [record for _, record in written]
+    run.given = {(record.topic, record.partition, record.offset): given for given, record in written}
 
 
 def plan_text(case: model.Case) -> str:
@@ -74,7 +84,11 @@ def plan_text(case: model.Case) -> str:
 
 
 def _session(case: model.Case) -> Session:
-    return Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
+    return Session(
+        config=properties_config(dict(case.properties), BASE_PROPERTIES),
+        functions=functions_of(case),
+        variables=dict(case.variables),
+    )
 
 
 def _execute_text(run: CaseRun) -> model.Rejected | None:
@@ -83,7 +97,12 @@ def _execute_text(run: CaseRun) -> model.Rejected | None:
         register_topics(run.session, run.case)
         statements = run.session.parse(text)
     except SqlSyntaxError as error:
-        return model.Rejected(message=str(error), unlogged_message=f"{error}\nStatement: {text}", error_code=error.code)
+        return model.Rejected(
+            message=str(error),
+            unlogged_message=f"{error}\nStatement: {text}",
+            error_code=error.code,
+            place=_place(run.case, text, error),
+        )
     for index, parsed in enumerate(statements):
         try:
             _execute(run, parsed)
@@ -94,8 +113,16 @@ def _execute_text(run: CaseRun) -> model.Rejected | None:
                 statement_index=index,
                 is_last=index == len(statements) - 1,
                 error_code=error.code,
+                place=_place(run.case, text, error),
             )
     return None
+
+
+def _place(case: model.Case, text: str, error: EngineError) -> str:
+    """Where an error is: in which line of the script, the text underlined, and what to try."""
+    span = error.span
+    script = [f"  at {case.script}:{span.line}:{span.column}"] if case.script is not None and span is not None else []
+    return "\n".join([*script, *error.details(text)])
 
 
 def _unlogged_message(session: Session, parsed: ParsedStatement, error: EngineError) -> str:

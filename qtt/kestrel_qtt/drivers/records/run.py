@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.fused import Job, failure
@@ -12,12 +13,16 @@ from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun
 from kestrel_sql.topics.records import LogEntry, Record
 
+Position = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
 
 @dataclass(slots=True, eq=False)
 class CaseRun:
     """A planned case: the queries still to run, its input records, and the records of each topic that they and INSERT wrote.
 
-    Once there is an `outcome`, no more of its queries are run.
+    `given` has the inputs of the case by their positions, `causes` that input which caused a written record, by topic and
+    offset. Once there is an `outcome`, no more of its queries are run.
     """
 
     case: model.Case
@@ -25,6 +30,8 @@ class CaseRun:
     pending: list[PersistentQuery] = field(default_factory=list)
     topics: dict[str, list[Record]] = field(default_factory=dict)
     inputs: list[Record] = field(default_factory=list)
+    given: dict[Position, model.InputRecord] = field(default_factory=dict)
+    causes: dict[tuple[str, int], model.InputRecord] = field(default_factory=dict)
     log: list[LogEntry] = field(default_factory=list)
     outcome: model.Outcome | None = None
     seconds: float = 0.0
@@ -71,8 +78,14 @@ class CaseRun:
         self.outcome = failure(output)
         if self.outcome is not None:
             return
-        for record in output.records:
+        given = {record.topic for record in self.inputs}
+        for record, position in zip_longest(output.records, output.causes):
             topic = self.topics.setdefault(record.topic, [])
+            if position is not None:
+                source, _, offset = position
+                cause = self.given.get(position) if source in given else self.causes.get((source, offset))
+                if cause is not None:
+                    self.causes[record.topic, len(topic)] = cause
             topic.append(replace(record, partition=0, offset=len(topic)))
 
 

@@ -89,7 +89,7 @@ def prepared(case: RestCase) -> RestRun:
     try:
         run.outcome = _execute(run)
         if run.outcome is None:
-            for record in input_records(session, case.inputs):
+            for _, record in input_records(session, case.inputs):
                 run.engine.broker.produce(record)
             run.due = run.engine.queries.due()
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run

@@ -1,0 +1,94 @@
+"""Check case files against the closed schema, and say what is wrong in one sentence for each slip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+_PLACEHOLDER = [{"name": "x", "statements": ["x"]}]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaProblem:
+    """One slip: the path of the value it is about, and a sentence that starts with that path."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+def schema_text() -> str:
+    """The JSON schema of case files."""
+    return files("kestrel_qtt.cases").joinpath("case.schema.json").read_text(encoding="utf-8")
+
+
+def file_problems(head: Mapping[str, Any], *, has_tests: bool) -> list[SchemaProblem]:
+    """What is wrong with the members of a file besides its cases."""
+    members = {**head, **({"tests": _PLACEHOLDER} if has_tests else {})}
+    return list(_problems(_file_validator().iter_errors(members)))
+
+
+def case_problems(members: Mapping[str, Any]) -> list[SchemaProblem]:
+    """What is wrong with the members of a case, in their order of paths."""
+    return list(_problems(_case_validator().iter_errors(members)))
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(schema_text())
+    return schema
+
+
+@cache
+def _file_validator() -> Draft202012Validator:
+    return Draft202012Validator(_schema())
+
+
+@cache
+def _case_validator() -> Draft202012Validator:
+    return Draft202012Validator({"$ref": "#/$defs/case", "$defs": _schema()["$defs"]})
+
+
+def _problems(errors: Iterable[ValidationError]) -> Iterator[SchemaProblem]:
+    """A sentence for each slip: a misspelt name is an unknown field and a missing one, but said once."""
+    known = sorted(errors, key=lambda e: ([str(part) for part in e.absolute_path], e.validator == "required"))
+    meant: set[tuple[str | int, ...]] = set()
+    for error in known:
+        path = tuple(error.absolute_path)
+        if error.validator == "additionalProperties":
+            fields = sorted(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
+            for name in (each for each in _names(error.instance) if each not in fields):
+                close = _close(name, fields)
+                meant.add((*path, close or ""))
+                hint = f"did you mean `{close}`?" if close else f"the fields are {', '.join(fields)}"
+                yield SchemaProblem((*path, name), f"{_where(path)}`{name}` is not a field; {hint}")
+        elif error.validator == "required":
+            # A misspelt name is an unknown field already.
+            gone = next(name for name in _names(error.validator_value) if f"'{name}'" in error.message)
+            if (*path, gone) not in meant:
+                yield SchemaProblem(path, f"{_where(path)}the field `{gone}` is missing")
+        else:
+            yield SchemaProblem(path, f"{_where(path)}{error.message}")
+
+
+def _names(value: Any) -> list[str]:
+    """The elements of a list, or the members of an object."""
+    return list(value) if isinstance(value, (list, dict)) else []
+
+
+def _close(name: str, fields: Sequence[str]) -> str | None:
+    lower = {field.lower(): field for field in fields}
+    close = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
+    return lower[close[0]] if close else None
+
+
+def _where(path: Sequence[str | int]) -> str:
+    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return f"{shown}: " if shown else ""
