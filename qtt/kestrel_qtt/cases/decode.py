@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import (
     ExpectedException,
     ExpectedLog,
@@ -16,7 +17,6 @@ from kestrel_qtt.cases.model import (
     FormatInfo,
     Headers,
     InputRecord,
-    Matching,
     OutputRecord,
     Post,
     SchemaReference,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, Matching, OutputRecord, Window
+from kestrel_qtt.cases.matching import Matching
+from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, OutputRecord, Window
 from kestrel_qtt.judge.align import Pair, align
 from kestrel_qtt.judge.compare import Difference, differences
 from kestrel_qtt.judge.json_text import show, write_json
