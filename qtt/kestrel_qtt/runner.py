@@ -45,14 +45,19 @@ def _side_by_side(
     def outcomes_of(group: Sequence[Case]) -> list[tuple[Case, Outcome, float]]:
         return list(run_group(group, driver, options))
 
-    with ThreadPoolExecutor(options.jobs, "group") as pool:
-        running = [pool.submit(outcomes_of, group) for group in groups]
-        try:
-            for outcomes in running:
-                yield from outcomes.result()
-        finally:
-            for waiting in running:
-                waiting.cancel()
+    pool = ThreadPoolExecutor(options.jobs, "group")
+    running = [pool.submit(outcomes_of, group) for group in groups]
+    try:
+        for outcomes in running:
+            yield from outcomes.result()
+    except KeyboardInterrupt:
+        # A group may run for a minute; whoever interrupts does not wait for it.
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    finally:
+        for waiting in running:
+            waiting.cancel()
+    pool.shutdown()
 
 
 def run_group(group: Sequence[Case], driver: Driver, options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:

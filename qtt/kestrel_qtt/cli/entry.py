@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from kestrel_qtt.extra import missing
+
+INTERRUPTED = 130
 
 
 def main() -> int:
@@ -14,4 +17,12 @@ def main() -> int:
     except ModuleNotFoundError as error:
         sys.stderr.write(f"qtt: {missing(error)}\n")
         return 2
-    return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    code = run()
+    if code == INTERRUPTED:
+        # Groups of cases may still run in threads, for which Python would wait.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

@@ -27,7 +27,7 @@ from kestrel_qtt.cli.run import (
 )
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
-from kestrel_qtt.drivers.driver import DriverError, RunOptions
+from kestrel_qtt.drivers.driver import DriverError, PlanningError, RunOptions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.plans.store import PlanStoreError
@@ -40,6 +40,7 @@ EXAMPLES = """examples:
   qtt run test-cases --cut random:7 --restart       cut the input at random, restart every query
   kestrel broker --port 0 --once sh -c 'qtt run test-cases --kafka $KESTREL_KAFKA'
   qtt run test-cases --shard 2/4                    the second quarter of the cases
+  qtt run tests --junit qtt.xml --github            reports for CI: JUnit with seconds, annotations at file and line
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
@@ -48,7 +49,7 @@ EXAMPLES = """examples:
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
 
-exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read
+exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read, 130 Ctrl-C
 """
 
 
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.op
     except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
         Console(stderr=True).print(f"qtt: {error}", markup=False, highlight=False, soft_wrap=True)
         return ExitCode.USAGE
+    except KeyboardInterrupt:
+        Console(stderr=True).print("qtt: interrupted", highlight=False)
+        return ExitCode.INTERRUPTED
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -126,12 +130,19 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
         raise SelectionError("no case is selected")
     out = Console(soft_wrap=True)
     engine = open_driver()
+    refused = False
     try:
         for case in cases:
-            out.print(f"{case.id} ({case.file}:{case.line})\n{engine.explain(case)}\n", markup=False, highlight=False)
+            try:
+                text = engine.explain(case)
+            except PlanningError as error:
+                # A case may expect that it is refused.
+                refused |= case.expected_exception is None
+                text = f"cannot be planned: {error}"
+            out.print(f"{case.id} ({case.file}:{case.line})\n{text}\n", markup=False, highlight=False)
     finally:
         engine.close()
-    return report_errors(loaded)
+    return max(report_errors(loaded), ExitCode.FAILURES if refused else ExitCode.OK)
 
 
 def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

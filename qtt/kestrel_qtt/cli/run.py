@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from kestrel_qtt.drivers.driver import PlanningDriver
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
-from kestrel_qtt.report.text import failure_text, gap_text, summarise, watched, write_report
+from kestrel_qtt.report.ci import github_annotations, write_junit
+from kestrel_qtt.report.colour import coloured
+from kestrel_qtt.report.text import Summary, failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases
 
 OpenDriver = Callable[[], PlanningDriver]
@@ -31,6 +33,7 @@ class ExitCode(IntEnum):
     OK = 0
     FAILURES = 1
     USAGE = 2
+    INTERRUPTED = 130
 
 
 def add_selection(command: argparse.ArgumentParser) -> None:
@@ -90,6 +93,12 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of commands that run cases."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a report in JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a report in JUnit XML, for CI systems")
+    parser.add_argument(
+        "--github",
+        action="store_true",
+        help="print a GitHub annotation at file and line for each case that did not pass",
+    )
     for name, option in RUN_OPTIONS.items():
         parser.add_argument(f"--{name}", **option)
     parser.add_argument(
@@ -110,44 +119,57 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
     file_errors = [file_error_result(error) for error in loaded.errors]
     if not cases and not file_errors:
         raise SelectionError("no case is selected")
-    out, progress = Console(soft_wrap=True), Console(stderr=True)
+    out = Console(soft_wrap=True)
     started = time.perf_counter()
     results = list(file_errors)
     for failed in results:
-        out.print(failure_text(failed), markup=False, highlight=False)
-    if cases:
-        results += _run(cases, arguments, loaded.gaps, open_driver, out, progress)
+        out.print(coloured(failure_text(failed)))
+    interrupted = False
+    try:
+        for result in _results(cases, arguments, loaded.gaps, open_driver):
+            results.append(result)
+            if result.status in (Status.FAILED, Status.ERROR):
+                out.print(coloured(failure_text(result)))
+    except KeyboardInterrupt:
+        interrupted = True
     for known in (result for result in results if result.status is Status.SKIPPED):
         out.print(gap_text(known), markup=False, highlight=False)
     summary = summarise(results, time.perf_counter() - started)
+    if interrupted:
+        left = len(cases) + len(file_errors) - len(results)
+        out.print(f"interrupted: {left} of {len(cases)} cases did not end", markup=False, highlight=False)
     out.print(str(summary), markup=False, highlight=False)
-    if arguments.json:
-        write_report(arguments.json, results, summary)
+    _write_reports(arguments, results, summary, out)
+    if interrupted:
+        return ExitCode.INTERRUPTED
     if file_errors:
         return ExitCode.USAGE
     return ExitCode.OK if summary.is_success else ExitCode.FAILURES
 
 
-def _run(
-    cases: Sequence[Case],
-    arguments: argparse.Namespace,
-    gaps: Ledger,
-    open_driver: OpenDriver,
-    out: Console,
-    progress: Console,
-) -> list[Result]:
+def _results(
+    cases: Sequence[Case], arguments: argparse.Namespace, gaps: Ledger, open_driver: OpenDriver
+) -> Iterator[Result]:
+    """Run the cases on a driver that is opened for them."""
+    if not cases:
+        return
     options = run_options(lambda name: getattr(arguments, name.replace("-", "_")), arguments.jobs)
     engine = open_driver()
-    results: list[Result] = []
     try:
         running = run_cases(cases, engine, options, tolerant_errors=arguments.tolerant_errors, gaps=gaps)
-        for result in watched(running, len(cases), progress):
-            results.append(result)
-            if result.status in (Status.FAILED, Status.ERROR):
-                out.print(failure_text(result), markup=False, highlight=False)
+        yield from watched(running, len(cases), Console(stderr=True))
     finally:
         engine.close()
-    return results
+
+
+def _write_reports(arguments: argparse.Namespace, results: Sequence[Result], summary: Summary, out: Console) -> None:
+    if arguments.json:
+        write_report(arguments.json, results, summary)
+    if arguments.junit:
+        write_junit(arguments.junit, results, summary)
+    if arguments.github:
+        for annotation in github_annotations(results):
+            out.print(annotation, markup=False, highlight=False)
 
 
 def report_errors(loaded: Loaded) -> ExitCode:

@@ -47,7 +47,7 @@ class PlanningDriver(Driver, Protocol):
     """A driver that can show what it would run."""
 
     def explain(self, case: Case) -> str:
-        """The plan of the case as a readable text, with the Spark SQL that it compiles to."""
+        """The plan of the case as a readable text, with the Spark SQL that it compiles to; raise PlanningError."""
 
     def plan_documents(self, case: Case) -> str:
         """The plan of the case as the JSON text of a plan.json; raise PlanningError."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
-from kestrel_qtt.drivers.driver import RunOptions
+from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare, prepared
@@ -59,10 +59,17 @@ class RecordDriver:
             yield from self._run_group(cases[start : start + options.group_size], cut)
 
     def explain(self, case: model.Case) -> str:
-        """The plans of a case as JSON, each followed by the Spark SQL that it becomes."""
+        """The plans of a case as JSON, each followed by the Spark SQL that it becomes.
+
+        Raises:
+            PlanningError: a statement is refused.
+        """
         run = prepare(case)
-        if run.outcome is not None:
-            return str(run.outcome)
+        match run.outcome:
+            case model.Rejected(message=message, place=place):
+                raise PlanningError(f"{message}\n{place}".rstrip())
+            case model.Failed(message=message) | model.Crashed(message=message):
+                raise PlanningError(message)
         parts = [plan_text(case)]
         for query in run.pending:
             texts = build_pipeline([run.query_run(query)], run.session.functions).texts
