@@ -65,11 +65,10 @@ class RecordDriver:
             PlanningError: a statement is refused.
         """
         run = prepare(case)
-        match run.outcome:
-            case model.Rejected(message=message, place=place):
-                raise PlanningError(f"{message}\n{place}".rstrip())
-            case model.Failed(message=message) | model.Crashed(message=message):
-                raise PlanningError(message)
+        if isinstance(run.outcome, model.Rejected):
+            raise PlanningError(f"{run.outcome.message}\n{run.outcome.place}".rstrip())
+        if isinstance(run.outcome, model.Failed | model.Crashed):
+            raise PlanningError(run.outcome.message)
         parts = [plan_text(case)]
         for query in run.pending:
             texts = build_pipeline([run.query_run(query)], run.session.functions).texts
