@@ -14,6 +14,7 @@ from kestrel_qtt.cases.model import CaseFileError
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
 from kestrel_qtt.cli.coverage import add_coverage, coverage_command
+from kestrel_qtt.cli.mutate import add_mutate, mutate_command
 from kestrel_qtt.cli.plans import add_plans, plans_command
 from kestrel_qtt.cli.run import (
     ExitCode,
@@ -45,6 +46,7 @@ EXAMPLES = """examples:
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
   qtt coverage --missing                            rules, functions, steps and formats that no case reaches
+  qtt mutate app.sql                                changes of app.sql that no case notices
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
@@ -84,6 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     _command(commands, "explain", "show the plan and the Spark SQL of cases")
     _command(commands, "approve", "fill in the outputs that cases leave out")
     add_coverage(commands, EXAMPLES)
+    add_mutate(commands, EXAMPLES)
     add_plans(commands, EXAMPLES)
     return parser
 
@@ -190,6 +193,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "explain": explain_command,
     "approve": approve_command,
     "coverage": coverage_command,
+    "mutate": mutate_command,
     "plans": plans_command,
 }
 

@@ -1,0 +1,153 @@
+"""The command `qtt mutate`: find the changes of statements that no case notices."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.model import Case
+from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases, report_errors, selection_of
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.load import Loaded, load_all
+from kestrel_qtt.mutation.run import Mutation, Tried, mutate
+
+
+def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt mutate`."""
+    command = commands.add_parser(
+        "mutate",
+        help="find changes of the statements that no case notices",
+        description=(
+            "Change one detail of a statement at a time (an operator, a bound, an aggregate, a kind of join, a window, "
+            "a literal …), run the cases against each mutant, and list the mutants that no case kills. PATH is a case "
+            "file, a folder of them, or the script of an application, whose cases are searched below this folder."
+        ),
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_selection(command)
+    command.add_argument("--since", metavar="REV", help="only statements that changed since this git revision")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write all mutants, and what became of each")
+    command.add_argument(
+        "--fail-under", type=float, default=100.0, metavar="PERCENT", help="exit with 1 below this score (default: 100)"
+    )
+
+
+def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """Run the mutants, print the survivors and the score, and write the report."""
+    loaded = _cases(arguments)
+    cases = [case for case in selection_of(arguments).of(loaded.cases) if not isinstance(case, RestCase | ScriptCase)]
+    if not cases:
+        raise SelectionError("no case with expected records is selected; `qtt mutate` needs cases that pass")
+    out, progress = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+    started = time.perf_counter()
+    engine = open_driver()
+
+    def tell(line: str) -> None:
+        progress.print(f"{time.perf_counter() - started:6.1f} s  {line}", markup=False, highlight=False)
+
+    try:
+        result = mutate(cases, engine, _wanted(arguments.since), tell)
+    finally:
+        engine.close()
+    _print(result, out)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(_document(result), indent=1) + "\n", encoding="utf-8")
+    if result.failing or 100 * result.score < arguments.fail_under:
+        return ExitCode.FAILURES
+    return report_errors(loaded)
+
+
+def _cases(arguments: argparse.Namespace) -> Loaded:
+    """Load the cases of the paths; a script stands for the cases below the working directory that name it."""
+    scripts = {path.resolve() for path in arguments.paths if path.suffix == ".sql" and path.is_file()}
+    if not scripts:
+        return load_cases(arguments)
+    found = load_all(find_files([Path()], ksqldb=arguments.ksqldb), arguments.functions, ())
+    mine = tuple(case for case in found.cases if case.script is not None and case.script.resolve() in scripts)
+    if not mine:
+        raise SelectionError(
+            f"no case below {Path().resolve()} names {', '.join(sorted(map(str, scripts)))}; "
+            "a case does so with `statements: {file: app.sql}`"
+        )
+    return Loaded(mine, (), found.gaps)
+
+
+def _wanted(revision: str | None) -> Callable[[Path, str], bool]:
+    """Return a test of whether a statement is not in the given revision of its file; without revision, of nothing."""
+    if revision is None:
+        return lambda file, text: True
+    older: dict[Path, str] = {}
+
+    def changed(file: Path, text: str) -> bool:
+        if file not in older:
+            older[file] = _at_revision(file, revision)
+        return " ".join(text.split()) not in older[file]
+
+    return changed
+
+
+def _at_revision(file: Path, revision: str) -> str:
+    """Return the text of a file at a revision, white space reduced; empty if the file did not exist.
+
+    Raises:
+        SelectionError: git does not know the revision, or the file is in no repository.
+    """
+    git = ["git", "-C", str(file.resolve().parent)]
+    known = subprocess.run([*git, "rev-parse", "--verify", "-q", f"{revision}^{{commit}}"], capture_output=True)
+    if known.returncode:
+        raise SelectionError(f"--since {revision}: git knows no such revision for {file}")
+    shown = subprocess.run([*git, "show", f"{revision}:./{file.name}"], capture_output=True, text=True)
+    return " ".join(shown.stdout.split()) if shown.returncode == 0 else ""
+
+
+def _print(result: Mutation, out: Console) -> None:
+    for case, reason in result.failing:
+        out.print(f"left out, because it fails without a mutant: {case.id}\n{reason}\n", markup=False, highlight=False)
+    for each in result.survivors:
+        names = f"survives {len(each.cases)} case{'s' if len(each.cases) != 1 else ''}"
+        out.print(f"{each.place}: {names}", markup=False, highlight=False)
+        for line in each.mutant.diff.splitlines():
+            style = "red" if line.startswith("-") else "green"
+            out.print(f"    {line}", style=style, markup=False, highlight=False)
+    refused = sum(bool(each.refused) for each in result.tried)
+    killed = len(result.tried) - len(result.survivors) - refused
+    out.print(
+        f"{len(result.tried)} mutants: {killed} killed, {refused} refused by the planner, "
+        f"{len(result.survivors)} survived; score {100 * result.score:.0f} % "
+        f"({result.equal} more have the plan of the original)",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _document(result: Mutation) -> dict[str, object]:
+    return {
+        "score": round(100 * result.score, 1),
+        "equal": result.equal,
+        "failing": [case.id for case, _ in result.failing],
+        "mutants": [_mutant(each) for each in result.tried],
+    }
+
+
+def _mutant(each: Tried) -> dict[str, object]:
+    cases: Sequence[Case] = each.cases
+    return {
+        "file": str(each.file),
+        "line": each.mutant.span.line,
+        "column": each.mutant.span.column,
+        "place": each.place,
+        "diff": each.mutant.diff,
+        "killed_by": each.killed_by or None,
+        "refused": each.refused or None,
+        "cases": [case.id for case in cases],
+    }

@@ -1,0 +1,90 @@
+"""Make the mutants of a text of statements: each differs from it in one detail of one query."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from kestrel_qtt.mutation.changes import changes
+from kestrel_sql.errors import Span
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.nodes import statements as s
+from kestrel_sql.sql.nodes.expressions import Node
+from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
+
+# A join condition other than an equality cannot be planned. The retention of a window changes no record.
+_UNTOUCHED = frozenset({"criteria", "retention", "source", "span"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A changed text of statements: `span` is the position of the change in the original, `diff` shows it in SQL."""
+
+    text: str
+    span: Span
+    diff: str
+
+
+def mutants_of(text: str, functions: Registry, variables: Mapping[str, str] | None = None) -> Iterator[Mutant]:
+    """Yield the mutants of the queries in a text, which may hold several statements.
+
+    Raises:
+        SqlSyntaxError: the text does not parse.
+    """
+    pieces = parse_script(text, variables)
+    seen: set[str] = set()
+    for index, piece in enumerate(pieces):
+        if not isinstance(piece.statement, s.CreateAs | s.InsertInto):
+            continue
+        original = format_statement(piece.statement)
+        for statement, span in _changed(piece.statement, functions):
+            changed = format_statement(statement)
+            if changed != original and changed not in seen:
+                seen.add(changed)
+                yield Mutant(_text(pieces, index, changed), span or piece.span, _difference(original, changed))
+
+
+def _changed(statement: s.CreateAs | s.InsertInto, functions: Registry) -> Iterator[tuple[Any, Span | None]]:
+    """Yield the statement with each change of each of its nodes, and the position of the node."""
+    for node, rebuild in _nodes(statement, lambda changed: changed):
+        for changed in changes(node, functions):
+            yield rebuild(changed), node.span
+
+
+def _nodes(node: Node, rebuild: Callable[[Any], Any]) -> Iterator[tuple[Node, Callable[[Any], Any]]]:
+    """Yield a node and all nodes below it, each with a function that puts another one in its place."""
+    yield node, rebuild
+    for member in fields(node):
+        if member.name not in _UNTOUCHED:
+            yield from _below(getattr(node, member.name), _replacer(node, member.name, rebuild))
+
+
+def _below(value: Any, rebuild: Callable[[Any], Any]) -> Iterator[tuple[Node, Callable[[Any], Any]]]:
+    if isinstance(value, Node):
+        yield from _nodes(value, rebuild)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _below(item, _item_replacer(value, index, rebuild))
+
+
+def _replacer(node: Node, name: str, rebuild: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda changed: rebuild(replace(node, **{name: changed}))
+
+
+def _item_replacer(items: tuple[Any, ...], index: int, rebuild: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda changed: rebuild((*items[:index], changed, *items[index + 1 :]))
+
+
+def _text(pieces: tuple[ParsedStatement, ...], index: int, changed: str) -> str:
+    texts = [piece.text for piece in pieces]
+    texts[index] = changed.rstrip(";") + ";"
+    return "\n".join(texts)
+
+
+def _difference(original: str, changed: str) -> str:
+    """Return the lines that differ, with `-` for the original and `+` for the mutant."""
+    lines = difflib.ndiff(original.splitlines(), changed.splitlines())
+    return "\n".join(f"{line[0]} {line[2:].strip()}" for line in lines if line[0] in "-+")

@@ -1,0 +1,171 @@
+"""Run cases against the mutants of their statements, and find the mutants that no case notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kestrel_qtt.cases.model import Case, Rejected, Status
+from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
+from kestrel_qtt.drivers.functions import functions_from
+from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.mutation.mutants import Mutant, mutants_of
+from kestrel_qtt.plan_commands.text import plan_meaning
+from kestrel_qtt.runner import run_group
+from kestrel_sql.errors import EngineError
+from kestrel_sql.functions.registry import Registry
+
+Changed = Callable[[Path, str], bool]
+"""Says of a statement in a file whether its mutants are wanted."""
+
+
+@dataclass(slots=True)
+class Tried:
+    """A mutant, the cases that can notice it, and the id of the case that killed it.
+
+    `refused` says why the mutant could not be planned; it counts as killed.
+    """
+
+    mutant: Mutant
+    file: Path
+    place: str
+    cases: Sequence[Case]
+    index: int
+    killed_by: str = ""
+    refused: str = ""
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether a case noticed the mutant, or the planner refused it."""
+        return bool(self.killed_by or self.refused)
+
+    def variant(self, case: Case, number: int) -> Case:
+        """Return the case with the statements of the mutant, under an id of its own."""
+        statements = (*case.statements[: self.index], self.mutant.text, *case.statements[self.index + 1 :])
+        return replace(case, id=f"{case.id}#{number}", statements=statements, serdes=None, plan=None)
+
+
+@dataclass(slots=True)
+class Mutation:
+    """The result: mutants tried, mutants with the plan of the original, and cases that fail without a mutant."""
+
+    tried: list[Tried] = field(default_factory=list)
+    equal: int = 0
+    failing: list[tuple[Case, str]] = field(default_factory=list)
+
+    @property
+    def survivors(self) -> list[Tried]:
+        """The mutants that no case noticed, in the order of their statements."""
+        return [each for each in self.tried if not each.is_killed]
+
+    @property
+    def score(self) -> float:
+        """The share of mutants that were killed; 1 if there are none."""
+        return 1.0 if not self.tried else 1 - len(self.survivors) / len(self.tried)
+
+
+def mutate(
+    cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell: Callable[[str], None]
+) -> Mutation:
+    """Run the mutants of all statements of `cases`, and say which cases killed which.
+
+    Of a case with several formats the first one runs. All mutants run fused, a case of each at a time; a killed mutant
+    runs no further case. `tell` gets a line of progress at each round.
+    """
+    result = Mutation()
+    groups = _groups(_passing(_one_variant(cases), driver, result, tell))
+    for group in groups:
+        _make(group, driver, wanted, result)
+    tell(f"{len(result.tried)} mutants of {len(groups)} scripts, {result.equal} more equal to the original")
+    _rounds(result.tried, driver, tell)
+    return result
+
+
+def _one_variant(cases: Sequence[Case]) -> list[Case]:
+    """Return the first variant of each case that expects records; an expected refusal tells nothing about mutants."""
+    first: dict[tuple[Path, int], Case] = {}
+    for case in cases:
+        if case.expected_exception is None and case.outputs is not None:
+            first.setdefault((case.file, case.line), case)
+    return list(first.values())
+
+
+def _passing(
+    cases: Sequence[Case], driver: PlanningDriver, result: Mutation, tell: Callable[[str], None]
+) -> list[Case]:
+    tell(f"{len(cases)} cases without mutants")
+    passing = []
+    for case, outcome, seconds in run_group(cases, driver, RunOptions()):
+        judged = judge(case, outcome, seconds)
+        if judged.status is Status.PASSED:
+            passing.append(case)
+        else:
+            result.failing.append((case, judged.reason))
+    order = {case.id: number for number, case in enumerate(cases)}
+    return sorted(passing, key=lambda case: order[case.id])
+
+
+def _groups(cases: Sequence[Case]) -> list[list[Case]]:
+    """Group cases that run the same statements: any of them can kill a mutant."""
+    groups: dict[object, list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.statements, tuple(sorted(case.variables.items()))), []).append(case)
+    return list(groups.values())
+
+
+def _make(group: Sequence[Case], driver: PlanningDriver, wanted: Changed, result: Mutation) -> None:
+    """Make the mutants of the statements of a group, without those that have the plan of the original."""
+    case = group[0]
+    functions: Registry = functions_from(case.functions)
+    original = plan_meaning(driver.plan_documents(case), case.id)
+    plans = [original]
+    for index, text in enumerate(case.statements):
+        if not wanted(case.script or case.file, text):
+            continue
+        try:
+            found = list(mutants_of(text, functions, case.variables or None))
+        except EngineError:
+            # Statements of other kinds, such as those of SQL scripts with ASSERT.
+            continue
+        for mutant in found:
+            tried = Tried(mutant, case.script or case.file, _place(case, index, mutant), group, index)
+            try:
+                plan = plan_meaning(driver.plan_documents(tried.variant(case, 0)), case.id)
+            except PlanningError as error:
+                tried.refused = str(error)
+                result.tried.append(tried)
+                continue
+            if plan in plans:
+                result.equal += 1
+            else:
+                plans.append(plan)
+                result.tried.append(tried)
+
+
+def _place(case: Case, index: int, mutant: Mutant) -> str:
+    """Return where the change is: file, line and column of a script, or the statement of a case."""
+    if case.script is not None:
+        return f"{case.script}:{mutant.span.line}:{mutant.span.column}"
+    return f"{case.file}:{case.line}: {case.name}, statement {index + 1}, line {mutant.span.line}:{mutant.span.column}"
+
+
+def _rounds(tried: Iterable[Tried], driver: PlanningDriver, tell: Callable[[str], None]) -> None:
+    """Run, in each round, the next case of every mutant that lives."""
+    living = [each for each in tried if not each.is_killed]
+    turn = 0
+    while living:
+        tell(f"round {turn + 1}: {len(living)} mutants live")
+        variants = {}
+        for number, each in enumerate(living):
+            variant = each.variant(each.cases[turn], number)
+            variants[variant.id] = (each, variant)
+        outcomes = run_group([variant for _, variant in variants.values()], driver, RunOptions())
+        for case, outcome, seconds in outcomes:
+            each, variant = variants[case.id]
+            if isinstance(outcome, Rejected):
+                each.refused = outcome.message
+            elif judge(variant, outcome, seconds).status is not Status.PASSED:
+                each.killed_by = each.cases[turn].id
+        turn += 1
+        living = [each for each in living if not each.is_killed and turn < len(each.cases)]
