@@ -76,7 +76,7 @@ def _cases(arguments: argparse.Namespace) -> Loaded:
     mine = tuple(case for case in found.cases if case.script is not None and case.script.resolve() in scripts)
     if not mine:
         raise SelectionError(
-            f"no case below {Path().resolve()} names {', '.join(sorted(map(str, scripts)))}; "
+            f"no case below {Path.cwd()} names {', '.join(sorted(map(str, scripts)))}; "
             "a case does so with `statements: {file: app.sql}`"
         )
     return Loaded(mine, (), found.gaps)

@@ -65,9 +65,7 @@ class Mutation:
         return 1.0 if not self.tried else 1 - len(self.survivors) / len(self.tried)
 
 
-def mutate(
-    cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell: Callable[[str], None]
-) -> Mutation:
+def mutate(cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell: Callable[[str], None]) -> Mutation:
     """Run the mutants of all statements of `cases`, and say which cases killed which.
 
     Of a case with several formats the first one runs. All mutants run fused, a case of each at a time; a killed mutant
