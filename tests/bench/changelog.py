@@ -63,7 +63,7 @@ def planned(statements: str) -> Pipeline:
 
 def write_rows(folder: Path, columns: dict[str, np.ndarray[Any, Any]], batches: int = BATCHES) -> None:
     """Rows as Parquet files, `FILES` for each micro-batch; Spark takes files in the order of their times."""
-    table = pa.table({"place": np.arange(len(next(iter(columns.values())))), **columns})
+    table = pa.table({"ordinal": np.arange(len(next(iter(columns.values())))), **columns})
     size = -(-table.num_rows // (batches * FILES))
     for number in range(batches * FILES):
         file = folder / f"{number:04}.parquet"
@@ -96,11 +96,11 @@ def decoded(
     envelope = {
         "rel": relation,
         "q": "0",
-        "place": "array(place, 0L)",
+        "ordinal": "array(ordinal, 0L)",
         "ts": "TS",
         "topic": "'s'",
         "part": "0",
-        "off": "place",
+        "off": "ordinal",
         "task": task,
         "headers": f"CAST(array() AS {ENVELOPE['headers']})",
         "log": f"CAST(array() AS {ENVELOPE['log']})",
@@ -129,7 +129,7 @@ def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
     given.mkdir()
     write_rows(given, {"K": random.integers(0, keys, ROWS), "V": random.integers(0, 100, ROWS), "TS": np.arange(ROWS)})
     pipeline = planned(STATEMENTS)
-    values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
+    values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "ordinal", "K": "K"}
 
     def ours() -> None:
         drained(between(spark, decoded(stream(spark, given), pipeline, values), pipeline), folder)

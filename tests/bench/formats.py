@@ -93,7 +93,7 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
         "rel": str(sink.handle.relation),
         "q": "0",
         "part": "0",
-        "place": "array(0)",
+        "ordinal": "array(0)",
         "headers": "array()",
         "log": "array()",
     }

@@ -50,7 +50,7 @@ def main() -> None:
     )
     spark = open_session("local[2]", SETTINGS)
     pipeline = planned(STATEMENTS)
-    values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "place", "K": "K"}
+    values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "ordinal", "K": "K"}
     frame = between(spark, decoded(stream(spark, given), pipeline, values), pipeline)
     print(f"{ROWS:,} rows in {BATCHES} micro-batches of {FILES} files, {machine()}")
     writer = (

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.build.queryable import kept_table
+from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.io.topics import WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
@@ -89,7 +89,7 @@ def main() -> None:
         write_file(folder / "in", number, range(first, min(ROWS, first + FILE_ROWS)))
     advance(spark, pipeline, folder)
 
-    kept = kept_table(pipeline.group, 0, query.plan.physical_plan)
+    kept = queryable_table(pipeline.group, 0, query.plan.physical_plan)
     assert kept is not None
     warm, cold = (CheckpointReader(spark, str(folder / "checkpoint"), levels=1, tasks=1, pages=PAGES) for _ in range(2))
     tables = [

@@ -35,7 +35,7 @@ def test_a_foreign_or_damaged_state_is_refused_and_a_mended_one_goes_on(
     def refused() -> str:
         run = applications.catch_up(SCRIPT.format(name), tmp_path)
         assert not run.well
-        assert "the query CTAS_T_0 cannot go on from the checkpoint" in run.text
+        assert "the query CTAS_T_0 cannot resume from the checkpoint" in run.text
         assert set(counts().values()) == {4}
         return run.text
 
@@ -48,13 +48,13 @@ def test_a_foreign_or_damaged_state_is_refused_and_a_mended_one_goes_on(
     document = json.loads(sound)
     document["queries"][0]["pages"] = 16
     manifest.write_text(json.dumps(document))
-    assert "it keeps the keys of a task in 64 pages, and the query in 16" in refused()
+    assert "its tasks have 64 pages, and those of the query 16" in refused()
     manifest.write_text(sound)
     files = [file for file in tmp_path.glob("queries/*/state/0/*/[!_.]*") if file.suffix in (".zip", ".changelog")]
     contents = {file: file.read_bytes() for file in files}
     for file in contents:
         file.write_bytes(b"no state")
-    assert "the states of level 1 cannot be read" in refused()
+    assert "the state of level 1 cannot be read" in refused()
     for file, content in contents.items():
         file.write_bytes(content)
     last = applications.catch_up(SCRIPT.format(name), tmp_path)

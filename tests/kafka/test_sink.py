@@ -17,7 +17,7 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import read_topics
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.sink.distribute import SPREAD, spread_batches
+from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.partitioner import murmur2_all
 from kestrel_sql.kafka.sink.sink import Delivery, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
@@ -36,8 +36,16 @@ def spark() -> SparkSession:
     return open_session()
 
 
-def row(to: str, place: int, key: bytes | None, value: bytes | None, **more: Any) -> dict[str, Any]:
-    given = {"q": 0, "place": [place, 0], "topic": to, "timestamp": place, "key": key, "value": value, "headers": []}
+def row(to: str, ordinal: int, key: bytes | None, value: bytes | None, **more: Any) -> dict[str, Any]:
+    given = {
+        "q": 0,
+        "ordinal": [ordinal, 0],
+        "topic": to,
+        "timestamp": ordinal,
+        "key": key,
+        "value": value,
+        "headers": [],
+    }
     return {**given, **more}
 
 
@@ -65,7 +73,7 @@ def test_each_partition_is_in_the_order_of_places(
     spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery
 ) -> None:
     name = topic(5)
-    rows = [row(name, place, f"k{place % 7}".encode(), str(place).encode()) for place in range(1, 400)]
+    rows = [row(name, ordinal, f"k{ordinal % 7}".encode(), str(ordinal).encode()) for ordinal in range(1, 400)]
     random.Random(1).shuffle(rows)
     write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka, delivery=delivery)
     found = defaultdict(list)
@@ -73,8 +81,8 @@ def test_each_partition_is_in_the_order_of_places(
         assert record.key is not None
         assert record.partition == partition_of(record.key, 5)
         found[record.partition].append(int(record.value or b""))
-    assert sum(len(places) for places in found.values()) == 399
-    assert all(places == sorted(places) for places in found.values())
+    assert sum(len(ordinals) for ordinals in found.values()) == 399
+    assert all(ordinals == sorted(ordinals) for ordinals in found.values())
 
 
 @pytest.mark.parametrize("before", [Layout(2, {}), Layout(3, {}), None])
@@ -82,22 +90,22 @@ def test_what_is_spread_already_is_spread_anew_where_things_have_changed(
     spark: SparkSession, kafka: KafkaConfig, topic: Topic, before: Layout | None
 ) -> None:
     name = topic(5)
-    rows = [row(name, place, f"k{place % 7}".encode(), str(place).encode()) for place in range(100)]
+    rows = [row(name, ordinal, f"k{ordinal % 7}".encode(), str(ordinal).encode()) for ordinal in range(100)]
     layout = before or likely_layout(kafka, f"q{name}", 2)
-    spread = frame(spark, rows).mapInArrow(spread_batches(layout, {}), SPREAD)
+    spread = frame(spark, rows).mapInArrow(distribute_batches(layout, {}), DISTRIBUTED)
     assert (
         write_batch(spread, 0, query=f"q{name}", config=kafka, slots=2, sinks={name: 0}, spread=layout).records == 100
     )
     found = read_topics(kafka, [name])[name]
     assert all(record.partition == partition_of(record.key or b"", 5) for record in found)
     for number in range(5):
-        places = [int(record.value or b"") for record in found if record.partition == number]
-        assert places == sorted(places)
+        ordinals = [int(record.value or b"") for record in found if record.partition == number]
+        assert ordinals == sorted(ordinals)
 
 
 def test_a_replayed_batch_is_written_once(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
     name = topic(3)
-    rows = [row(name, place, str(place).encode(), b"v") for place in range(50)]
+    rows = [row(name, ordinal, str(ordinal).encode(), b"v") for ordinal in range(50)]
     counts = [write_batch(frame(spark, rows), batch, query=f"q{name}", config=kafka).records for batch in (4, 4, 5, 5)]
     assert counts == [50, 0, 50, 0]
     assert len(read_topics(kafka, [name])[name]) == 100
@@ -107,7 +115,7 @@ def test_a_half_committed_batch_is_completed_as_it_was_begun(
     spark: SparkSession, kafka: KafkaConfig, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic(4)
-    rows = [row(name, place, str(place).encode(), b"v") for place in range(80)]
+    rows = [row(name, ordinal, str(ordinal).encode(), b"v") for ordinal in range(80)]
     half = [r for r in rows if partition_of(r["key"], 4) % 2 == 0]
     monkeypatch.setattr("kestrel_sql.kafka.sink.sink._parallelism", lambda _: 4)
     assert write_batch(frame(spark, half), 9, query=f"q{name}", config=kafka).records == len(half)
@@ -156,7 +164,7 @@ def test_a_record_that_is_too_large_stops_the_query(
     spark: SparkSession, kafka: KafkaConfig, topic: Topic, delivery: Delivery
 ) -> None:
     name = topic(1, max_message_bytes="1000")
-    small = [row(name, place, b"k", b"v") for place in range(100)]
+    small = [row(name, ordinal, b"k", b"v") for ordinal in range(100)]
     large = row(name, 50, b"k", random.Random(1).randbytes(5000), src_topic="in", src_part=1, src_off=42)
     with pytest.raises(QueryError) as caught:
         write_batch(frame(spark, [*small, large]), 0, query=f"q{name}", config=kafka, delivery=delivery)
@@ -169,7 +177,7 @@ def test_a_record_that_is_too_large_stops_the_query(
 def test_small_records_reach_a_topic_with_a_low_limit(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
     name = topic(1, max_message_bytes="2000")
     random_ = random.Random(1)
-    rows = [row(name, place, b"k", random_.randbytes(300)) for place in range(200)]
+    rows = [row(name, ordinal, b"k", random_.randbytes(300)) for ordinal in range(200)]
     assert write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka).records == 200
 
 
@@ -191,7 +199,7 @@ def test_log_entries_come_back_in_place_order(spark: SparkSession, kafka: KafkaC
     }
     rows = [
         row(name, 1, b"k", b"v"),
-        *(row(name, place, None, None, **log, message=f"m{place}", src_off=place) for place in (3, 2)),
+        *(row(name, ordinal, None, None, **log, message=f"m{ordinal}", src_off=ordinal) for ordinal in (3, 2)),
     ]
     written = write_batch(frame(spark, rows), 0, query=f"q{name}", config=kafka)
     assert written.records == 1

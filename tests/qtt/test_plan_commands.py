@@ -58,7 +58,7 @@ def test_explain_shows_the_tree_and_the_sql(tmp_path: Path, fake: Any, capsys: p
     assert main(["plans", "explain", write(tmp_path / "a", plan())], lambda: fake) == ExitCode.OK
     out = capsys.readouterr().out
     assert "└─ streamSelectV1 [Project]" in out
-    assert "-- CSAS_OUT_0, stage 0\n-- on Arrow, which comes to this: r0\nSELECT" in out
+    assert "-- CSAS_OUT_0, stage 0\n-- runs on Arrow, shown as SQL: r0\nSELECT" in out
 
 
 def changed(**members: Any) -> dict[str, Any]:

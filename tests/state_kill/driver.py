@@ -35,7 +35,7 @@ def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
         (out / f"started-{batch}").touch()
         found = rows.toArrow().to_pylist()
         with (out / f"{batch}.{os.getpid()}.jsonl").open("w") as file:
-            for row in sorted(found, key=lambda row: (row["q"], row["place"])):
+            for row in sorted(found, key=lambda row: (row["q"], row["ordinal"])):
                 file.write(json.dumps(row, default=_plain) + "\n")
                 file.flush()
             file.write('"end"\n')

@@ -100,7 +100,7 @@ class Run:
         for batch, (first, *others) in attempts.items():
             assert all(other == first for other in others), f"a replay of batch {batch} differs"
         return sorted(
-            (row for first, *_ in attempts.values() for row in first), key=lambda row: (row["q"], row["place"])
+            (row for first, *_ in attempts.values() for row in first), key=lambda row: (row["q"], row["ordinal"])
         )
 
     def replays(self) -> int:

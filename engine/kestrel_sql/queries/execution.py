@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.queries.pull_state import MaterialisedTable
-from kestrel_sql.spark.build.queryable import kept_table
+from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
@@ -44,7 +44,7 @@ class ResumableExecution:
 
     def table(self) -> MaterialisedTable | None:
         """Return the table that the state holds, None if it holds none."""
-        kept = kept_table(self._pipeline.group, 0, self._run.plan.physical_plan)
+        kept = queryable_table(self._pipeline.group, 0, self._run.plan.physical_plan)
         if kept is None:
             return None
         if self._reader is None:

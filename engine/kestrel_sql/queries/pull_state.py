@@ -26,7 +26,7 @@ from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.build.queryable import Kept
+from kestrel_sql.spark.build.queryable import QueryableTable
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_row
 from kestrel_sql.topics.partitioner import partition_of
@@ -68,7 +68,7 @@ class States(Protocol):
 class MaterialisedTable:
     """A table that a query materialises: the operator whose state holds its rows, and the states."""
 
-    kept: Kept
+    kept: QueryableTable
     states: States
 
 
@@ -90,7 +90,7 @@ class TableReader:
     """
 
     source: Source
-    kept: Kept
+    kept: QueryableTable
     states: States
     functions: Registry
     settings: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""SQL types as Spark and Arrow know them (`docs/architecture.md` lists the correspondence)."""
+"""The Spark and Arrow types of SQL types (`docs/architecture.md` has a table)."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def name(text: str) -> str:
 
 
 def to_spark(sql_type: SqlType | None) -> str:
-    """Write a type as Spark SQL text; an untyped NULL is a STRING.
+    """Return a type as Spark SQL text; an untyped NULL is a STRING.
 
     Raises:
-        UnsupportedError: a DECIMAL of more than 38 digits.
+        UnsupportedError: a DECIMAL has more than 38 digits.
     """
     match sql_type:
         case None:
@@ -60,7 +60,7 @@ def to_spark(sql_type: SqlType | None) -> str:
         case Decimal(precision, scale):
             if precision > MAX_PRECISION:
                 raise UnsupportedError(
-                    f"{sql_type} has more digits than Spark can hold", hint=f"at most {MAX_PRECISION} digits"
+                    f"{sql_type} has too many digits for Spark", hint=f"use at most {MAX_PRECISION} digits"
                 )
             return f"DECIMAL({precision},{scale})"
         case Array(item):
@@ -76,23 +76,23 @@ def to_spark(sql_type: SqlType | None) -> str:
 
 
 def schema_text(columns: Mapping[str, str]) -> str:
-    """Columns with their Spark types, as Spark reads them."""
+    """Return columns and their Spark types as a Spark schema."""
     return ", ".join(f"{name(column)} {kind}" for column, kind in columns.items())
 
 
 def struct_of(columns: Iterable[Column]) -> str:
-    """The Spark struct that holds one row of `columns`."""
+    """Return the Spark struct type of a row of `columns`."""
     return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
 
 
 @lru_cache(maxsize=4096)
 def to_data_type(sql_type: SqlType | None) -> exp.DataType:
-    """A type as sqlglot's node; equal types share one, which nobody may change."""
+    """Return a type as a sqlglot node, which is shared and must not be changed."""
     return exp.DataType.build(to_spark(sql_type), dialect="spark", udt=False)
 
 
 def to_arrow(sql_type: SqlType | None) -> pa.DataType:
-    """A type as Arrow's."""
+    """Return a type as an Arrow type."""
     match sql_type:
         case None:
             return pa.string()
@@ -113,5 +113,5 @@ def to_arrow(sql_type: SqlType | None) -> pa.DataType:
 
 
 def arrow_struct(columns: Iterable[Column]) -> pa.DataType:
-    """The Arrow struct that holds one row of `columns`."""
+    """Return the Arrow struct type of a row of `columns`."""
     return pa.struct([pa.field(c.name, to_arrow(c.type)) for c in columns])

@@ -1,4 +1,4 @@
-"""Our Python values as Arrow and Spark rows want them, and back."""
+"""Converts Python values to the form of Arrow and Spark rows, and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _same(value: Any) -> Any:
 
 
 def to_arrow_value(sql_type: SqlType) -> Convert | None:
-    """How a value of ours becomes Arrow's (maps as lists of pairs), or None where it already is."""
+    """Return the conversion of a Python value for Arrow (maps become lists of pairs); None if it needs none."""
     match sql_type:
         case Map(_, value):
             of_value = to_arrow_value(value) or _same
@@ -38,7 +38,7 @@ def to_arrow_value(sql_type: SqlType) -> Convert | None:
 
 
 def from_arrow_value(sql_type: SqlType | None) -> Convert | None:
-    """How a value that Arrow gives becomes ours, or None where it already is."""
+    """Return the conversion of a value from Arrow; None if it needs none."""
     match sql_type:
         case Map(_, value):
             of_value = from_arrow_value(value) or _same
@@ -56,7 +56,7 @@ def from_arrow_value(sql_type: SqlType | None) -> Convert | None:
 
 
 def row_converter(columns: Sequence[Column], of: Callable[[SqlType], Convert | None]) -> Convert:
-    """How a whole row in column order is converted; None stays None."""
+    """Return the conversion of a row in column order; None stays None."""
     converts = [of(column.type) for column in columns]
     if not any(converts):
         return _lifted(tuple)

@@ -18,7 +18,7 @@ from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.io.serdes import SideReader
+from kestrel_sql.spark.io.serdes import SerdeReader
 from tests.engine.formats.samples import NESTED_ROW, ROWS, SCHEMAS, spec
 
 FORMATS = [name for name in SCHEMAS if name != "NONE"]
@@ -72,7 +72,7 @@ def check(name: str, count: int, seed: int) -> int:
     """Decode mutated messages and return the number that could be read."""
     rng = random.Random(seed)
     wanted, row = spec_and_row(name)
-    data, decode, reader = table.encoder(wanted)(row) or b"", table.decoder(wanted), SideReader(wanted)
+    data, decode, reader = table.encoder(wanted)(row) or b"", table.decoder(wanted), SerdeReader(wanted)
     readable = 0
     for _ in range(count // BATCH):
         batch = [data if rng.random() < 0.02 else mutate(rng, data) for _ in range(BATCH)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.kafka.sink import distribute as spread
-from kestrel_sql.kafka.sink.distribute import merged, spread_batches
+from kestrel_sql.kafka.sink.distribute import distribute_batches, merged
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 from kestrel_sql.topics.partitioner import partition_of
@@ -21,25 +21,27 @@ def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=ARROW_OUTPUT)
 
 
-def record(place: list[int], key: bytes | None, topic: str = "a") -> dict[str, Any]:
+def record(ordinal: list[int], key: bytes | None, topic: str = "a") -> dict[str, Any]:
     return {
         "q": 0,
-        "place": place,
+        "ordinal": ordinal,
         "topic": topic,
         "key": key,
-        "value": str(place).encode(),
+        "value": str(ordinal).encode(),
         "timestamp": 1,
         "headers": [],
     }
 
 
 def through(tasks: list[list[pa.RecordBatch]], layout: Layout = LAYOUT) -> dict[int, list[dict[str, Any]]]:
-    """What each writer gets, its blobs sorted by their first place as Spark sorts them."""
-    blobs = [row for batches in tasks for made in spread_batches(layout, {})(iter(batches)) for row in made.to_pylist()]
+    """What each writer gets, its blobs sorted by their first ordinal as Spark sorts them."""
+    blobs = [
+        row for batches in tasks for made in distribute_batches(layout, {})(iter(batches)) for row in made.to_pylist()
+    ]
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for slot in {row["slot"] for row in blobs}:
         own = sorted((row for row in blobs if row["slot"] == slot), key=lambda row: row["first"])
-        given = [pa.RecordBatch.from_pylist([row], schema=spread._SPREAD) for row in own]
+        given = [pa.RecordBatch.from_pylist([row], schema=spread._DISTRIBUTED) for row in own]
         found[slot] = [row for made in merged(iter(given)) for row in made.to_pylist()]
     return found
 
@@ -50,17 +52,17 @@ def test_writers_get_their_partitions_in_place_order(seed: int, held: int, monke
     monkeypatch.setattr(spread, "_HELD_ROWS", held)
     monkeypatch.setattr(spread, "_PIECE_ROWS", 7)
     random_ = random.Random(seed)
-    places = [[at // 3, *([at % 3, 0] if at % 2 else [at % 3])] for at in range(300)]
-    rows = [record(place, str(random_.randrange(20)).encode(), random_.choice("ab")) for place in places]
+    ordinals = [[at // 3, *([at % 3, 0] if at % 2 else [at % 3])] for at in range(300)]
+    rows = [record(ordinal, str(random_.randrange(20)).encode(), random_.choice("ab")) for ordinal in ordinals]
     if seed % 2:
         random_.shuffle(rows)
     tasks = [[batch(part[at : at + 9]) for at in range(0, len(part), 9)] for part in (rows[::2], rows[1::2])]
     found = through(tasks)
     written = [row for rows_ in found.values() for row in rows_]
-    assert sorted(row["place"] for row in written) == sorted(row["place"] for row in rows)
+    assert sorted(row["ordinal"] for row in written) == sorted(row["ordinal"] for row in rows)
     owners: dict[tuple[str, int], set[int]] = defaultdict(set)
     for slot, own in found.items():
-        assert [row["place"] for row in own] == sorted(row["place"] for row in own)
+        assert [row["ordinal"] for row in own] == sorted(row["ordinal"] for row in own)
         for row in own:
             assert row["partition"] == partition_of(row["key"], LAYOUT.partitions[row["topic"]])
             owners[row["topic"], row["partition"]].add(slot)
@@ -71,26 +73,26 @@ def test_writers_get_their_partitions_in_place_order(seed: int, held: int, monke
 @pytest.mark.parametrize("before", [Layout(2, {}), Layout(3, {"a": 9, "b": 2}), LAYOUT])
 def test_what_another_layout_spread_is_spread_anew(before: Layout) -> None:
     rows = batch([record([at, 0], str(at).encode(), "ab"[at % 2]) for at in range(50)])
-    assert through([[*spread_batches(before, {})(iter([rows]))]]) == through([[rows]])
+    assert through([[*distribute_batches(before, {})(iter([rows]))]]) == through([[rows]])
 
 
 def test_layouts_are_compared_by_the_topics_that_are_written() -> None:
     more = Layout(2, {"a": 4, "b": 1, "c": 7})
-    assert more.spreads_as(LAYOUT, ["a", "b"])
-    assert not more.spreads_as(LAYOUT, ["a", "c"])
-    assert not more.spreads_as(replace(more, slots=3), ["a"])
-    assert not more.spreads_as(replace(more, partitions={"a": 5}), ["a"])
-    assert not more.spreads_as(None, [])
-    assert not more.spreads_as(LAYOUT, None)
-    assert more.spreads_as(replace(more), None)
+    assert more.distributes_as(LAYOUT, ["a", "b"])
+    assert not more.distributes_as(LAYOUT, ["a", "c"])
+    assert not more.distributes_as(replace(more, slots=3), ["a"])
+    assert not more.distributes_as(replace(more, partitions={"a": 5}), ["a"])
+    assert not more.distributes_as(None, [])
+    assert not more.distributes_as(LAYOUT, None)
+    assert more.distributes_as(replace(more), None)
 
 
 def test_an_entry_of_the_log_stands_before_the_record_of_its_row() -> None:
-    entry = {"q": 0, "place": [1, 0], "kind": 1, "message": "m"}
+    entry = {"q": 0, "ordinal": [1, 0], "kind": 1, "message": "m"}
     (own,) = through(
         [[batch([entry, record([1, 0], b"k")]), batch([record([0, 0], b"k")])]], Layout(1, {"a": 1})
     ).values()
-    assert [(row["place"], row["kind"], row["partition"]) for row in own] == [
+    assert [(row["ordinal"], row["kind"], row["partition"]) for row in own] == [
         ([0, 0], None, 0),
         ([1, 0], 1, None),
         ([1, 0], None, 0),

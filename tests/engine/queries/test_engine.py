@@ -111,10 +111,10 @@ def test_a_replaced_query_whose_state_does_not_fit_stops_and_never_begins_anew(e
     tell(engine, "CREATE TABLE n AS SELECT k, COUNT(v + 1) AS c FROM s GROUP BY k; INSERT INTO s VALUES (1, 2);")
     assert tell(engine, "SELECT c FROM n;").rows == ((1,),)
     with pytest.raises(
-        CheckpointError, match=r"CTAS_N_1 cannot go on .*KSQL_INTERNAL_COL_2`:INT.*KSQL_INTERNAL_COL_2`:STRING"
+        CheckpointError, match=r"CTAS_N_1 cannot resume .*KSQL_INTERNAL_COL_2`:INT.*KSQL_INTERNAL_COL_2`:STRING"
     ):
         tell(engine, "CREATE OR REPLACE TABLE n AS SELECT k, COUNT(CAST(v + 1 AS STRING)) AS c FROM s GROUP BY k;")
     tell(engine, "INSERT INTO s VALUES (1, 3);")
     assert tell(engine, "SELECT total FROM t;").rows == ((5,),)
     assert [record.value for record in engine.broker.records("N")] == [b'{"C":1}']
-    assert "cannot go on from the checkpoint" in engine.progress()["CTAS_N_1"][3]
+    assert "cannot resume from the checkpoint" in engine.progress()["CTAS_N_1"][3]

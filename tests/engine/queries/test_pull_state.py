@@ -10,7 +10,7 @@ from kestrel_sql.operators.operator import Row, State
 from kestrel_sql.queries.pull import keeps, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.build.queryable import Kept, kept_table
+from kestrel_sql.spark.build.queryable import QueryableTable, queryable_table
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.sql.nodes.statements import Query
@@ -57,11 +57,11 @@ def session() -> Session:
     return made
 
 
-def kept(session: Session, table: str, *, queryable: bool = True) -> Kept | None:
+def kept(session: Session, table: str, *, queryable: bool = True) -> QueryableTable | None:
     source = session.catalog.sources[table]
     query = next(each for each in session.queries.values() if keeps(each.plan, source))
     run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=queryable)
-    return kept_table(build_pipeline([run]).group, 0, query.plan.physical_plan)
+    return queryable_table(build_pipeline([run]).group, 0, query.plan.physical_plan)
 
 
 def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> tuple[TableReader, Pages]:

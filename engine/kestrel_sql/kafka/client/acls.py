@@ -31,7 +31,7 @@ def needed(error: Any) -> str | None:
     return _NEEDED.get(error.code())
 
 
-def check_rights(config: KafkaConfig, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
+def check_acls(config: KafkaConfig, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
     """Check that a query may read and write its topics; those that do not exist are not looked at.
 
     Raises:

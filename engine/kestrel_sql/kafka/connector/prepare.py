@@ -104,7 +104,7 @@ def _pipeline() -> Any:
 
 
 def _count(batch: DataFrame, number: int) -> None:
-    batch.repartition(2).sortWithinPartitions("place").toArrow()
+    batch.repartition(2).sortWithinPartitions("ordinal").toArrow()
 
 
 if __name__ == "__main__":

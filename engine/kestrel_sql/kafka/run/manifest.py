@@ -26,7 +26,7 @@ class StoredQuery:
 
     `name` tells it from the others of an application however its statements are ordered, `id` is the one that it got first and that its
     checkpoint is called by. `plan` is the statement's plan as JSON, `start` where it began to read, `reading` which source it has,
-    `pages` how many parts its state has in each task, `has_homes` whether tasks have home pages (`spark.state.packing`), which the first
+    `pages` how many parts its state has in each task, `has_task_pages` whether tasks have home pages (`spark.state.packing`), which the first
     releases did not know.
     """
 
@@ -39,7 +39,7 @@ class StoredQuery:
     sources: Mapping[str, Topic]
     start: Mapping[Position, int]
     pages: int
-    has_homes: bool = False
+    has_task_pages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,8 @@ class CheckpointFolder:
 
 def _written(query: StoredQuery) -> dict[str, Any]:
     return {
-        **{name: value for name, value in asdict(query).items() if name not in ("sources", "start")},
+        **{name: value for name, value in asdict(query).items() if name not in ("sources", "start", "has_task_pages")},
+        "has_homes": query.has_task_pages,
         "sources": [asdict(topic) for topic in query.sources.values()],
         "start": to_members(query.start),
     }
@@ -164,11 +165,11 @@ def _written(query: StoredQuery) -> dict[str, Any]:
 
 def _read(document: Mapping[str, Any]) -> Manifest:
     queries = {}
-    for members in document["queries"]:
-        sources = {topic["name"]: Topic(**topic) for topic in members["sources"]}
-        queries[members["name"]] = StoredQuery(
-            **{**members, "sources": sources, "start": from_members(members["start"])}
-        )
+    for stored in document["queries"]:
+        members = {name: value for name, value in stored.items() if name != "has_homes"}
+        members["sources"] = {topic["name"]: Topic(**topic) for topic in stored["sources"]}
+        members["start"] = from_members(stored["start"])
+        queries[stored["name"]] = StoredQuery(**members, has_task_pages=stored.get("has_homes", False))
     return Manifest(
         application=document["application"], runs=int(document["runs"]), queries=queries, done=tuple(document["done"])
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.kafka.client.acls import check_rights
+from kestrel_sql.kafka.client.acls import check_acls
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
@@ -52,7 +52,7 @@ class Preparation:
         """
         query = named.query
         topics, pipeline = self._built(query.plan, query.config)
-        self._check_rights(query.id, topics, pipeline)
+        self._check_acls(query.id, topics, pipeline)
         positions = [position for topic in topics.values() for position in topic.positions]
         stored = StoredQuery(
             name=named.name,
@@ -64,7 +64,7 @@ class Preparation:
             sources=topics,
             start=self._start(query.config, positions),
             pages=PAGES,
-            has_homes=True,
+            has_task_pages=True,
         )
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)
 
@@ -80,7 +80,7 @@ class Preparation:
         if flaw is not None:
             raise flaw
         topics, pipeline = self._built(plan, named.query.config)
-        self._check_rights(stored.id, topics, pipeline)
+        self._check_acls(stored.id, topics, pipeline)
         if _names(topics) != _names(stored.sources):
             raise StatementError(f"the query {stored.id} reads other topics than its checkpoint", hint=_NEW_NAME)
         before = self._built(plan_of(stored), Config.of(stored.settings))[1]
@@ -98,7 +98,7 @@ class Preparation:
             sources=stored.sources,
             start=stored.start,
             pages=stored.pages,
-            has_homes=stored.has_homes,
+            has_task_pages=stored.has_task_pages,
         )
         return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
 
@@ -117,8 +117,8 @@ class Preparation:
         check_partitions(pipeline.group, _counts(topics))
         return topics, pipeline
 
-    def _check_rights(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
-        check_rights(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.group.sinks})
+    def _check_acls(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
+        check_acls(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.group.sinks})
 
     def _start(self, config: Mapping[str, str], positions: list[Position]) -> dict[Position, int]:
         earliest = self.offsets.first(positions)

@@ -98,7 +98,7 @@ class ProductionRun:
             query.pipeline,
             folder.path_of(stored.id),
             pages=stored.pages,
-            has_homes=stored.has_homes,
+            has_task_pages=stored.has_task_pages,
             tasks=query.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
             replaced=query.named.replaces,
         )

@@ -17,7 +17,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
-from kestrel_sql.kafka.sink.distribute import SPREAD, spread_batches
+from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.source import Reading, SourceSpec, open_source
@@ -75,9 +75,9 @@ class RunningQuery:
         spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
-        end = (spread_batches(self._layout, self._sinks), SPREAD)
+        end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
         frame = self.prepared.pipeline.frame(
-            around.spark, records, stored.pages, partitions, end=end, has_homes=stored.has_homes
+            around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
         )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)

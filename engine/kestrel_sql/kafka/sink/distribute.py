@@ -1,4 +1,4 @@
-"""How the records of a batch reach their writers: in blobs, one for each writer and piece of a task, merged again in place order.
+"""How the records of a batch reach their writers: in blobs, one for each writer and piece of a task, merged again in ordinal order.
 
 Spark carries a blob as one row. Row by row the way of a record through a shuffle and a sort took longer than to write it.
 """
@@ -18,13 +18,13 @@ from kestrel_sql.kafka.sink.partitioner import bare_keys, partitions_of
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import before, place_order
+from kestrel_sql.spark.io.columns import before, ordinal_order
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
-SPREAD = "slot INT, first ARRAY<BIGINT>, rows BINARY"
-"""Records of one writer in place order, and the place of the first of them."""
+DISTRIBUTED = "slot INT, first ARRAY<BIGINT>, rows BINARY"
+"""Records of one writer in ordinal order, and the ordinal of the first of them."""
 
-_SPREAD = pa.schema([("slot", pa.int32()), ("first", pa.list_(pa.int64())), ("rows", pa.binary())])
+_DISTRIBUTED = pa.schema([("slot", pa.int32()), ("first", pa.list_(pa.int64())), ("rows", pa.binary())])
 _PLACED = ARROW_OUTPUT.append(pa.field("partition", pa.int32()))
 
 _PIECE_ROWS, _PIECE_BYTES = 1 << 16, 8 << 20
@@ -34,27 +34,27 @@ _HELD_ROWS, _HELD_BYTES = 1 << 16, 32 << 20
 Numbers = npt.NDArray[np.int64]
 
 
-def spread_batches(layout: Layout, tails: Mapping[str, int]) -> Pass:
+def distribute_batches(layout: Layout, tails: Mapping[str, int]) -> Pass:
     """Make the function for `mapInArrow` that gives each record its partition and makes blobs for the writers.
 
-    It takes rows of `WIRE_OUTPUT`, or rows of `SPREAD` that were made by another layout. `tails` are as in `bare_keys`.
+    It takes rows of `WIRE_OUTPUT`, or rows of `DISTRIBUTED` that were made by another layout. `tails` are as in `bare_keys`.
     """
 
     def spread(batches: Batches) -> Batches:
         for batch in in_chunks(_opened(batches), _PIECE_ROWS, _PIECE_BYTES):
-            yield pa.RecordBatch.from_pylist([*_pieces(batch, layout, tails)], schema=_SPREAD)
+            yield pa.RecordBatch.from_pylist([*_pieces(batch, layout, tails)], schema=_DISTRIBUTED)
 
     return spread
 
 
 def merged(batches: Batches) -> Batches:
-    """The records of one writer in place order; `batches` are rows of `SPREAD` in the order of `first`."""
+    """The records of one writer in ordinal order; `batches` are rows of `DISTRIBUTED` in the order of `first`."""
     held: list[pa.RecordBatch] = []
     most_rows, most_bytes = _HELD_ROWS, _HELD_BYTES
     for first, blob in _blobs(batches):
         if sum(map(len, held)) >= most_rows or sum(each.nbytes for each in held) >= most_bytes:
             rows = _in_order(held)
-            done = before(rows.column("place"), first)
+            done = before(rows.column("ordinal"), first)
             yield rows.slice(0, done)
             held = [rows.slice(done)]
             # What overlaps more than that would be sorted again for each blob.
@@ -66,24 +66,24 @@ def merged(batches: Batches) -> Batches:
 
 def _opened(batches: Batches) -> Batches:
     for batch in batches:
-        if batch.schema.names == _SPREAD.names:
+        if batch.schema.names == _DISTRIBUTED.names:
             yield from (read_rows(blob, _PLACED).select(ARROW_OUTPUT.names) for _, blob in _blobs([batch]))
         else:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
 
 
 def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> Iterator[dict[str, object]]:
-    topics, places = batch.column("topic"), batch.column("place")
+    topics, ordinals = batch.column("topic"), batch.column("ordinal")
     keys = bare_keys(topics, batch.column("key"), tails)
-    partitions = partitions_of(topics, keys, pc.list_element(places, 0), layout.partitions)
+    partitions = partitions_of(topics, keys, pc.list_element(ordinals, 0), layout.partitions)
     slots = _slots(topics, partitions, layout.slots)
-    order = place_order(places)
+    order = ordinal_order(ordinals)
     order = order[np.argsort(slots[order], kind="stable")]
     rows = _taken(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PLACED), order)
     sorted_slots = slots[order]
     bounds = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), len(order)]
     for start, end in pairwise(bounds):
-        first = rows.column("place")[start].as_py()
+        first = rows.column("ordinal")[start].as_py()
         yield {"slot": int(sorted_slots[start]), "first": first, "rows": write_rows(rows.slice(start, end - start))}
 
 
@@ -106,7 +106,7 @@ def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[int], b
 
 def _in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     rows = pa.concat_batches(batches)
-    return _taken(rows, place_order(rows.column("place")))
+    return _taken(rows, ordinal_order(rows.column("ordinal")))
 
 
 def _taken(rows: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from pyspark.sql.functions import col
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.sink.distribute import SPREAD, merged, spread_batches
+from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
 from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share
 from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, retried
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
@@ -65,13 +65,13 @@ def write_batch(
 ) -> Written:
     """Write the records of a micro-batch to their topics, to be called from `foreachBatch`.
 
-    The frame is computed once. Records of one topic-partition are written in the order of `place`. `query` names the consumer group and the
+    The frame is computed once. Records of one topic-partition are written in the order of `ordinal`. `query` names the consumer group and the
     transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
     a writer of an older run is refused as soon as a newer one has committed. `slots` is the number of writers (None: as many as cores). It
     must not change with a restart: a writer that was cut off in mid-transaction is fenced by the one that has its slot now.
 
     `sinks` are the topics that the query writes (None: any), each with the number of bytes at the end of a key that tell its window.
-    The frame has the columns of `WIRE_OUTPUT`, or, where a layout is given by which its rows are `spread` already, of `SPREAD`.
+    The frame has the columns of `WIRE_OUTPUT`, or, where a layout is given by which its rows are `spread` already, of `DISTRIBUTED`.
 
     Raises:
         QueryError: the broker or a record's size forbids the write; names topic, partition and offset of the source record.
@@ -88,7 +88,11 @@ def write_batch(
             f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)
         ) from error
     job = Job(config, query, batch_id, run, layout, transactional)
-    blobs = frame if layout.spreads_as(spread, sinks) else frame.mapInArrow(spread_batches(layout, sinks or {}), SPREAD)
+    blobs = (
+        frame
+        if layout.distributes_as(spread, sinks)
+        else frame.mapInArrow(distribute_batches(layout, sinks or {}), DISTRIBUTED)
+    )
     rows = _gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
@@ -96,7 +100,7 @@ def write_batch(
             f"query {query}, batch {batch_id}: {failed[0]['message']}",
             hint="nothing of this share of the batch was written",
         )
-    entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["place"])
+    entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["ordinal"])
     return Written(
         records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries)
     )

@@ -17,13 +17,13 @@ from kestrel_sql.spark.io.topics import LOGGED
 WROTE, ENTRY, FAILED = range(3)
 
 REPORT = (
-    "what INT, records BIGINT, q INT, place ARRAY<BIGINT>, kind INT, logger STRING, message STRING,"
+    "what INT, records BIGINT, q INT, ordinal ARRAY<BIGINT>, kind INT, logger STRING, message STRING,"
     " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
 )
 """What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
 
 _REPORT = pa.schema(
-    [("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("place", pa.list_(pa.int64())), *LOGGED]
+    [("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("ordinal", pa.list_(pa.int64())), *LOGGED]
 )
 
 _KEPT_WRITERS = 32

@@ -97,7 +97,7 @@ class Layout:
     slots: int
     partitions: Mapping[str, int]
 
-    def spreads_as(self, other: Layout | None, topics: Iterable[str] | None) -> bool:
+    def distributes_as(self, other: Layout | None, topics: Iterable[str] | None) -> bool:
         """Whether records of these topics (None: of any) go the same ways by another layout."""
         if other is None or self.slots != other.slots:
             return False

@@ -21,7 +21,7 @@ from kestrel_sql.server.security.access import ROLES, Grant, Principal
 _REMEMBERED_S = 300.0
 """How long a password that was right is not hashed again: hashing takes as long as hundreds of pull queries."""
 
-_MOST_REMEMBERED = 10_000
+_MAX_CACHED_BYTES = 10_000
 
 _hasher = PasswordHasher()
 
@@ -70,7 +70,7 @@ class Users:
             or name not in self.hashes
         ):
             return None
-        if len(self._right) >= _MOST_REMEMBERED:
+        if len(self._right) >= _MAX_CACHED_BYTES:
             self._right.clear()
         self._right[digest] = time.monotonic() + _REMEMBERED_S, self.principals[name]
         return self.principals[name]

@@ -1,1 +1,1 @@
-"""Steps to operations of a pipeline."""
+"""Builds the steps of a plan as stages and stateful levels of a pipeline."""

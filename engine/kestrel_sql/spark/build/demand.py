@@ -1,4 +1,4 @@
-"""Which results a plan asks for: most tables are only written, and then nobody reads the rows that their changes replace."""
+"""Finds the table whose old rows are never read: most tables are only written, without the rows that their changes replace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TRANSPARENT = (TableSelectV1, TableSuppressV1)
 
 
 def unread_table(root: Step) -> Step | None:
-    """Give the step whose changes reach the sink `root` through projections only, so that its old rows are never looked at."""
+    """Return the step whose changes reach the sink `root` through projections only, so that no step reads its old rows."""
     if not isinstance(root, TableSinkV1):
         return None
     (step,) = root.upstream

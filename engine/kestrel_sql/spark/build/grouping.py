@@ -1,4 +1,4 @@
-"""Grouping keys, of streams and of both versions of a table's row."""
+"""The key of GROUP BY, for streams and for both versions of a table row."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ EXCLUDED = "The source row will be excluded from the table."
 def grouped_key(
     build: QueryBuild, source: Handle, expressions: Sequence[Expression], schema: Schema, part: str, *, joined: bool
 ) -> tuple[Tree, Tree, tuple[Fault, ...]]:
-    """The key struct of a row, whether the row has a group at all, and what is logged where it has none.
+    """Return the key struct of a row, the condition that the row has a group, and the faults of rows without a group.
 
-    `joined` puts several components into one STRING separated by `|+|` (rules P6.4).
+    With `joined`, several components become one STRING separated by `|+|` (rules P6.4).
     """
     row = source.part(part)
     scope = scope_of(source.schema)
@@ -49,7 +49,7 @@ def grouped_key(
         )
         components.append((typed(result.value, bound), java_text(result.value, bound.type or STRING)))
     if joined and len(components) > 1:
-        text = s.call("concat_ws", s.text("|+|"), *(words for _, words in components))
+        text = s.call("concat_ws", s.text("|+|"), *(part for _, part in components))
         return s.named_struct([(schema.key[0].name, text)]), s.all_of(*usable), tuple(faults)
     key = s.named_struct([(column.name, tree) for column, (tree, _) in zip(schema.key, components, strict=True)])
     return key, s.all_of(*usable), tuple(faults)

@@ -1,4 +1,4 @@
-"""Keys as operators see them, and the store that gives a table its old rows."""
+"""The serialised keys of operators, and the store that provides the old rows of a table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, S
 _REMEMBERED = 1 << 16
 
 _EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, BYTES, TIME, DATE, TIMESTAMP})
-"""Types whose values are equal exactly if their bytes are: 0.0 and -0.0 are not, lists cannot be looked up."""
+"""Types whose values are equal if and only if their bytes are. DOUBLE is not one (0.0 and -0.0); lists cannot be dictionary keys."""
 
 
 class EncodedKey:
-    """A key's bytes in the operator's key format; made anew in each worker, where it remembers the keys that it has seen.
+    """Serialises keys in the key format of an operator, with a cache in each worker.
 
-    A key that its format cannot write still has an identity, behind all others in order.
+    A key that its format cannot write gets unique bytes that sort after those of all other keys.
     """
 
     __slots__ = ("_encode", "_exact", "_seen", "spec")
@@ -38,7 +38,7 @@ class EncodedKey:
 
     @property
     def exact(self) -> bool:
-        """Whether two keys have the same bytes exactly if their values are equal."""
+        """Whether two keys have the same bytes if and only if their values are equal."""
         return self._exact
 
     def __call__(self, key: tuple[Any, ...]) -> bytes:
@@ -65,13 +65,13 @@ class EncodedKey:
 
 
 def key_bytes(build: QueryBuild, handle: Handle) -> EncodedKey:
-    """How operators over a relation serialise its keys."""
+    """Return the function with which operators over a relation serialise its keys."""
     codec = handle.key_codec
     return EncodedKey(build.serde(SerdeSpec(codec.format, handle.schema.key, codec.features, Side.KEY, handle.topic)))
 
 
 def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:
-    """The same table with its old rows tracked: behind a store, unless they already are."""
+    """Return the same table with its old rows, through a store unless it already has them."""
     if source.has_old:
         return source
 

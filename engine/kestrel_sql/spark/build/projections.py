@@ -1,4 +1,4 @@
-"""Compiling what builders share: projections, predicates and keys over a relation."""
+"""Compiles projections, predicates and keys over a relation, for several builders."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from kestrel_sql.types.schema import Column
 
 
 def present(faults: Iterable[Fault], row: Tree) -> tuple[Fault, ...]:
-    """The faults, for rows that exist."""
+    """Restrict faults to rows that are not NULL."""
     return tuple(Fault(s.all_of(s.is_not_null(row), fault.condition), fault.message) for fault in faults)
 
 
 def projection(
     build: QueryBuild, handle: Handle, items: Sequence[SelectItem], part: str
 ) -> tuple[Tree, tuple[Fault, ...]]:
-    """The struct of a projection over `v` or `o`; NULL for a NULL row."""
+    """Return the struct of a projection over `v` or `o`, NULL for a NULL row, and its faults."""
     context = build.context(handle, part, nested=True)
     scope = scope_of(handle.schema)
     fields = []
@@ -37,7 +37,7 @@ def projection(
         tree = compile_closed(bound, context, message)
         fields.append((item.alias, typed(tree, bound)))
         for name, changed in _sorted_in_place(bound, context):
-            # The columns of one row are the same Java objects wherever they stand, before the call too.
+            # In ksqlDB a column is one Java object in all expressions of a row, also in those before the call.
             context.columns = {**context.columns, name: changed}
             copies = [at for at, other in enumerate(items[: index + 1]) if other.expression == ColumnRef(name)]
             fields = [(alias, changed if at in copies else field) for at, (alias, field) in enumerate(fields)]
@@ -47,7 +47,7 @@ def projection(
 
 
 def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree]]:
-    """Give the columns whose arrays an expression surely sorts, and what they are then: ARRAY_SORT changes its argument."""
+    """The columns that an expression always sorts, with their new values: ARRAY_SORT sorts its argument in place."""
     if isinstance(bound.node, Case | Logical | Lambda):
         return
     for child in bound.children:
@@ -63,7 +63,7 @@ def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree
 
 
 def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: str) -> tuple[Tree, tuple[Fault, ...]]:
-    """A condition over `v` or `o`, false where it fails or the row is NULL."""
+    """Return a condition over `v` or `o`, false where it fails or the row is NULL, and its faults."""
     context = build.context(handle, part, nested=False)
     result = compile_expression(build.bind(expression, scope_of(handle.schema)), context)
     row = handle.part(part)
@@ -79,9 +79,9 @@ def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: s
 def rekeyed(
     build: QueryBuild, handle: Handle, expressions: Sequence[Expression]
 ) -> tuple[list[Tree], tuple[Fault, ...]]:
-    """The components of a new key; a component that fails is NULL (rules O5).
+    """Return the components of a new key and their faults; a component that fails is NULL (rules O5).
 
-    Expressions that use key columns only are computed from the key, so that they work for NULL rows; others are NULL there, `IS NULL` too.
+    Expressions over key columns only are computed from the key, also in NULL rows. All others, even `IS NULL`, are NULL there.
     """
     trees: list[Tree] = []
     faults: list[Fault] = []
@@ -113,7 +113,7 @@ def _uses_only(expression: Expression, names: set[str]) -> bool:
 
 
 def references(node: object) -> Iterable[str]:
-    """The names of the columns an expression refers to."""
+    """Return the names of the columns of an expression."""
     if isinstance(node, ColumnRef):
         yield node.name
     elif isinstance(node, tuple):
@@ -125,7 +125,7 @@ def references(node: object) -> Iterable[str]:
 
 
 def key_struct(columns: Sequence[Column], trees: Sequence[Tree]) -> tuple[tuple[str, Tree], ...]:
-    """The `k` field of a struct, or nothing for a key-less stream."""
+    """Return the field `k` of a struct, or nothing for a stream without key."""
     if not columns:
         return ()
     pairs = [(column.name, tree) for column, tree in zip(columns, trees, strict=True)]
@@ -133,7 +133,7 @@ def key_struct(columns: Sequence[Column], trees: Sequence[Tree]) -> tuple[tuple[
 
 
 def renamed_key(handle: Handle, names: Sequence[str], kept: Sequence[str]) -> tuple[tuple[str, Tree], ...]:
-    """The key under new names, restricted to those `kept`; a NULL key stays NULL."""
+    """Return the key under new names, restricted to those in `kept`; a NULL key stays NULL."""
     if not kept:
         return ()
     pairs = [

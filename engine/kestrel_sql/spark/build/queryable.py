@@ -1,4 +1,4 @@
-"""Tables that pull queries can ask: which operator's state holds their rows, and what lies between that state and the result."""
+"""Materialisation: finds or adds the operator whose state has the rows of a table, for pull queries."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _SOURCES = (TableSourceV1, TableSourceV2, WindowedTableSourceV1)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Where the rows of a table are kept: an operator at a level (from 1), and the steps that its rows still go through, in order."""
+class QueryableTable:
+    """Where a table is materialised: an operator, its level (from 1), and the steps from its rows to those of the table, in order."""
 
     level: int
     stateful: Stateful
     steps: tuple[Step, ...]
 
 
-def build_kept(root: Step, build: QueryBuild, *, replaceable: bool) -> Handle:
-    """Build a plan so that a state holds the rows of its table: the one that its last operator has, or else a store before the sink.
+def build_queryable(root: Step, build: QueryBuild, *, replaceable: bool) -> Handle:
+    """Build a plan whose table is materialised: by its last operator, or by a store that is added before the sink.
 
-    With `replaceable` the operators are the same with and without filters, so that CREATE OR REPLACE finds its state again: a filter
-    over a table looks at the rows that are replaced, which are then always stored.
+    With `replaceable`, the plan has the same operators with and without filters, so that CREATE OR REPLACE finds its state: old
+    rows of source tables, which only filters read, are then always stored.
     """
     walk = _with_old_rows if replaceable else build_step
     if isinstance(root, TableSinkV1):
-        return BUILDERS[TableSinkV1](root, build, _keep(root, build, walk(root.source, build)))
-    return _keep(root, build, build_step(root, build))
+        return BUILDERS[TableSinkV1](root, build, _materialised(root, build, walk(root.source, build)))
+    return _materialised(root, build, build_step(root, build))
 
 
 def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
@@ -47,8 +47,8 @@ def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
     return with_old(build, handle, build.logger(step)) if isinstance(step, _SOURCES) else handle
 
 
-def _keep(root: Step, build: QueryBuild, result: Handle) -> Handle:
-    if not result.is_table or _showing(build.group, result) is not None:
+def _materialised(root: Step, build: QueryBuild, result: Handle) -> Handle:
+    if not result.is_table or _materialising(build.group, result) is not None:
         return result
     operator = TableStore(key_bytes=key_bytes(build, result), width=len(result.schema.value))
 
@@ -58,10 +58,10 @@ def _keep(root: Step, build: QueryBuild, result: Handle) -> Handle:
     return build.stateful(make, (result,), build.logger(root))
 
 
-def kept_table(group: Group, query: int, root: Step) -> Kept | None:
-    """Find where the rows of a query's table are kept, None where nothing keeps them."""
+def queryable_table(group: Group, query: int, root: Step) -> QueryableTable | None:
+    """Return where the table of a query is materialised; None if it is not."""
     end = group.ends[query]
-    stateful = _showing(group, end) if end.is_table else None
+    stateful = _materialising(group, end) if end.is_table else None
     if stateful is None:
         return None
     steps: list[Step] = []
@@ -70,10 +70,10 @@ def kept_table(group: Group, query: int, root: Step) -> Kept | None:
         while isinstance(step, TableSelectV1 | TableFilterV1):
             steps.insert(0, step)
             step = step.source
-    return Kept(stateful.output.level, stateful, tuple(steps))
+    return QueryableTable(stateful.output.level, stateful, tuple(steps))
 
 
-def _showing(group: Group, handle: Handle) -> Stateful | None:
-    """The operator that made a relation, if its state shows a table; stateless steps keep the relation of their source."""
+def _materialising(group: Group, handle: Handle) -> Stateful | None:
+    """The operator that produced a relation, if its state has a table; stateless steps keep the relation of their source."""
     found = (stateful for level in group.levels for stateful in level if stateful.output.relation == handle.relation)
     return next((stateful for stateful in found if holds_table(stateful.operator)), None)

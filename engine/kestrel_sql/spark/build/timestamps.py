@@ -1,4 +1,4 @@
-"""Timestamps taken from a column, at sources and at sinks."""
+"""Timestamps from a column, in sources and sinks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from kestrel_sql.types import sql_types as t
 
 
 def extracted(build: QueryBuild, handle: Handle, column: TimestampColumn) -> tuple[Tree, Tree]:
-    """The timestamp (ms) in a column of the row, and the condition that there is none.
+    """Return the timestamp (ms) in a column of a row, and the condition that the row has none.
 
-    BIGINT and TIMESTAMP columns hold it as it is; STRING columns are parsed with the column's Java pattern. A column
-    of the key is read from the key.
+    BIGINT and TIMESTAMP columns contain the timestamp itself; STRING columns are parsed with the Java pattern of `column`.
+
+    Raises:
+        PlanError: the source has no such column.
     """
     scope = {**{c.name: c.type for c in handle.schema.key}, **scope_of(handle.schema)}
     reference: Expression = ColumnRef(column.column)

@@ -1,4 +1,4 @@
-"""The walk over a plan, and the table that says which function builds which step."""
+"""Walks over a plan and builds each step, with a table of the builders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def collect_builders(*families: ModuleType) -> Mapping[type[Step], Builder]:
     """Index the public functions of `families` whose parameter `step` is annotated with a step class.
 
     Raises:
-        ValueError: two builders for one step.
+        ValueError: a step has two builders.
     """
     table: dict[type[Step], Builder] = {}
     for family in families:
@@ -39,6 +39,6 @@ BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, 
 
 
 def build_step(step: Step, build: QueryBuild) -> Handle:
-    """Build everything upstream of `step`, then `step` itself."""
+    """Build the steps upstream of `step`, then `step` itself, and return its result."""
     inputs = [build_step(source, build) for source in step.upstream]
     return BUILDERS[type(step)](step, build, *inputs)

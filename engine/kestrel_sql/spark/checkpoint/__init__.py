@@ -1,1 +1,1 @@
-"""What a checkpoint says about itself, and whether a query may resume from it."""
+"""Checkpoint metadata, and the check whether a query may resume from a checkpoint."""

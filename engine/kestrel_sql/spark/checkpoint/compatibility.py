@@ -1,4 +1,4 @@
-"""Whether a query may go on from a checkpoint: looked at before Spark starts it, so that no record is processed on a foreign state."""
+"""Checks whether a query may resume from a checkpoint, before Spark starts it and processes records with a wrong state."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import CheckpointError, QueryError
-from kestrel_sql.spark.checkpoint.metadata import Note, differences, read_note, write_note
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
 from kestrel_sql.spark.state.level import load_page
-from kestrel_sql.spark.state.packing import home_page
+from kestrel_sql.spark.state.packing import task_page
 
 _FLAW = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("flaw", pa.string())])
-_HINT = "run the statement that wrote it, or begin anew with a new checkpoint; this one was left as it is"
+_HINT = "run the statement that wrote it, or start with a new checkpoint; this one was not changed"
 
 
 def check_start(
@@ -30,67 +30,83 @@ def check_start(
     *,
     pages: int = 1,
     tasks: Sequence[int] | None = None,
-    has_homes: bool = False,
+    has_task_pages: bool = False,
     replaced: bool = False,
 ) -> None:
-    """Check that a pipeline may be started on a checkpoint: a fresh one, or one that the same pipeline has left.
+    """Check that a pipeline may start from a checkpoint, which is new or was written by the same pipeline, and write its metadata.
 
-    Every page of its states is decoded once, in parallel; where there is none, `open_spark` is not called. `pages`, `tasks` and
-    `has_homes` are those of `Pipeline.frame`. With `replaced` the plan may differ from the one that wrote the checkpoint, as
-    CREATE OR REPLACE allows; its operators may not.
+    Decodes every page of its state once, in parallel.
+
+    Args:
+        open_spark: opens the session; not called if there are no pages.
+        pipeline: the pipeline to start.
+        checkpoint: path or `file:` URI of the folder, which need not exist.
+        pages: as in `Pipeline.frame`.
+        tasks: as in `Pipeline.frame`.
+        has_task_pages: as in `Pipeline.frame`.
+        replaced: whether the plan may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; the operators
+            may not.
 
     Raises:
-        CheckpointError: it may not; names the query, the checkpoint and what differs.
+        CheckpointError: the pipeline may not start; names the query, the checkpoint and the difference.
     """
     folder = folder_of(checkpoint)
-    own = Note.of(pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_homes=has_homes)
+    own = CheckpointMetadata.of(
+        pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_task_pages=has_task_pages
+    )
     flaw = next(_flaws(open_spark, pipeline, folder, own, replaced=replaced), None)
     if flaw is not None:
-        raise CheckpointError(f"{_names(pipeline)} cannot go on from the checkpoint {folder}: {flaw}", hint=_HINT)
-    write_note(folder, own)
+        raise CheckpointError(
+            f"{_query_names(pipeline)} cannot resume from the checkpoint {folder}: {flaw}", hint=_HINT
+        )
+    write_metadata(folder, own)
 
 
 def folder_of(checkpoint: str | Path) -> Path:
-    """The folder of a checkpoint that is given by its path or its `file:` URI."""
+    """Return the folder of a checkpoint given by its path or `file:` URI."""
     text = str(checkpoint)
     return Path(url2pathname(urlsplit(text).path)) if text.startswith("file:") else Path(text)
 
 
 def _flaws(
-    open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: Note, *, replaced: bool
+    open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: CheckpointMetadata, *, replaced: bool
 ) -> Iterator[str]:
     levels = pipeline.depth - 1
     operators = _numbered(folder / "state")
     if not _numbered(folder / "offsets"):
         if operators:
-            yield "it holds states, but no record of how far they are"
+            yield "it contains state, but no log of the batches that wrote it"
         return
-    written = read_note(folder)
+    written = read_metadata(folder)
     if written is not None:
         yield from differences(written, own, replaced=replaced)
     batches = committed(folder)
     if batches == 0:
         return
     if operators != list(range(levels)):
-        yield f"it holds the states of {len(operators)} levels of operators, and the query has {levels}"
+        yield f"it contains the state of {len(operators)} levels of operators, and the query has {levels}"
     for number in range(1, levels + 1):
         yield from _state_flaws(open_spark(), pipeline, folder, own, number)
 
 
-def _state_flaws(spark: SparkSession, pipeline: Pipeline, folder: Path, own: Note, number: int) -> Iterator[str]:
-    """What is wrong with the states of a level, as far as the first pages tell that have a flaw."""
+def _state_flaws(
+    spark: SparkSession, pipeline: Pipeline, folder: Path, own: CheckpointMetadata, number: int
+) -> Iterator[str]:
+    """What is wrong with the state of a level: the first flaw found in its pages."""
     fingerprint = list(own.operators[number - 1])
     try:
         stored = stored_pages(spark, str(folder), levels=pipeline.depth - 1, level=number)
         found = stored.mapInArrow(_page_flaws(fingerprint, own), "task INT, page INT, flaw STRING").limit(1).collect()
     except (PySparkException, Py4JJavaError) as error:
-        yield f"the states of level {number} cannot be read: {_cause(error)}"
+        yield f"the state of level {number} cannot be read: {_cause(error)}"
         return
     for row in found:
         yield f"page {row['page']} of task {row['task']} of level {number}: {row['flaw']}"
 
 
-def _page_flaws(fingerprint: list[str], own: Note) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _page_flaws(
+    fingerprint: list[str], own: CheckpointMetadata
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     tasks = max(own.tasks)
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -99,7 +115,7 @@ def _page_flaws(fingerprint: list[str], own: Note) -> Callable[[Iterator[pa.Reco
             for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 flaw = _page_flaw(blob, fingerprint)
                 if flaw is None and not (
-                    0 <= task < tasks and (0 <= page < own.pages or (own.has_homes and page == home_page(task)))
+                    0 <= task < tasks and (0 <= page < own.pages or (own.has_task_pages and page == task_page(task)))
                 ):
                     flaw = f"the query has {tasks} tasks of {own.pages} pages"
                 if flaw is not None:
@@ -122,13 +138,13 @@ def _numbered(folder: Path) -> list[int]:
     return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
 
 
-def _names(pipeline: Pipeline) -> str:
+def _query_names(pipeline: Pipeline) -> str:
     ids = [plan.query_id for _, plan in sorted(pipeline.group.plans.items())]
-    return f"the query {ids[0]}" if len(ids) == 1 else f"the group of the queries {', '.join(ids)}"
+    return f"the query {ids[0]}" if len(ids) == 1 else f"the group of queries {', '.join(ids)}"
 
 
 def _cause(error: Exception) -> str:
-    """The innermost sentence that Java has for it, else the first one."""
+    """The message of the innermost cause in a Java stack trace, or else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return causes[-1].removeprefix("Caused by: ") if causes else lines[0] if lines else type(error).__name__

@@ -1,7 +1,7 @@
-"""What a checkpoint says of itself: a file of ours beside Spark's, with the plans, operators and numbers that its states belong to.
+"""Checkpoint metadata: a file beside Spark's checkpoint with the plans, operators and numbers of pages and tasks of its state.
 
-Spark knows a state by the number of its operator only: under another plan, or another number of pages, it would find no state or
-a wrong one, and say nothing.
+Spark identifies state only by the number of the operator. With another plan, or another number of pages, a query would silently
+find no state or the wrong one.
 """
 
 from __future__ import annotations
@@ -20,25 +20,34 @@ from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 
 LAYOUT = 2
-"""The number of what this release writes into a checkpoint: this file, and the pages as `kestrel_sql.operators.state_codec` has them.
+"""The version of what this release writes into a checkpoint: this file, and pages in the format of `kestrel_sql.operators.state_codec`.
 
-Layout 1 is without compressed windows, which `kestrel_sql.operators.state_codec` reads as well.
+Layout 1 has no compressed windows; `kestrel_sql.operators.state_codec` reads both.
 """
 
 _READ = (1, LAYOUT)
 
 _FILE = "kestrel.json"
+_NAMES = {"has_task_pages": "has_homes"}
+_FIELDS = {name: field for field, name in _NAMES.items()}
+"""Names in the file that differ from those of the fields."""
+
 _SHOWN = 3
-_ANEW = "or begin anew with a new checkpoint"
+_ANEW = "or start with a new checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What a checkpoint belongs to.
+class CheckpointMetadata:
+    """The queries that a checkpoint belongs to.
 
-    `plans` are the plans of its queries as JSON, `operators` the fingerprints of its levels (`Level.fingerprint`), `pages` how many parts
-    the keys of a task have, `tasks` how many tasks each query has, `has_homes` whether tasks have home pages (`spark.state.packing`), which
-    the first releases did not know, `release` who wrote the file.
+    Attributes:
+        release: the version of Kestrel that wrote the file.
+        plans: the plans of the queries as JSON.
+        operators: the fingerprint of each level (`Level.fingerprint`).
+        pages: the number of pages of each task.
+        tasks: the number of tasks of each query.
+        has_task_pages: whether each task has a page for the state that spans its keys (`kestrel_sql.spark.state.packing.task_page`);
+            `has_homes` in the file, where files of the first releases lack it.
     """
 
     release: str
@@ -46,26 +55,26 @@ class Note:
     operators: Sequence[Sequence[str]]
     pages: int
     tasks: Sequence[int]
-    has_homes: bool = False
+    has_task_pages: bool = False
 
     @staticmethod
-    def of(pipeline: Pipeline, pages: int, tasks: Sequence[int], *, has_homes: bool = False) -> Note:
-        """The note that a pipeline leaves."""
-        return Note(
+    def of(pipeline: Pipeline, pages: int, tasks: Sequence[int], *, has_task_pages: bool = False) -> CheckpointMetadata:
+        """Return the metadata of a checkpoint that a pipeline writes."""
+        return CheckpointMetadata(
             release=engine_version(),
             plans=[_encoded(plan) for _, plan in sorted(pipeline.group.plans.items())],
             operators=[pipeline.level(number).fingerprint() for number in range(1, pipeline.depth)],
             pages=pages,
             tasks=list(tasks),
-            has_homes=has_homes,
+            has_task_pages=has_task_pages,
         )
 
 
-def read_note(folder: Path) -> Note | None:
-    """Read the note of a checkpoint; None where there is none, as releases before it left them.
+def read_metadata(folder: Path) -> CheckpointMetadata | None:
+    """Read the metadata of a checkpoint; None if it has none, as in the first releases.
 
     Raises:
-        CheckpointError: the file cannot be read, or another release has another layout.
+        CheckpointError: the file cannot be read, or has the layout of another release.
     """
     path = folder / _FILE
     try:
@@ -79,55 +88,59 @@ def read_note(folder: Path) -> Note | None:
     )
     if layout not in _READ:
         raise CheckpointError(
-            f"the checkpoint {folder} was written by Kestrel {release or 'of an unknown release'} in layout {layout}, "
-            f"and Kestrel {engine_version()} reads layouts {' and '.join(map(str, _READ))}",
-            hint=f"go on with the release that wrote it, {_ANEW}",
+            f"the checkpoint {folder} has layout {layout}, written by Kestrel {release or 'of an unknown release'}; "
+            f"Kestrel {engine_version()} reads layouts {' and '.join(map(str, _READ))}",
+            hint=f"use the release that wrote it, {_ANEW}",
         )
     try:
-        return Note(**{name: value for name, value in document.items() if name != "layout"})
+        return CheckpointMetadata(**{_FIELDS.get(name, name): document[name] for name in document if name != "layout"})
     except TypeError as error:
         raise CheckpointError(f"{path} is damaged: {error}", hint=f"restore the file, {_ANEW}") from error
 
 
-def write_note(folder: Path, note: Note) -> None:
-    """Write the note of a checkpoint, whole or not at all."""
+def write_metadata(folder: Path, metadata: CheckpointMetadata) -> None:
+    """Write the metadata of a checkpoint atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f"{_FILE}.new"
     with fresh.open("w", encoding="utf-8") as file:
-        file.write(write_json({"layout": LAYOUT, **asdict(note)}))
+        file.write(
+            write_json(
+                {"layout": LAYOUT, **{_NAMES.get(name, name): value for name, value in asdict(metadata).items()}}
+            )
+        )
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(folder / _FILE)
 
 
-def differences(written: Note, own: Note, *, replaced: bool) -> Iterator[str]:
-    """What keeps a pipeline from going on with a checkpoint, as sentences; plans may differ where one has `replaced` the other."""
+def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replaced: bool) -> Iterator[str]:
+    """The differences that keep a pipeline from resuming, as sentences; with `replaced` the plans may differ."""
     if not replaced:
         yield from _plan_differences(written, own)
     if list(map(list, written.operators)) != list(map(list, own.operators)):
-        yield f"it holds the state of {_levels(written.operators)}, and the query needs that of {_levels(own.operators)}"
+        yield f"it contains the state of {_levels(written.operators)}, and the query needs that of {_levels(own.operators)}"
     if written.pages != own.pages:
-        yield f"it keeps the keys of a task in {written.pages} pages, and the query in {own.pages}"
-    if written.has_homes != own.has_homes:
-        yield "it keeps what crosses keys in other pages than the query"
+        yield f"its tasks have {written.pages} pages, and those of the query {own.pages}"
+    if written.has_task_pages != own.has_task_pages:
+        yield "it has the state that spans the keys of a task in another page than the query"
     if list(written.tasks) != list(own.tasks):
-        yield f"it belongs to topics of {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"
+        yield f"it belongs to topics with {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"
 
 
-def _plan_differences(written: Note, own: Note) -> Iterator[str]:
+def _plan_differences(written: CheckpointMetadata, own: CheckpointMetadata) -> Iterator[str]:
     try:
-        before, after = (PlanFile(tuple(decode_statement(plan) for plan in note.plans)) for note in (written, own))
+        before, after = (PlanFile(tuple(decode_statement(plan) for plan in each.plans)) for each in (written, own))
     except PlanError as error:
         yield f"its plan, written by Kestrel {written.release}, cannot be read: {error}"
         return
     changes = [str(change) for change in diff_plans(before, after)]
     if changes:
         more = [f"and {len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
-        yield "it was written by another plan; changed:\n" + "\n".join([*changes[:_SHOWN], *more])
+        yield "another plan wrote it; changed:\n" + "\n".join([*changes[:_SHOWN], *more])
 
 
 def _encoded(plan: QueryPlan) -> dict[str, Any]:
-    """A plan without its id, which says nothing of what the query does."""
+    """A plan without its id, which does not matter to what the query does."""
     return encode_statement(StatementPlan(statement_text="", query_plan=replace(plan, query_id="")))
 
 

@@ -1,1 +1,1 @@
-"""Typed expressions to Spark SQL."""
+"""Compiles typed expressions to Spark SQL."""

@@ -1,4 +1,4 @@
-"""Arithmetic as Java does it (rules L4.4)."""
+"""Compiles arithmetic with the results of Java (rules L4.4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: dict[ArithmeticOp, type[exp.Binary]] = {
 def combine(
     op: ArithmeticOp, left: Tree, right: Tree, types: tuple[SqlType | None, SqlType | None], result: SqlType | None
 ) -> Checked:
-    """Combine two operands of the given types; a NULL operand is a failure, except for text."""
+    """Apply an operator to operands of the given types. A NULL operand is a failure, except in a concatenation."""
     if result == t.STRING:
         return Checked(
             s.call("concat", s.call("coalesce", left, s.text("null")), s.call("coalesce", right, s.text("null")))
@@ -51,7 +51,7 @@ def _whole(op: ArithmeticOp, left: Tree, right: Tree, result: SqlType | None, nu
     kind = exp.IntDiv if op is ArithmeticOp.DIVIDE else _KINDS[op]
     value = s.cast(s.binary(kind, left, right), result)
     divides = op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) and not _is_not_zero(right)
-    # Spark divides by zero without an error, to NULL.
+    # In Spark a division by zero gives NULL, not an error.
     return s.null_fails(value) if divides or null_operand is not None else Checked(value, null_only_on_failure=True)
 
 
@@ -61,7 +61,7 @@ def _is_not_zero(divisor: Tree) -> bool:
 
 
 def _double(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
-    """IEEE: Spark gives NULL for a division by zero, Java an infinity or NaN."""
+    """Arithmetic on DOUBLE: a division by zero gives NULL in Spark, but an infinity or NaN in Java."""
     if op not in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) or _is_not_zero(right):
         return s.binary(_KINDS[op], left, right)
     if is_large(right):
@@ -70,7 +70,7 @@ def _double(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
 
 
 def _by_any(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
-    """Divide by what may be zero: that is a product with an infinity of its sign, and no number at all as a remainder."""
+    """Divide by a value that may be zero: the quotient is then a product with an infinity of its sign, the remainder NaN."""
     is_zero = s.binary(exp.EQ, right, s.double(0.0))
     if op is ArithmeticOp.MODULUS:
         return s.binary(exp.Mod, left, s.if_(is_zero, s.double(float("nan")), right))

@@ -1,4 +1,4 @@
-"""Calls of scalar functions as Spark expressions."""
+"""Compiles calls of scalar functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kestrel_sql.types.sql_types import SqlType
 
 
 def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], context: Context) -> Checked:
-    """Compile a call whose arguments are compiled."""
+    """Compile a call; its arguments are compiled already."""
     function = bound.function
     if not isinstance(function, Scalar):
         raise UnsupportedError(f"{function.name if function else 'this function'} cannot be called here")
@@ -40,7 +40,7 @@ def compile_call(bound: Bound, arguments: Sequence[Checked | SparkLambda], conte
 
 
 def constants(bound: Bound, types: CallTypes) -> tuple[tuple[int, Any], ...]:
-    """The arguments of a call that are literals, by position: a Python body gets them without a column for each."""
+    """Return the literal arguments of a call, by position; a Python body gets them without a column."""
     pairs = enumerate(zip(bound.children, types.arguments, strict=True))
     return tuple(
         (i, child.node.value) for i, (child, sql_type) in pairs if _is_plain(child.node) and child.type == sql_type
@@ -48,7 +48,7 @@ def constants(bound: Bound, types: CallTypes) -> tuple[tuple[int, Any], ...]:
 
 
 def call_types(bound: Bound, context: Context) -> CallTypes:
-    """What a body may want to know about its call."""
+    """Return the types and settings of a call, for the body of the function."""
     if bound.type is None:
         raise UnsupportedError("a function whose result has no type cannot be called")
     settings = {key: value for key, value in context.settings.items() if key.startswith("ksql.functions.")}
@@ -56,7 +56,7 @@ def call_types(bound: Bound, context: Context) -> CallTypes:
 
 
 def missing_required(bound: Bound, arguments: Sequence[Checked | SparkLambda]) -> list[Tree]:
-    """The conditions under which an argument is NULL that the function takes as a Java primitive."""
+    """Return the conditions that an argument is NULL, for parameters that are Java primitives in ksqlDB."""
     pairs = zip(bound.required, arguments, strict=False)
     return [
         s.is_null(a.value)
@@ -78,7 +78,7 @@ def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | Sp
         gives_null(result.value, a) for a in given if isinstance(a, exp.Expression) and not s.is_constant(a)
     ):
         return result
-    # The guard and the body would write a large argument twice, and so would those around it.
+    # The guard and the body would both contain a large argument, which doubles at every level of nesting.
     shared = [
         i for i, a in enumerate(given) if isinstance(a, exp.Expression) and not s.is_constant(a) and not is_simple(a)
     ]
@@ -93,7 +93,7 @@ def _native(function: Scalar, types: CallTypes, arguments: Sequence[Checked | Sp
 
 
 def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLambda]) -> Checked:
-    """Apply a body; a NULL argument makes the result NULL unless the body decides that."""
+    """Apply a body; a NULL argument makes the result NULL, unless the body handles NULL itself."""
     made = function.body(types, *given) if function.with_types else function.body(*given)
     result = made if isinstance(made, Checked) else Checked(made)
     if function.nulls is Nulls.BODY:
@@ -110,7 +110,7 @@ def _guarded(function: Scalar, types: CallTypes, given: Sequence[Tree | SparkLam
 
 
 def gives_null(tree: exp.Expr, argument: exp.Expr) -> bool:
-    """Whether Spark by itself gives NULL for `tree` where `argument`, a part of it, is NULL; false if that is not known."""
+    """Whether `tree` is known to be NULL in Spark where `argument`, a part of it, is NULL."""
     if tree is argument:
         return True
     match tree:
@@ -165,7 +165,7 @@ _NULL_IN_NULL_OUT = frozenset(
         *("substring", "tan", "tanh", "upper"),
     }
 )
-"""Spark functions that a guard against NULL arguments would only make longer."""
+"""Spark functions that return NULL for a NULL argument, and need no guard."""
 
 
 def python_result(
@@ -175,7 +175,7 @@ def python_result(
     context: Context,
     literals: tuple[tuple[int, Any], ...] = (),
 ) -> Checked:
-    """Call a Python body; Spark sees a function of what is no literal that gives the value and the text of an error."""
+    """Call a Python body, which is a Spark function of the arguments that are no literals; it returns a value and an error message."""
     given = [argument.value for argument in arguments if isinstance(argument, Checked)]
     if len(given) != len(arguments):
         raise UnsupportedError(f"{function.name} runs in Python and cannot take a lambda")
@@ -198,7 +198,7 @@ def evaluated_call(
     arguments: Sequence[Checked],
     context: Context,
 ) -> Checked:
-    """Call `body`, which evaluates the whole of a call in Python, with arguments of the given types."""
+    """Call `body`, which evaluates a whole call in Python, with arguments of the given types."""
     function = bound.function
     if not isinstance(function, Scalar) or bound.type is None:
         raise UnsupportedError("only a scalar function can be called here")

@@ -1,6 +1,6 @@
-"""CAST between SQL types as Spark expressions (rules L4.6).
+"""Compiles CAST between SQL types (rules L4.6).
 
-Every function takes a non-failing Spark tree and gives `Checked`: `fails` is true where ksqlDB throws. A NULL operand
+Each function takes a Spark tree that does not fail and returns `Checked`, with `fails` true where ksqlDB throws. A NULL operand
 gives NULL and never fails.
 """
 
@@ -35,7 +35,7 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
     """Convert `value` of type `source` (None: an untyped NULL) to `target`.
 
     Raises:
-        TypeMismatchError: a pair that the language does not allow.
+        TypeMismatchError: the language does not allow this cast.
     """
     if source is None:
         return Checked(s.null_of(target))
@@ -59,14 +59,14 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
 
 
 def _is_cheap(value: Tree) -> bool:
-    """Whether it costs nothing to evaluate twice."""
+    """Whether a tree is cheap to evaluate twice."""
     while isinstance(value, exp.Dot) and isinstance(value.this, exp.Expression):
         value = value.this
     return isinstance(value, exp.Column | exp.Identifier | exp.Literal)
 
 
 def _is_used_twice(source: SqlType, target: SqlType) -> bool:
-    """Whether the text of a cast needs the operand more than once; that of nested casts would then grow by the power of their depth."""
+    """Whether the SQL of a cast contains its operand more than once, so that nested casts would grow exponentially."""
     match source, target:
         case Decimal(_, scale), Primitive(Base.STRING):
             return scale > _PLAIN_SCALE
@@ -107,10 +107,10 @@ def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
 
 
 def decimal_text(value: Tree, scale: int) -> Tree:
-    """A DECIMAL in plain notation; Java's own text turns to exponents below 1E-6."""
+    """A DECIMAL as a string in plain notation, where Spark writes an exponent below 1E-6."""
     if scale <= _PLAIN_SCALE:
         return s.cast(value, t.STRING)
-    # Java turns to exponents below 1E-6 only, where there are few digits left.
+    # Spark writes an exponent only below 1E-6, where few digits are left.
     small = s.cast(value, Decimal(scale, scale))
     positive = s.binary(exp.GTE, value, s.decimal(_LEAST_PLAIN, _LEAST))
     usual = exp.Paren(this=exp.or_(positive, s.binary(exp.LTE, value, s.decimal(-_LEAST_PLAIN, _LEAST)), copy=False))
@@ -127,7 +127,7 @@ def _small_text(value: Tree, scale: int) -> Tree:
 
 
 def java_text(value: Tree, sql_type: SqlType) -> Tree:
-    """A value as Java's `toString` prints it; NULL stays NULL at the top, prints `null` inside."""
+    """A value as Java's `toString` writes it. NULL stays NULL at the top, and is `null` inside."""
     match sql_type:
         case Primitive(Base.STRING):
             return value
@@ -194,29 +194,29 @@ def _plain(target: SqlType) -> Callable[[Tree], Checked]:
 
 
 def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
-    # What the pattern does not match becomes the empty text, which is no number.
+    # A string that does not match becomes the empty string, which is not a number.
     return lambda value: _null_means_failure(value, s.cast(_matched(value, "[+-]?[0-9]+"), target))
 
 
 def _string_to_double(value: Tree) -> Checked:
-    # Neither NaN nor an infinity: no other number has these letters. Spark trims as Java does.
+    # Excludes NaN and infinities; no other number contains these letters. Spark trims as Java does.
     plain = s.call("regexp_extract", value, s.text(_whole("[^nNiI]*")), s.integer(0))
     return _null_means_failure(value, s.cast(plain, t.DOUBLE))
 
 
 def _matched(value: Tree, pattern: str, group: int = 1) -> Tree:
-    """What a group of a pattern matches, if the pattern, in a group of its own, matches all of the trimmed text; else the empty text."""
+    """The match of a group if the pattern matches the whole trimmed string, or else the empty string. Group 1 is the pattern."""
     return s.call("regexp_extract", value, s.text(_whole(rf"[\x00-\x20]*({pattern})[\x00-\x20]*")), s.integer(group))
 
 
 def _whole(pattern: str) -> str:
-    # Java's `$` matches before a line feed at the end, too.
+    # `$` in Java also matches before a final line feed.
     return rf"^(?:{pattern})\z"
 
 
 def _string_to_boolean(value: Tree) -> Checked:
-    word = s.call("lower", _trim(value))
-    return Checked(s.call("rlike", word, s.text("^(t|tr|tru|true|y|ye|yes)$")))
+    trimmed = s.call("lower", _trim(value))
+    return Checked(s.call("rlike", trimmed, s.text("^(t|tr|tru|true|y|ye|yes)$")))
 
 
 def _string_to_bytes(value: Tree) -> Checked:
@@ -233,7 +233,7 @@ def _string_to_timestamp(value: Tree) -> Checked:
 
 
 def _timestamp_millis(full: Tree) -> Tree:
-    """The ms since the epoch of a timestamp with all its parts; NULL for any other text."""
+    """The ms since the epoch of a timestamp with all its parts; NULL for any other string."""
 
     def piece(start: int, length: int) -> Tree:
         return _digits(full, start, length)
@@ -253,7 +253,7 @@ def _timestamp_millis(full: Tree) -> Tree:
 
 
 def _digits(value: Tree, start: int, length: int) -> Tree:
-    """The number that stands there, or 0."""
+    """The digits at a position as a number, or 0."""
     return s.call(
         "coalesce",
         s.cast(s.call("substring", value, s.integer(start), s.integer(length)), t.INTEGER),
@@ -262,7 +262,7 @@ def _digits(value: Tree, start: int, length: int) -> Tree:
 
 
 def _sum(*terms: tuple[Tree, int]) -> Tree:
-    """The sum of products, as BIGINT."""
+    """The sum of the products, as BIGINT."""
     products = [s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(factor)) for value, factor in terms]
     return reduce(lambda left, right: s.binary(exp.Add, left, right), products)
 
@@ -299,7 +299,7 @@ def _instant(value: Tree) -> Tree:
 
 
 def _timestamp_to_string(value: Tree) -> Checked:
-    # Beyond the years that Spark has, its conversion would end the query.
+    # Spark's conversion throws for years out of its range, which would stop the query.
     given = s.if_(s.binary(exp.LTE, s.call("abs", value), s.bigint(_MOST_MILLIS)), value, s.null_of(t.BIGINT))
     own = s.if_(s.binary(exp.EQ, value, s.bigint(-(2**63))), s.null_of(t.BIGINT), given)
     return _null_means_failure(value, s.call("date_format", _instant(own), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS")))

@@ -1,4 +1,4 @@
-"""Comparisons, which in ksqlDB are false for NULL operands, and LIKE (rules L4.3, L4.5)."""
+"""Compiles comparisons, which in ksqlDB are false for NULL operands, and LIKE (rules L4.3, L4.5)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _SPECIAL = r"([\\.\[\]{}()*+?^$|])"
 _ESCAPED = (("%", "\u0001"), ("_", "\u0002"))
 _LAST = "\u0003"
 _MARKS = ("\u0001", "\u0002", _LAST)
-"""Marks inside of a pattern; where the pattern itself has one, it is written as an escape."""
+"""Placeholders inside a pattern; if the pattern itself contains one of them, it is escaped."""
 
 
 def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None, right_type: SqlType | None) -> Tree:
-    """Compare two values; the result is never NULL."""
+    """Compare two values; the result is true or false, never NULL."""
     if t.TIMESTAMP in (left_type, right_type) and t.DATE in (left_type, right_type):
         left, right = (_as_instant(x, sql_type) for x, sql_type in ((left, left_type), (right, right_type)))
     left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
@@ -54,7 +54,7 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
 
 
 def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:
-    """Spark compares no maps: compare their entries, ordered by key."""
+    """Replace maps by lists of their entries, sorted by key, because Spark does not compare maps."""
     if sql_type is None or not t.contains_map(sql_type):
         return value
     match sql_type:
@@ -80,7 +80,7 @@ def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:
 
 
 def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
-    """Match a whole text; `%` is any run and `_` one character, neither a line end."""
+    """Match a whole string. `%` stands for any characters and `_` for one, but never for a line end."""
     if isinstance(pattern, exp.Literal):
         plain = plain_part(pattern.this, escape) if is_simple(value) else None
         if plain is not None:
@@ -93,7 +93,7 @@ def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
 
 
 def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
-    """Look for a text, which costs a fraction of a regular expression; `%` before or behind it forbids line ends."""
+    """Search for a plain string, which is much cheaper than a regular expression. A `%` on either side does not match line ends."""
     if not before and not after:
         return s.binary(exp.EQ, value, s.text(part))
     found = s.call("contains" if before and after else "endswith" if before else "startswith", value, s.text(part))
@@ -105,7 +105,7 @@ def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
 
 
 def _pattern_of(pattern: Tree, escape: str | None) -> Tree:
-    """Translate a LIKE pattern that is known only to a row, as `like_regex` does."""
+    """Translate a LIKE pattern that is computed for each row, with the result of `like_regex`."""
     marked = s.call("regexp_replace", pattern, s.text(_SPECIAL), s.text(r"\\$1"))
     for mark in _MARKS:
         marked = _replaced(marked, mark, f"\\x{ord(mark):02x}")

@@ -1,4 +1,4 @@
-"""The values of expressions without columns: one Spark projection for those that Python cannot say by itself."""
+"""Evaluates expressions without columns in one Spark projection, for those that Python cannot evaluate."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kestrel_sql.sql.format.statements import format_expression
 
 
 def evaluate_constants(spark: SparkSession, bounds: Sequence[Bound], settings: Mapping[str, str]) -> list[object]:
-    """Give the value of each expression, as the Python value of its type (`kestrel_sql.types.sql_types`).
+    """Return the value of each expression, as the Python value of its type (`kestrel_sql.types.sql_types`).
 
     Raises:
-        StatementError: an expression whose evaluation fails, or that Spark cannot run.
+        StatementError: an expression fails, or Spark cannot run it.
     """
     python = PythonCalls()
     preserve = settings.get("ksql.cast.strings.preserve.nulls", "true").lower() == "true"

@@ -1,4 +1,4 @@
-"""What the compilation of an expression needs from around it, and what it leaves behind."""
+"""The context of compiling an expression: the columns and settings that it reads, and the faults and functions that it adds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 class PythonCall:
     """A function body that Spark calls through Arrow, with the types of this use.
 
-    `literals` are arguments that Spark does not hand over, by position. A guarded call has the column `active` in front.
+    `literals` are the arguments, by position, that Spark does not pass. A guarded call has the column `active` as first argument.
     """
 
     function: Scalar | Tabular
@@ -30,14 +30,14 @@ class PythonCall:
 
 @dataclass(slots=True)
 class PythonCalls:
-    """The Python functions that a pipeline uses, by the name they get in Spark."""
+    """The Python functions that a pipeline uses, by their name in Spark."""
 
     calls: dict[str, PythonCall] = field(default_factory=dict)
 
     def name(self, call: PythonCall) -> str:
-        """Register a use and give its Spark name; equal uses share one, in all runs."""
+        """Register a use and return its name in Spark; equal uses have the same name, in every run."""
         function, types = call.function, call.types
-        # A body may be data that holds further functions; where these lie in memory says nothing of what they do.
+        # A body may be an object with functions inside; their memory addresses differ between runs.
         body = f"{function.body.__module__}.{_ADDRESS.sub('', repr(function.body))}"
         identity = f"{body}|{types.arguments}|{types.returns}|{sorted(types.settings.items())}|{call.literals!r}|{call.guarded}"
         spark_name = f"kestrel_{function.name.lower()}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
@@ -55,12 +55,17 @@ class Fault:
 
 @dataclass(slots=True)
 class Context:
-    """Where an expression stands.
+    """The context of an expression.
 
-    `columns` gives the Spark tree of each column in scope. `nested` says whether calls, casts and constructor items inside
-    the expression catch their own errors (SELECT and PARTITION BY with `ksql.nested.error.set.null`); `faults`
-    collects what they catch. `active` is true for the rows that the expression is meant for: Spark gives
-    Python functions all rows of a batch.
+    Attributes:
+        columns: the columns in scope as SQL, by name.
+        python: collects the Python functions that the expression uses.
+        nested: whether calls, casts and constructor items inside the expression catch their own errors (SELECT and PARTITION BY
+            with `ksql.nested.error.set.null`).
+        preserve_nulls: whether a cast of NULL to STRING is NULL.
+        settings: the settings of the query.
+        faults: collects the errors that are caught.
+        active: the condition for the rows that the expression applies to; Spark passes all rows of a batch to Python functions.
     """
 
     columns: Mapping[str, Tree]

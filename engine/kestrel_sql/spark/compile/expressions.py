@@ -1,7 +1,7 @@
-"""Bound expressions to Spark expressions, one function per node; operands arrive compiled.
+"""Compiles bound expressions to Spark SQL, with one function per node; operands are compiled first.
 
-Spark has no exceptions per row, so each result is `Checked`: the value, and the condition under which ksqlDB's generated
-Java would have thrown (rules L4.3). Whoever closes an error scope decides what a failure means.
+Spark has no exceptions per row. Each result is therefore `Checked`: the value, and the condition under which ksqlDB's generated
+Java would throw (rules L4.3). The code that closes an error scope decides what a failure does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operand = Checked | SparkLambda
 
 
 def compile_expression(bound: Bound, context: Context) -> Checked:
-    """Compile a bound expression; the result may fail, the caller closes the scope."""
+    """Compile a bound expression; the result may fail, and the caller closes the error scope."""
     compiled = _compile(bound, context)
     if isinstance(compiled, SparkLambda):
         raise UnsupportedError("a lambda is only allowed as an argument of a function")
@@ -38,12 +38,12 @@ def compile_expression(bound: Bound, context: Context) -> Checked:
 
 
 def compile_closed(bound: Bound, context: Context, message: str) -> Tree:
-    """Compile and close the scope: NULL where it fails, with a processing-log entry."""
+    """Compile a bound expression and close the error scope: NULL and a processing-log entry where it fails."""
     return close(compile_expression(bound, context), context, message)
 
 
 def typed(tree: Tree, bound: Bound) -> Tree:
-    """What an expression compiled to, in the expression's type; a column has its type."""
+    """Cast the SQL of an expression to its type; a column already has its type."""
     return tree if isinstance(bound.node, e.ColumnRef) else s.cast(tree, bound.type)
 
 
@@ -78,9 +78,9 @@ def _lambda(bound: Bound, context: Context) -> SparkLambda:
 
 
 def _in_python(bound: Bound, context: Context) -> Checked:
-    """A call whose lambda calls a Python function, which Spark cannot: all lambdas run in one Arrow function.
+    """A call whose lambda calls a Python function, which Spark cannot do: the call with its lambdas runs as one Arrow function.
 
-    Its other arguments are compiled as ever, and given as columns together with the columns that the lambdas use.
+    It gets the other arguments, compiled as usual, and the columns that the lambdas use.
     """
     given = [
         (child, _argument(_compile(child, context), child, context))
@@ -100,7 +100,7 @@ def _in_python(bound: Bound, context: Context) -> Checked:
 
 
 def _argument(compiled: Operand, bound: Bound, context: Context) -> Operand:
-    """Calls and dereferences that are arguments of a call have their own scope."""
+    """Close the error scope of an argument that is a call or a dereference."""
     if isinstance(compiled, Checked) and isinstance(bound.node, e.FunctionCall | e.Dereference):
         return _scoped(compiled, bound, context)
     return compiled
@@ -114,7 +114,7 @@ def _scoped(compiled: Checked, bound: Bound, context: Context) -> Checked:
 
 @singledispatch
 def translate(node: object, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    """Translate one node whose operands are compiled."""
+    """Compile one node; its operands are compiled already."""
     raise UnsupportedError(f"{type(node).__name__} is not supported here")
 
 
@@ -188,7 +188,7 @@ def _truth(value: Tree) -> Tree:
 
 
 def _nullable(value: Tree) -> Tree | None:
-    """The condition that `value` is NULL, or None where it never is: comparisons never give NULL."""
+    """The condition that `value` is NULL, or None if it never is, such as a comparison."""
     if isinstance(value, exp.Boolean | exp.Literal):
         return None
     if isinstance(value, exp.Anonymous) and value.name == "coalesce" and value.expressions[-1] == s.FALSE:
@@ -338,7 +338,7 @@ def _(node: e.ArrayConstructor, bound: Bound, children: list[Checked], context: 
 def _(node: e.MapConstructor, bound: Bound, children: list[Checked], context: Context) -> Checked:
     def build(items: list[Tree]) -> Tree:
         assert isinstance(bound.type, Map)  # noqa: S101
-        # Spark's maps have no NULL key. ksqlDB's have, and its JSON writes it as this text.
+        # A map has no NULL key in Spark. In ksqlDB it may, and JSON writes that key as "null".
         keys = [
             s.call("coalesce", key, exp.Literal.string("null")) if bound.type.key == t.STRING else key
             for key in items[::2]
@@ -361,7 +361,7 @@ def _(node: e.StructConstructor, bound: Bound, children: list[Checked], context:
 def _constructed(
     bound: Bound, children: list[Checked], context: Context, build: Callable[[list[Tree]], Tree]
 ) -> Checked:
-    """A constructor: each item has its own error scope; untyped NULLs take the type that the whole has."""
+    """A constructor: each item has its own error scope, and an untyped NULL gets the type of the items."""
     scoped = [_scoped(child, item, context) for child, item in zip(children, bound.children, strict=True)]
     return Checked(
         s.cast(build([child.value for child in scoped]), bound.type), s.any_of(child.fails for child in scoped)

@@ -1,4 +1,4 @@
-"""Python function bodies as Arrow functions of Spark."""
+"""Registers Python function bodies as Arrow functions of Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kestrel_sql.types.sql_types import SqlType
 
 
 def register(spark: SparkSession, calls: PythonCalls) -> None:
-    """Make every Python function of a pipeline known to Spark under its name."""
+    """Register every Python function of a pipeline with Spark under its name."""
     for name, call in calls.calls.items():
         function, result = call.function, to_spark(call.types.returns)
         if isinstance(function, Scalar) and function.vector is not None:
@@ -48,7 +48,7 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
                 continue
             try:
                 values[at] = body(*row)
-            except Exception as error:  # noqa: BLE001 - whatever a function throws is the error of this row
+            except Exception as error:  # noqa: BLE001 - any exception is the error of this row
                 errors[at] = str(error) or type(error).__name__
         if encode is not None:
             values = [None if value is None else encode(value) for value in values]
@@ -62,13 +62,13 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
 
 
 def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
-    """A function of whole columns, which computes unwanted rows, too, and cannot fail."""
+    """A function over whole columns. It cannot fail, so it also runs for inactive rows."""
     literals = dict(call.literals)
 
     def run(*given: pa.Array) -> pa.Array:
         columns = iter(given[1:] if call.guarded else given)
         result = vector(*(literals[at] if at in literals else next(columns) for at in range(len(call.types.arguments))))
-        # Of constants alone it makes a constant.
+        # If all arguments are constants, so is the result.
         return result if isinstance(result, pa.Array) else pa.repeat(result, len(given[0]))
 
     return run
@@ -77,7 +77,7 @@ def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callabl
 def _rows(
     columns: Sequence[pa.Array], types: Sequence[SqlType | None], literals: Mapping[int, Any], size: int
 ) -> Iterable[tuple[Any, ...]]:
-    """Give the arguments of each row: the columns in their order, and the literals between them."""
+    """The arguments of each row: columns and literals, in the order of the parameters."""
     if not types:
         return repeat((), size)
     left = iter(columns)
@@ -89,7 +89,7 @@ def _rows(
 
 
 def _arrow(values: list[Any], value_type: pa.DataType, errors: dict[int, str]) -> pa.Array:
-    """Give the values as a column; one that is none of the type is an error of its row."""
+    """Make a column of values; a value of another type becomes the error of its row."""
     try:
         return pa.array(values, value_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -98,7 +98,7 @@ def _arrow(values: list[Any], value_type: pa.DataType, errors: dict[int, str]) -
                 pa.array([value], value_type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 values[at] = None
-                errors[at] = f"the function returned what is no {value_type}: {error}"
+                errors[at] = f"the function returned a value that is not of type {value_type}: {error}"
         return pa.array(values, value_type)
 
 

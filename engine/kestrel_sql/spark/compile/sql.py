@@ -1,4 +1,4 @@
-"""Short hands for building Spark SQL as sqlglot trees; the only place that turns a tree into text."""
+"""Builds Spark SQL as sqlglot trees, and writes trees as text; no other module does the latter."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def to_text(tree: Tree) -> str:
     """Write a tree in Spark's dialect.
 
     Raises:
-        UnsupportedError: it is deeper than its writer can follow.
+        UnsupportedError: the tree is too deep for sqlglot's recursive writer.
     """
     try:
         return tree.sql(dialect="spark", comments=False)
-    # The writer reads names of types on its way, and what ends that reading it calls an error of the text.
+    # The writer also parses names of types, and reports a RecursionError in the parser as a TokenError.
     except (RecursionError, TokenError):
         raise UnsupportedError(
             "An expression is nested too deeply to be written as Spark SQL.",
-            hint="write it in parts: a query for the inner ones, another one over its result",
+            hint="split it: compute inner parts in one query, and the rest in a second query over its result",
         ) from None
 
 
 def call(function: str, *arguments: Tree) -> Tree:
-    """A call of a Spark function, written as it is."""
+    """A call of a Spark function, whose name is written unchanged."""
     return exp.Anonymous(this=function, expressions=list(arguments))
 
 
@@ -75,7 +75,7 @@ def double(value: float) -> Tree:
 
 
 def is_constant(tree: Tree) -> bool:
-    """Whether a tree is a literal as written here, which is never NULL."""
+    """Whether a tree is a literal made by this module, which is never NULL."""
     if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Neg):
         return isinstance(tree.this.this, exp.Literal)
     if isinstance(tree, exp.Cast):
@@ -92,7 +92,7 @@ def cast(tree: Tree, sql_type: SqlType | None) -> Tree:
 
 
 def cast_text(tree: Tree, spark_type: str) -> Tree:
-    """Spark's own CAST to a type given as Spark text of ours."""
+    """Spark's own CAST to a type given as Spark SQL, which must not come from a user."""
     return exp.Cast(this=tree, to=exp.DataType.build(spark_type, dialect="spark", udt=False))
 
 
@@ -102,7 +102,7 @@ def null_of(sql_type: SqlType | None) -> Tree:
 
 
 def if_(condition: Tree, then: Tree, otherwise: Tree | None = None) -> Tree:
-    """IF; NULL otherwise when no alternative is given."""
+    """IF; without `otherwise` the alternative is NULL."""
     return call("if", condition, then, otherwise if otherwise is not None else NULL)
 
 
@@ -117,12 +117,12 @@ def is_not_null(tree: Tree) -> Tree:
 
 
 def null_fails(tree: Tree) -> Checked:
-    """A value that is NULL exactly where its evaluation fails."""
+    """A value that is NULL if and only if its evaluation fails."""
     return Checked(tree, is_null(tree), null_on_failure=True, null_only_on_failure=True)
 
 
 def any_of(conditions: Iterable[Tree | None]) -> Tree | None:
-    """OR of the conditions that are given; None when there are none."""
+    """OR of the conditions that are not None; None without any."""
     given = [c for c in conditions if c is not None]
     if not given:
         return None
@@ -140,7 +140,7 @@ def not_(tree: Tree) -> Tree:
 
 
 def binary(kind: type[exp.Binary], left: Tree, right: Tree) -> Tree:
-    """A binary operation, in parentheses; those of a chain of AND or OR are left out, so that a long one is not a deep one."""
+    """A binary operation in parentheses. A chain of AND or OR has one pair, so that a long chain is not a deep tree."""
     chained = issubclass(kind, exp.And | exp.Or) and isinstance(left, exp.Paren) and isinstance(left.this, kind)
     return exp.Paren(this=kind(this=left.this if chained else _grouped(left), expression=_grouped(right)))
 
@@ -151,7 +151,7 @@ def is_in(tree: Tree, items: Sequence[Tree]) -> Tree:
 
 
 def coalesce_false(tree: Tree) -> Tree:
-    """The condition, with NULL read as false."""
+    """The condition, with NULL as false."""
     if isinstance(tree, exp.Boolean) or (
         isinstance(tree, exp.Anonymous) and tree.name == "coalesce" and tree.expressions[-1] is FALSE
     ):
@@ -165,7 +165,7 @@ def case(branches: Sequence[tuple[Tree, Tree]], default: Tree | None) -> Tree:
 
 
 def lambda_(parameters: Sequence[str], body: Tree) -> Tree:
-    """A lambda; its parameters are identifiers of ours."""
+    """A lambda; its parameters must not come from a user."""
     return exp.Lambda(this=body, expressions=[exp.to_identifier(p) for p in parameters])
 
 

@@ -1,1 +1,1 @@
-"""Pipelines over memory streams."""
+"""Runs pipelines over memory streams."""

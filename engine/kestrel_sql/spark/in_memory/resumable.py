@@ -23,7 +23,7 @@ class ResumableRunner(MemoryRunner):
         return query
 
     def step(self, pipeline: Pipeline, stream: Any, name: str, rows: list[Row]) -> Output:
-        """Run a pipeline over further rows, from the checkpoint called `name` on."""
+        """Run a pipeline over further rows, from the checkpoint `name`."""
         found: dict[int, list[Row]] = {}
         self.feed(stream, rows)
         writer = self.collecting(pipeline.frame(self.spark, self.read(stream)), found, name)
@@ -52,7 +52,7 @@ class ResumableQuery:
         self._pipeline = pipeline
 
     def advance(self, records: Sequence[Record]) -> Output:
-        """Process further records, and give what the query wrote of them."""
+        """Process further records, and return the output for them."""
         rows = [input_row(0, self._fed + at, record) for at, record in enumerate(records)]
         self._fed += len(rows)
         return self._runner.step(self._pipeline, self._stream, self._name, rows)
@@ -67,6 +67,6 @@ class ResumableQuery:
         return self._runner.folder(self._name)
 
     def skip(self, records: Sequence[Record]) -> None:
-        """Let the stream stand behind records that the checkpoint has processed in one `advance`; only their number counts."""
+        """Set the stream to the offset after records that the checkpoint has processed in one `advance`; only their number matters."""
         self._runner.feed(self._stream, [input_row(0, at, record) for at, record in enumerate(records)])
         self._fed = len(records)

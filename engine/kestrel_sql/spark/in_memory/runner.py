@@ -1,4 +1,4 @@
-"""Runs a pipeline over a memory stream: records in, records and log entries out."""
+"""Runs pipelines over memory streams: records in, records and log entries out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class MemoryRunner:
         """Run the only query of a pipeline over records, in this order.
 
         Raises:
-            Exception: Spark's own.
+            Exception: Spark's error if the pipeline fails.
         """
         stream, name = self.stream(), self.name()
         self.feed(stream, [input_row(0, at, record) for at, record in enumerate(records)])
@@ -72,7 +72,7 @@ class MemoryRunner:
         return f"kestrel_{next(_names)}"
 
     def folder(self, name: str) -> Path:
-        """Return where the checkpoint called `name` is."""
+        """Return the folder of the checkpoint `name`."""
         return self._root / name
 
     def stream(self) -> Any:
@@ -86,14 +86,14 @@ class MemoryRunner:
         return DataFrame(stream.toDF(), self.spark)
 
     def feed(self, stream: Any, rows: Sequence[Row]) -> None:
-        """Put rows into a memory stream, as one offset of it, in one call: Arrow to the JVM, from there as a list of rows."""
+        """Add rows to a memory stream as one offset, in one call: Arrow to the JVM, and there a list of rows."""
         table = pa.Table.from_pylist(list(rows), schema=ARROW_INPUT)
         frame: Any = self.spark.createDataFrame(table, self._schema)  # type: ignore[call-overload]
         collected = frame._jdf.collectAsList()
         stream.addData(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(collected).toSeq())
 
     def written(self, frame: DataFrame, name: str) -> list[Row]:
-        """Run a streaming frame with no state over what its stream holds, and return the rows that it wrote."""
+        """Run a new streaming query over the rows of its stream, and return its output."""
         writer = frame.writeStream.format("memory").queryName(name).outputMode("update")
         finish(writer.option("checkpointLocation", str(self.folder(name))).trigger(availableNow=True).start())
         rows: list[Row] = self.spark.table(name).toArrow().to_pylist()
@@ -101,7 +101,7 @@ class MemoryRunner:
         return rows
 
     def collecting(self, frame: DataFrame, found: dict[int, list[Row]], name: str) -> Any:
-        """Return a writer that collects rows by batch, so that a replayed batch counts once; unlike Spark's memory sink it can resume."""
+        """Return a writer that collects rows by batch. A replayed batch counts once, and unlike Spark's memory sink it can resume."""
 
         def collect(batch: DataFrame, number: int) -> None:
             found[number] = batch.toArrow().to_pylist()
@@ -111,7 +111,7 @@ class MemoryRunner:
 
 
 def finish(query: Any) -> None:
-    """Wait for a query to end; an interrupt ends it too."""
+    """Wait for a query to end; an interrupt stops it."""
     try:
         query.awaitTermination()
     finally:
@@ -119,7 +119,7 @@ def finish(query: Any) -> None:
 
 
 def input_row(query: int, feed: int, record: Record) -> Row:
-    """Return a record as a row of `WIRE_INPUT`: the number of the query that it is fed to, and its feed order."""
+    """Return a record as a row of `WIRE_INPUT`; `feed` is its number in the input of the query `query`."""
     return {
         "q": query,
         "feed": feed,
@@ -136,7 +136,7 @@ def input_row(query: int, feed: int, record: Record) -> Row:
 def outputs_of(rows: list[Row], queries: int) -> list[Output]:
     """Return what each query of a pipeline wrote, in order, given the rows of `WIRE_OUTPUT`."""
     outputs = [Output() for _ in range(queries)]
-    for row in sorted(rows, key=lambda row: row["place"]):
+    for row in sorted(rows, key=lambda row: row["ordinal"]):
         output = outputs[row["q"]]
         if row["kind"] is not None:
             output.log.append(log_entry(row))

@@ -1,4 +1,4 @@
-"""Functions of Arrow over Spark's rows: those that follow each other are one pass, so that rows come to Python once (ADR 24)."""
+"""Passes: functions over Arrow batches. Consecutive ones run as a single `mapInArrow`, so that rows go to Python once (ADR 24)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Pass = Callable[[Batches], Batches]
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Rows of Spark, and the functions of Arrow that are still to be put over them."""
+    """Rows of a frame, and the passes that are not applied yet."""
 
     rows: DataFrame
     functions: tuple[Pass, ...] = ()
 
     def through(self, function: Pass) -> Passes:
-        """The same rows behind one more function."""
+        """Return the same rows with one more pass."""
         return replace(self, functions=(*self.functions, function))
 
     def frame(self, schema: str) -> DataFrame:
-        """The rows as a frame; `schema` is what the last function gives, as Spark writes it."""
+        """Apply the passes; `schema` is the Spark schema of the result of the last one."""
         return self.rows.mapInArrow(_chained(self.functions), schema)
 
 

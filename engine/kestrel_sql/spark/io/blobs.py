@@ -1,4 +1,4 @@
-"""Rows on their way through Spark in blobs: one row of Spark that holds many, for Spark takes time for each row and each cell."""
+"""Blobs: many rows as one binary cell, because Spark's cost is per row and cell; and batches of a good size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGER_BYTES = 16 << 20
 def in_chunks(
     batches: Iterator[pa.RecordBatch], most_rows: int = _CHUNK_ROWS, most_bytes: int = _CHUNK_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Join small batches to larger ones of limited size."""
+    """Concatenate small batches into larger ones of limited size; empty batches are dropped."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -31,16 +31,16 @@ def in_chunks(
 
 
 def larger(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join batches as Spark makes them, which are small for its own sake: a batch takes Python a millisecond besides its rows."""
+    """Concatenate the small batches that Spark makes; each costs about 1 ms in Python besides its rows."""
     return in_chunks(batches, _LARGER_ROWS, _LARGER_BYTES)
 
 
 def write_rows(batch: pa.RecordBatch) -> bytes:
-    """Write rows without their schema, which both ends know."""
+    """Serialise rows without their schema."""
     data: bytes = batch.serialize().to_pybytes()
     return data
 
 
 def read_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """Read rows that `write_rows` wrote."""
+    """Deserialise rows that `write_rows` serialised."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), schema)

@@ -1,6 +1,6 @@
-"""Columns of Arrow as Python lists of our values, and back: whole columns at a time, for no cell costs a call of Python.
+"""Converts Arrow columns to lists of Python values and back, a whole column at a time, without a Python call for each cell.
 
-Our values are those of `docs/architecture.md`: a STRUCT and a MAP are dicts, an ARRAY is a list, bytes are bytes.
+The Python values are those of `docs/architecture.md`: STRUCT and MAP are dicts, ARRAY is a list, BYTES is bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Rows = list[tuple[Any, ...] | None]
 """Rows in column order; None is a NULL struct."""
 
 _ABOVE = np.iinfo(np.int64).min
-"""Stands in a place where a deeper one has a number."""
+"""Sorts an ordinal before the longer ones that start with it."""
 
 
 def to_list(array: pa.Array) -> list[Any]:
-    """Give the values of an array."""
+    """Return the values of an array."""
     kind = array.type
     if pa.types.is_struct(kind):
         names = [kind.field(at).name for at in range(kind.num_fields)]
@@ -41,7 +41,7 @@ def to_list(array: pa.Array) -> list[Any]:
     if pa.types.is_null(kind):
         return [None] * len(array)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        # NumPy has no NULL in them: an arbitrary value takes its place for a moment.
+        # NumPy has no NULL for these types; `_lifted` puts None back.
         filled = array.fill_null(False if pa.types.is_boolean(kind) else 0) if array.null_count else array
         return _lifted(filled.to_numpy(zero_copy_only=False).tolist(), array)
     found: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
@@ -49,15 +49,15 @@ def to_list(array: pa.Array) -> list[Any]:
 
 
 def to_rows(array: pa.StructArray) -> Rows:
-    """Give the rows of a struct column, as tuples."""
+    """Return the rows of a struct column as tuples; None for a NULL struct."""
     return _lifted(_tuples(array), array)
 
 
 def to_array(values: Sequence[Any], column: Column) -> pa.Array:
-    """Make a column of our values.
+    """Make an Arrow column of Python values.
 
     Raises:
-        pyarrow.ArrowInvalid: a value that its type cannot hold.
+        pyarrow.ArrowInvalid: a value does not fit the type.
     """
     convert = to_arrow_value(column.type)
     return pa.array(values if convert is None else [convert(value) for value in values], type=to_arrow(column.type))
@@ -67,7 +67,7 @@ def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -
     """Make a struct column of rows in column order.
 
     Raises:
-        pyarrow.ArrowInvalid: a value that its type cannot hold, such as a DECIMAL with too many digits.
+        pyarrow.ArrowInvalid: a value does not fit its type, such as a DECIMAL with too many digits.
     """
     fields = [pa.field(column.name, to_arrow(column.type)) for column in columns]
     if not fields:
@@ -82,22 +82,22 @@ def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
 
 
-def to_places(array: pa.ListArray) -> list[list[int]]:
-    """Give the places of rows; most often all of them are equally long."""
+def to_ordinals(array: pa.ListArray) -> list[list[int]]:
+    """Return the ordinals of rows, fast if all have the same length, as most do."""
     bounds = array.offsets.to_numpy()
     flat = array.values.to_numpy()[bounds[0] : bounds[-1]]
     lengths = np.diff(bounds)
     if len(lengths) and (lengths == lengths[0]).all():
-        places: list[list[int]] = flat.reshape(len(lengths), lengths[0]).tolist()
-        return places
+        ordinals: list[list[int]] = flat.reshape(len(lengths), lengths[0]).tolist()
+        return ordinals
     return to_list(array)
 
 
-def place_order(places: pa.ListArray) -> npt.NDArray[np.int64]:
-    """The order of rows by their places, those of equal places as they stand; a place comes before those below it."""
-    bounds = places.offsets.to_numpy()
+def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
+    """Return the indices that sort rows by ordinal, stably; an ordinal comes before longer ones that start with it."""
+    bounds = ordinals.offsets.to_numpy()
     lengths = np.diff(bounds)
-    flat = places.values.to_numpy()
+    flat = ordinals.values.to_numpy()
     heads = flat[np.minimum(bounds[:-1], max(len(flat) - 1, 0))] if len(flat) else flat
     if len(lengths) and lengths.min() > 0 and (np.diff(heads) > 0).all():
         return np.arange(len(lengths))
@@ -106,9 +106,9 @@ def place_order(places: pa.ListArray) -> npt.NDArray[np.int64]:
     return np.lexsort(steps[::-1]) if steps else np.arange(len(lengths))
 
 
-def before(places: pa.ListArray, place: Sequence[int]) -> int:
-    """How many of these places, which are in order, come before another."""
-    return bisect_left(range(len(places)), list(place), key=lambda at: places[at].as_py())
+def before(ordinals: pa.ListArray, ordinal: Sequence[int]) -> int:
+    """Return how many of these sorted ordinals are less than another ordinal."""
+    return bisect_left(range(len(ordinals)), list(ordinal), key=lambda at: ordinals[at].as_py())
 
 
 def _tuples(array: pa.StructArray) -> list[Any]:
@@ -118,9 +118,9 @@ def _tuples(array: pa.StructArray) -> list[Any]:
 
 
 def _below(array: pa.ListArray | pa.MapArray, *children: pa.Array) -> tuple[list[list[Any]], Iterator[tuple[int, int]]]:
-    """The values below an array, and where those of each entry begin and end among them.
+    """The child values of an array, and the bounds of each entry in them.
 
-    A slice knows all values of the array that it is cut from: only its own are taken, for an array may be cut into many slices.
+    A slice refers to all values of its array. Only its own are converted, because an array may have many slices.
     """
     offsets = array.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
@@ -128,7 +128,7 @@ def _below(array: pa.ListArray | pa.MapArray, *children: pa.Array) -> tuple[list
 
 
 def _lifted(values: list[Any], array: pa.Array) -> list[Any]:
-    """Put None where the array has NULL."""
+    """Set the values to None where the array is NULL."""
     if array.null_count:
         for at in pc.indices_nonzero(array.is_null()).to_numpy().tolist():
             values[at] = None

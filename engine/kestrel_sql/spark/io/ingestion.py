@@ -1,4 +1,4 @@
-"""Messages to rows for CREATE SOURCE … FROM KAFKA: formats, envelope, metadata (docs/adr/0012, rules K1)."""
+"""Turns messages into rows for CREATE SOURCE … FROM KAFKA: formats, envelope and metadata (docs/adr/0012, rules K1)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NULL_KEY = "record with NULL key in UPSERT source; to retract this error, produc
 NO_VALUE = "a message without a value gives no row under ENVELOPE NONE"
 
 _EARLIEST = -210_863_520_000_000
-"""The first ms that Materialize's timestamp holds: 1 January 4713 BC."""
+"""The earliest timestamp (ms) of Materialize: 1 January 4713 BC."""
 _LATEST = 8_210_266_876_799_999
-"""The last one: 31 December 262142."""
+"""The latest timestamp (ms) of Materialize: 31 December 262142."""
 
 Header = Mapping[str, Any]
 Struct = dict[str, Any]
@@ -25,7 +25,7 @@ Struct = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What becomes of one record: key and value of its row (`value` None deletes), what is wrong, and whether it is a row."""
+    """The row of a record: its key and value (None is a deletion), an error, and whether there is a row at all."""
 
     key: Row | None = None
     value: Row | None = None
@@ -38,14 +38,14 @@ NO_ROW = Message(is_row=False)
 
 @dataclass(frozen=True, slots=True)
 class MessageReader:
-    """Reads the records of one source."""
+    """Decodes the records of one source."""
 
     ingestion: IngestionSpec
     key: Callable[[bytes | None], Row | None]
     value: Callable[[bytes | None], Row | None]
 
     def read(self, record: Mapping[str, Any]) -> Message:
-        """Turn a record (the columns of `WIRE_INPUT`) into key and value columns of the source."""
+        """Turn a record (columns of `WIRE_INPUT`) into key and value columns of the source."""
         if self._is_before_start(record):
             return NO_ROW
         try:
@@ -86,12 +86,12 @@ class MessageReader:
             metadata = self._metadata(record)
             value = self._image(record["value"])
         except SerdeError as error:
-            # The row that the key had is no longer the last word of the topic.
+            # The topic has a newer value than the row that the key had, so that row is deleted.
             return Message(key, error=f"value: {error}")
         return Message(key) if value is None else Message(key, (*value, *metadata))
 
     def _image(self, data: bytes) -> Row | None:
-        """The value columns and the error column; None if the message deletes."""
+        """The value columns and the error column; None if the message is a deletion."""
         if self.ingestion.envelope is Envelope.DEBEZIUM:
             value = self.value(data)
             after = None if value is None else value[0]
@@ -109,10 +109,10 @@ class MessageReader:
 
 
 def message_reader(ingestion: IngestionSpec, key: SerdeSpec, value: SerdeSpec) -> MessageReader:
-    """Make the reader of a source, whose specs hold the columns of its messages.
+    """Return the reader of a source; `key` and `value` have the columns of its messages.
 
     Raises:
-        FormatError: a format that cannot hold its columns.
+        FormatError: a format does not support its columns.
     """
     return MessageReader(ingestion, message_decoder(key), message_decoder(value))
 
@@ -137,7 +137,7 @@ def _item(column: MetadataColumn, record: Mapping[str, Any]) -> Any:
 
 
 def _last(headers: Sequence[Header], name: str) -> bytes | None:
-    """The value of the last header of that name; NULL if the message has no headers at all, an error if it has others only."""
+    """The value of the last header with that name; NULL for a message without headers, an error if it has only other headers."""
     for header in reversed(headers):
         if header["key"] == name:
             value: bytes | None = header["value"]

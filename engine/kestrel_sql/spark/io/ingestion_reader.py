@@ -1,4 +1,4 @@
-"""The records of a source in the manner of Materialize as structs of its relation."""
+"""Turns the records of a source FROM KAFKA into structs of its relation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.spark.values import row_converter, to_arrow_value
 
 
 class IngestionReader:
-    """Reads the records of one source; `position` is its number among the sources of the same topic and query."""
+    """Decodes the records of one source; `position` is its number among the sources of the same topic and query."""
 
     def __init__(self, source: SourceRead, ingestion: IngestionSpec, position: int) -> None:
         self.source = source
@@ -28,7 +28,7 @@ class IngestionReader:
         self._keys = len(schema.key)
 
     def read(self, batch: pa.RecordBatch) -> Read:
-        """Read the records of a batch, all of which are for this source."""
+        """Decode a batch whose records are all for this source (columns of `WIRE_INPUT`)."""
         rows = batch.to_pylist()
         messages = [self._reader.read(row) for row in rows]
         structs = [self._struct(message, row) for message, row in zip(messages, rows, strict=True)]
@@ -52,12 +52,12 @@ class IngestionReader:
         return struct if not self._keys else {"k": self._to_key(message.key), **struct}
 
     def _whole(self, message: Message, row: dict[str, Any]) -> tuple[Any, ...]:
-        """The value with everything that a source step adds (rules P6.1)."""
+        """The value with the columns that a source adds (rules P6.1)."""
         key = (None,) * self._keys if message.key is None else message.key
         return (*(message.value or ()), row["ts"], row["part"], row["off"], *key)
 
     def _entry(self, error: str, row: dict[str, Any]) -> dict[str, Any]:
         kind = FATAL if self.source.strict else DESERIALIZATION
-        side = "key" if error.startswith("key: ") else "value"
-        record = base64_of(row[side]) if self.source.logs_rows else None
+        part = "key" if error.startswith("key: ") else "value"
+        record = base64_of(row[part]) if self.source.logs_rows else None
         return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": error, "record": record}

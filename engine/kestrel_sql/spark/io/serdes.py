@@ -1,4 +1,4 @@
-"""Keys and values of many records as columns, and back: whole batches where a format can, else record by record."""
+"""Key and value serdes over columns: whole batches with a bulk codec where the format has one, or else record by record."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 Errors = Mapping[int, SerdeError]
-"""What went wrong, by position in the batch."""
+"""Errors by index in the batch."""
 
 WORTHWHILE = 64
-"""From how many records on a bulk codec pays: Arrow and NumPy take longer to start than to work."""
+"""From this many records on a bulk codec is faster: the calls of Arrow and NumPy have a fixed cost."""
 
 PART = 500
-"""How many records are done one by one when some of a batch are not plain."""
+"""The number of records that are processed one by one if the bulk codec cannot process one of them."""
 
 PATIENCE = 3
-"""After how many batches in a row without anything plain only one in that many is tried."""
+"""After this many failures of the bulk codec in a row it is tried only now and then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One side of records: an array per column, which records have the side at all, and which could not be read."""
+class Decoded:
+    """The keys or the values of records: an array for each column, which records have a key or value, and errors."""
 
     arrays: list[pa.Array]
     present: Mask
@@ -44,26 +44,26 @@ class Side:
 
 
 class _Trust:
-    """Whether trying the bulk codec is worth it, judged by how it went."""
+    """Decides from recent results whether to try the bulk codec."""
 
     def __init__(self) -> None:
         self._failures = 0
         self._waiting = 0
 
     def tries(self) -> bool:
-        """Whether to try now."""
+        """Return whether to try it for this batch."""
         if self._failures < PATIENCE:
             return True
         self._waiting += 1
         return self._waiting % (PATIENCE * PATIENCE) == 0
 
-    def note(self, done: bool) -> None:
-        """Remember how a batch went."""
+    def record(self, done: bool) -> None:
+        """Record whether it could process any part of a batch."""
         self._failures = 0 if done else self._failures + 1
 
 
-class SideReader:
-    """Bytes of one side of a topic to columns."""
+class SerdeReader:
+    """Decodes the keys or the values of a topic into columns."""
 
     def __init__(self, spec: SerdeSpec) -> None:
         self._types = [to_arrow(column.type) for column in spec.columns]
@@ -72,33 +72,33 @@ class SideReader:
         self._many: BulkDecoder | None = bulk_decoder(spec, self._types)
         self._trust = _Trust()
 
-    def read(self, data: pa.BinaryArray) -> Side:
-        """Read the bytes of a batch; null bytes and errors leave NULL."""
+    def read(self, data: pa.BinaryArray) -> Decoded:
+        """Decode the bytes of a batch; null bytes and errors give NULL."""
         if self._many is None or len(data) - data.null_count < WORTHWHILE or not self._trust.tries():
             return self._singly(data)
         if data.null_count == 0:
             return self._in_bulk(data, self._many)
         present = np.asarray(data.is_valid().to_numpy(zero_copy_only=False))
         (positions,) = np.nonzero(present)
-        side = self._in_bulk(data.drop_null(), self._many)
-        spread = scattered(positions, len(data))
+        decoded = self._in_bulk(data.drop_null(), self._many)
+        indices = scattered(positions, len(data))
         there = np.zeros(len(data), dtype=bool)
-        there[positions] = side.present
-        return Side(
-            [a.take(spread) for a in side.arrays],
+        there[positions] = decoded.present
+        return Decoded(
+            [a.take(indices) for a in decoded.arrays],
             there,
-            {int(positions[at]): error for at, error in side.errors.items()},
+            {int(positions[at]): error for at, error in decoded.errors.items()},
         )
 
-    def _in_bulk(self, data: pa.BinaryArray, many: BulkDecoder) -> Side:
+    def _in_bulk(self, data: pa.BinaryArray, many: BulkDecoder) -> Decoded:
         whole = _plain(many, data)
         tried = [whole] if whole is not None else [_plain(many, part) for part in _parts(data)]
-        self._trust.note(done=any(each is not None for each in tried))
+        self._trust.record(done=any(each is not None for each in tried))
         if whole is not None:
             return whole
         return _joined([plain or self._singly(part) for plain, part in zip(tried, _parts(data), strict=True)])
 
-    def _singly(self, data: pa.BinaryArray) -> Side:
+    def _singly(self, data: pa.BinaryArray) -> Decoded:
         rows: list[Row | None] = []
         errors: dict[int, SerdeError] = {}
         for at, one in enumerate(to_list(data)):
@@ -108,7 +108,7 @@ class SideReader:
                 errors[at] = error
                 rows.append(None)
         present = np.fromiter((row is not None for row in rows), dtype=bool, count=len(rows))
-        return Side(self._columns(rows), present, errors)
+        return Decoded(self._columns(rows), present, errors)
 
     def _columns(self, rows: list[Row | None]) -> list[pa.Array]:
         nothing = (None,) * len(self._types)
@@ -121,9 +121,9 @@ class SideReader:
         ]
 
 
-def _plain(many: BulkDecoder, data: pa.BinaryArray) -> Side | None:
+def _plain(many: BulkDecoder, data: pa.BinaryArray) -> Decoded | None:
     try:
-        return Side(many(data), np.ones(len(data), dtype=bool), {})
+        return Decoded(many(data), np.ones(len(data), dtype=bool), {})
     except (NotPlainError, pa.ArrowException):
         return None
 
@@ -133,18 +133,18 @@ def _parts(data: pa.Array) -> Iterator[pa.Array]:
         yield data.slice(start, PART)
 
 
-def _joined(parts: Sequence[Side]) -> Side:
+def _joined(parts: Sequence[Decoded]) -> Decoded:
     errors: dict[int, SerdeError] = {}
     start = 0
     for part in parts:
         errors.update({start + at: error for at, error in part.errors.items()})
         start += len(part.present)
     arrays = [pa.concat_arrays(each) for each in zip(*(part.arrays for part in parts), strict=True)]
-    return Side(arrays, np.concatenate([part.present for part in parts]), errors)
+    return Decoded(arrays, np.concatenate([part.present for part in parts]), errors)
 
 
 def scattered(positions: Positions, count: int) -> pa.Array:
-    """The indices that take value i to position `positions[i]` of `count`, and NULL elsewhere."""
+    """Return the indices for `take` that put value i at `positions[i]` of `count` rows, and NULL in the others."""
     indices = np.zeros(count, dtype=np.int32)
     indices[positions] = np.arange(len(positions), dtype=np.int32)
     missing = np.ones(count, dtype=bool)
@@ -152,8 +152,8 @@ def scattered(positions: Positions, count: int) -> pa.Array:
     return pa.array(indices, mask=missing)
 
 
-class SideWriter:
-    """Columns of one side to the bytes of a topic."""
+class SerdeWriter:
+    """Encodes columns as the keys or the values of a topic."""
 
     def __init__(self, spec: SerdeSpec) -> None:
         types = [to_arrow(column.type) for column in spec.columns]
@@ -163,7 +163,7 @@ class SideWriter:
         self._trust = _Trust()
 
     def write(self, arrays: Sequence[pa.Array], present: Mask) -> tuple[pa.BinaryArray, Errors]:
-        """The bytes of a batch, NULL where `present` is false or the row could not be written."""
+        """Encode the rows of a batch; NULL where `present` is false or a row cannot be encoded."""
         (positions,) = np.nonzero(present)
         if self._many is None or len(positions) < WORTHWHILE or not self._trust.tries():
             return self._singly(arrays, present)
@@ -177,7 +177,7 @@ class SideWriter:
     def _in_bulk(self, arrays: Sequence[pa.Array], many: BulkEncoder) -> tuple[pa.BinaryArray, Errors]:
         whole = _written(many, arrays)
         if whole is not None:
-            self._trust.note(done=True)
+            self._trust.record(done=True)
             return whole, {}
         found: list[pa.BinaryArray] = []
         errors: dict[int, SerdeError] = {}
@@ -190,7 +190,7 @@ class SideWriter:
                 data, wrong = self._singly(part, np.ones(len(part[0]), dtype=bool))
                 errors.update({start + at: error for at, error in wrong.items()})
             found.append(data)
-        self._trust.note(done=done)
+        self._trust.record(done=done)
         return pa.concat_arrays(found), errors
 
     def _singly(self, arrays: Sequence[pa.Array], present: Mask) -> tuple[pa.BinaryArray, Errors]:

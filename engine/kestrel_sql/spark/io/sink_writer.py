@@ -1,4 +1,4 @@
-"""One sink of a pipeline: the structs of its relation as records of its topic."""
+"""Turns the structs of a sink's relation into records of its topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.windowed_key import join, join_all
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.io.columns import to_list
-from kestrel_sql.spark.io.serdes import Errors, SideWriter
+from kestrel_sql.spark.io.serdes import Errors, SerdeWriter
 from kestrel_sql.spark.stages.group import SinkWrite
 from kestrel_sql.spark.stages.log_entries import FATAL, PROCESSING, failed, json_row
 from kestrel_sql.spark.stages.stage import struct_column
@@ -23,30 +23,32 @@ from kestrel_sql.spark.stages.stage import struct_column
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a sink makes of rows: bytes of keys and values, and entries of the processing log by position instead."""
+    """The records of rows: bytes of keys and values, and for rows that cannot be written a log entry, by index."""
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
     log: Mapping[int, dict[str, Any]]
 
 
-class Writer:
-    """Writes the rows of one sink."""
+class SinkWriter:
+    """Encodes the rows of one sink."""
 
     def __init__(self, sink: SinkWrite) -> None:
         self.sink = sink
         self.column = struct_column(sink.handle.relation)
-        self._key = SideWriter(sink.key)
-        self._value = SideWriter(sink.value)
+        self._key = SerdeWriter(sink.key)
+        self._value = SerdeWriter(sink.value)
 
     def write(self, structs: pa.StructArray, starts: pa.Array, ends: pa.Array) -> Written:
-        """Write structs of this sink's relation; the window bounds (ms) go into keys of windowed topics."""
+        """Encode structs of the sink's relation; the window bounds (ms) go into the keys of windowed topics."""
         parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
-        keys, wrong_keys = _side(self._key, parts["k"]) if "k" in parts else (pa.nulls(len(structs), pa.binary()), {})
+        keys, wrong_keys = (
+            _encoded(self._key, parts["k"]) if "k" in parts else (pa.nulls(len(structs), pa.binary()), {})
+        )
         if self.sink.window is not None:
             keys, wrong_windows = _with_windows(keys, starts, ends, self.sink.window)
             wrong_keys = {**wrong_windows, **wrong_keys}
-        values, wrong_values = _side(self._value, parts["v"])
+        values, wrong_values = _encoded(self._value, parts["v"])
         log = {at: self._entry(error, parts["v"][at]) for at, error in {**wrong_values, **wrong_keys}.items()}
         return Written(keys, values, log)
 
@@ -72,7 +74,7 @@ def _with_windows(
     return pa.array(found, type=pa.binary()), errors
 
 
-def _side(writer: SideWriter, structs: pa.StructArray) -> tuple[pa.BinaryArray, Errors]:
+def _encoded(writer: SerdeWriter, structs: pa.StructArray) -> tuple[pa.BinaryArray, Errors]:
     present = np.asarray(structs.is_valid().to_numpy(zero_copy_only=False))
     arrays: Sequence[pa.Array] = structs.flatten()
     return writer.write(arrays, present)

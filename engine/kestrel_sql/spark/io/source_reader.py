@@ -1,4 +1,4 @@
-"""One source of a pipeline: the records of its topic as structs of its relation."""
+"""Turns the records of a source's topic into structs of its relation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.io.columns import to_list
-from kestrel_sql.spark.io.serdes import Errors, Mask, SideReader
+from kestrel_sql.spark.io.serdes import Errors, Mask, SerdeReader
 from kestrel_sql.spark.stages.group import SourceRead
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, base64_of, failed
 from kestrel_sql.spark.types import arrow_struct, to_arrow
@@ -21,9 +21,9 @@ from kestrel_sql.spark.types import arrow_struct, to_arrow
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a source makes of records: structs, window bounds (ms), and entries of the processing log by position.
+    """The rows of records: structs, window bounds (ms), and log entries by index in the batch.
 
-    `dropped` are the positions of the records that give no row.
+    `dropped` has the indices of the records that give no row.
     """
 
     structs: pa.StructArray
@@ -33,19 +33,19 @@ class Read:
     dropped: Collection[int]
 
 
-class Reader:
-    """Reads the records of one source; `position` is its number among the sources of the same topic and query."""
+class SourceReader:
+    """Decodes the records of one source; `position` is its number among the sources of the same topic and query."""
 
     def __init__(self, source: SourceRead, position: int) -> None:
         self.source = source
         self.position = position
-        self._key = SideReader(source.key)
-        self._value = SideReader(source.value)
+        self._key = SerdeReader(source.key)
+        self._value = SerdeReader(source.value)
         self._type = struct_type(source)
         self._types = {field.name: field.type for field in self._type}
 
     def read(self, batch: pa.RecordBatch) -> Read:
-        """Read the records of a batch, all of which are for this source."""
+        """Decode a batch whose records are all for this source (columns of `WIRE_INPUT`)."""
         data, bounds, wrong = _split_keys(batch.column("key"), self.source.window)
         key = self._key.read(data)
         value = self._value.read(batch.column("value"))
@@ -57,24 +57,24 @@ class Reader:
         parts = [_struct(whole, self._types["v"], value.present)]
         if "k" in self._types:
             parts.insert(0, _struct(key.arrays, self._types["k"], key.present))
-        return Read(_struct(parts, self._type, alive), *bounds, {} if self.source.quiet else log, log.keys())
+        return Read(_struct(parts, self._type, alive), *bounds, {} if self.source.silent else log, log.keys())
 
     def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
-        """What a source step adds between the value and the copy of the key (rules P6.1)."""
+        """The columns that a source adds between the value and the copy of the key (rules P6.1)."""
         if self.source.headers:
             headers = batch.column("headers").to_pylist()
             for column in self.source.headers:
                 yield pa.array([_header(each or (), column.header_key) for each in headers], type=to_arrow(column.type))
         yield from map(batch.column, ("ts",) if self.source.pseudo_version == 0 else ("ts", "part", "off"))
 
-    def _entry(self, side: str, error: SerdeError, batch: pa.RecordBatch, at: int) -> dict[str, Any]:
+    def _entry(self, part: str, error: SerdeError, batch: pa.RecordBatch, at: int) -> dict[str, Any]:
         kind = FATAL if self.source.strict else DESERIALIZATION
-        record = base64_of(batch.column(side)[at].as_py()) if self.source.logs_rows else None
-        return failed(kind, f"{self.source.logger}.deserializer", f"{side}: {error}", error, record)
+        record = base64_of(batch.column(part)[at].as_py()) if self.source.logs_rows else None
+        return failed(kind, f"{self.source.logger}.deserializer", f"{part}: {error}", error, record)
 
 
 def struct_type(source: SourceRead) -> pa.StructType:
-    """The type of a source's struct column."""
+    """Return the type of a source's struct column."""
     key = [pa.field("k", arrow_struct(source.handle.schema.key))] if source.handle.schema.key else []
     return pa.struct([*key, pa.field("v", arrow_struct(source.handle.schema.value))])
 
@@ -88,7 +88,7 @@ def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
 def _split_keys(
     keys: pa.BinaryArray, info: WindowInfo | None
 ) -> tuple[pa.BinaryArray, tuple[pa.Array, pa.Array], Errors]:
-    """The keys without their windows, the bounds of these, and why a key holds none."""
+    """Split keys into the bare keys and window bounds, with the errors of keys that contain no window."""
     if info is None:
         nothing = pa.nulls(len(keys), pa.int64())
         return keys, (nothing, nothing), {}

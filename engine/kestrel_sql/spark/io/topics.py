@@ -1,6 +1,6 @@
-"""Both ends of a pipeline: bytes of topics to rows of relations, and back, for all queries of a group at once.
+"""Decodes records of topics into rows of relations, and encodes rows as records, for all queries of a group at once.
 
-What a record says about itself (the envelope) never becomes a value of Python: it is taken from column to column.
+The envelope of a record is never converted to Python values; its columns are copied in Arrow.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.ingestion_reader import IngestionReader
 from kestrel_sql.spark.io.serdes import scattered
-from kestrel_sql.spark.io.sink_writer import Writer
-from kestrel_sql.spark.io.source_reader import Read, Reader, struct_type
+from kestrel_sql.spark.io.sink_writer import SinkWriter
+from kestrel_sql.spark.io.source_reader import Read, SourceReader, struct_type
 from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
-from kestrel_sql.spark.stages.stage import DEAD, ENVELOPE, struct_column
+from kestrel_sql.spark.stages.stage import ENVELOPE, LOG_ONLY, struct_column
 
 Positions = npt.NDArray[np.int64]
-AnyReader = Reader | IngestionReader
+AnyReader = SourceReader | IngestionReader
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _ENTRY = (
@@ -39,9 +39,9 @@ WIRE_INPUT = (
     "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-"""What decoding reads: the query a record is fed to, its feed order, and Kafka's columns.
+"""The input of decoding: the number of the query, the number of the record in the input of the query, and Kafka's columns.
 
-No headers should be an empty array: Spark's way to Arrow takes time that grows with the square of NULL arrays in a row.
+Missing headers should be an empty array: Spark's conversion to Arrow is quadratic in the number of consecutive NULL arrays.
 """
 
 ARROW_INPUT = pa.schema(
@@ -57,17 +57,17 @@ ARROW_INPUT = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""`WIRE_INPUT` in Arrow."""
+"""`WIRE_INPUT` as an Arrow schema."""
 
 WIRE_OUTPUT = (
-    "q INT, place ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
+    "q INT, ordinal ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING,"
     " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
 )
-"""What encoding writes: a record (kind NULL) or an entry of the processing log, and the source record that caused it."""
+"""The output of encoding: a record (`kind` is NULL) or a log entry, and the source record that caused it."""
 
 LOGGED = pa.schema([*_ENTRY, ("src_topic", pa.string()), ("src_part", pa.int32()), ("src_off", pa.int64())])
-"""The columns of an entry of the processing log."""
+"""The columns of a log entry in `WIRE_OUTPUT`."""
 
 _TYPES = {
     "INT": pa.int32(),
@@ -80,12 +80,12 @@ _TYPES = {
 }
 
 ENVELOPE_FIELDS = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
-"""The envelope as Arrow has it."""
+"""The envelope as Arrow fields."""
 
 ARROW_OUTPUT = pa.schema(
     [
         ("q", pa.int32()),
-        ("place", pa.list_(pa.int64())),
+        ("ordinal", pa.list_(pa.int64())),
         ("topic", pa.string()),
         ("timestamp", pa.int64()),
         ("key", pa.binary()),
@@ -94,13 +94,13 @@ ARROW_OUTPUT = pa.schema(
         *LOGGED,
     ]
 )
-"""`WIRE_OUTPUT` in Arrow."""
+"""`WIRE_OUTPUT` as an Arrow schema."""
 
 _NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
 
 
 def decode_batches(sources: Sequence[SourceRead]) -> Pass:
-    """Make the function for `mapInArrow` that turns records into rows of the relations that read them."""
+    """Return the function for `mapInArrow` that decodes records into rows of the relations that read them."""
     schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in sources)])
 
     def decode(batches: Batches) -> Batches:
@@ -115,26 +115,30 @@ def decode_batches(sources: Sequence[SourceRead]) -> Pass:
 
 
 def _reader(source: SourceRead, position: int) -> AnyReader:
-    return Reader(source, position) if source.ingestion is None else IngestionReader(source, source.ingestion, position)
+    return (
+        SourceReader(source, position)
+        if source.ingestion is None
+        else IngestionReader(source, source.ingestion, position)
+    )
 
 
 def _decoded(
     batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyReader]], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows in the order of their records, those of one record in the order of its readers."""
+    """Rows in the order of their records; the rows of one record in the order of its readers."""
     shares = [(reader, rows) for pair, rows in _by_topic(batch).items() for reader in readers.get(pair, ())]
     rows = np.concatenate([_NO_POSITIONS, *(rows for _, rows in shares)])
     numbers = np.concatenate([_NO_POSITIONS, *(np.full(len(rows), reader.position) for reader, rows in shares)])
     order = np.lexsort((numbers, rows))
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
+    indices = np.empty_like(order)
+    indices[order] = np.arange(len(order))
     whole = len(shares) == 1 and len(rows) == len(batch)
     by_reader = batch if whole else batch.take(pa.array(rows))
     made: list[tuple[AnyReader, Read, Positions]] = []
     start = 0
     for reader, share in shares:
         read = reader.read(by_reader.slice(start, len(share)))
-        made.append((reader, read, places[start : start + len(share)]))
+        made.append((reader, read, indices[start : start + len(share)]))
         start += len(share)
     taken = batch if whole else batch.take(pa.array(rows[order]))
     columns = _envelope(taken, numbers[order], made)
@@ -147,7 +151,7 @@ def _decoded(
 
 
 def _by_topic(batch: pa.RecordBatch) -> dict[tuple[int, str], Positions]:
-    """The positions of the records of each query and topic."""
+    """The indices of the records of each query and topic."""
     queries, topics = batch.column("q"), batch.column("topic")
     if len(batch) and len(queries.unique()) == 1 and len(topics.unique()) == 1:
         return {(queries[0].as_py(), topics[0].as_py()): np.arange(len(batch))}
@@ -161,21 +165,23 @@ def _envelope(
     batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[AnyReader, Read, Positions]]
 ) -> dict[str, pa.Array]:
     count = len(batch)
-    relations = np.full(count, DEAD, dtype=np.int32)
+    relations = np.full(count, LOG_ONLY, dtype=np.int32)
     log: dict[int, dict[str, Any]] = {}
     for reader, read, at in made:
         relations[at] = reader.source.relation
-        relations[at[list(read.dropped)]] = DEAD
+        relations[at[list(read.dropped)]] = LOG_ONLY
         log.update({int(at[local]): entry for local, entry in read.log.items()})
-    places = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
+    ordinals = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
     return {
         "rel": pa.array(relations),
         "q": batch.column("q"),
-        "place": pa.ListArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), pa.array(places)),
+        "ordinal": pa.ListArray.from_arrays(
+            pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), pa.array(ordinals)
+        ),
         "ts": batch.column("ts"),
         "headers": _without_nulls(batch.column("headers")),
-        "ws": _spread([read.starts for _, read, _ in made], [at for _, _, at in made]),
-        "we": _spread([read.ends for _, read, _ in made], [at for _, _, at in made]),
+        "ws": _interleaved([read.starts for _, read, _ in made], [at for _, _, at in made]),
+        "we": _interleaved([read.ends for _, read, _ in made], [at for _, _, at in made]),
         "topic": batch.column("topic"),
         "part": batch.column("part"),
         "off": batch.column("off"),
@@ -187,18 +193,20 @@ def _envelope(
 
 
 def _padded(structs: pa.StructArray, at: Positions, count: int) -> pa.Array:
-    """Structs at their places among `count` rows, NULL in the others."""
+    """Structs at their indices among `count` rows, NULL in the others."""
     if len(at) and at[-1] - at[0] == len(at) - 1:
-        # Most often the rows of a reader stand together, for places rise; nesting makes taking three times as slow.
+        # The rows of a reader are usually consecutive. `take` of nested columns is three times as slow.
         return pa.concat_arrays([pa.nulls(at[0], structs.type), structs, pa.nulls(count - at[-1] - 1, structs.type)])
     return structs.take(scattered(at, count))
 
 
-def _spread(arrays: Sequence[pa.Array], places: Sequence[Positions]) -> pa.Array:
-    """Arrays as one, each value at its place."""
+def _interleaved(arrays: Sequence[pa.Array], indices: Sequence[Positions]) -> pa.Array:
+    """Combine arrays, with each value at its index."""
     if not arrays:
         return pa.nulls(0, pa.int64())
-    return pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(places)))) if len(arrays) > 1 else arrays[0]
+    return (
+        pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(indices)))) if len(arrays) > 1 else arrays[0]
+    )
 
 
 def _empty_lists(count: int, kind: pa.ListType) -> pa.Array:
@@ -214,33 +222,33 @@ def _without_nulls(headers: pa.ListArray) -> pa.Array:
 
 
 def encode_batches(sinks: Sequence[SinkWrite]) -> Pass:
-    """Make the function for `mapInArrow` that turns the rows of sinks into records, and log entries into rows."""
+    """Return the function for `mapInArrow` that encodes the rows of sinks as records, with log entries as rows of their own."""
 
     def encode(batches: Batches) -> Batches:
-        writers = {sink.handle.relation: Writer(sink) for sink in sinks}
+        writers = {sink.handle.relation: SinkWriter(sink) for sink in sinks}
         for batch in batches:
             yield _encoded(batch, writers)
 
     return encode
 
 
-def _encoded(batch: pa.RecordBatch, writers: Mapping[int, Writer]) -> pa.RecordBatch:
-    """Records and log entries in the order of the rows that they come from, the entries of a row before its record."""
+def _encoded(batch: pa.RecordBatch, writers: Mapping[int, SinkWriter]) -> pa.RecordBatch:
+    """Records and log entries in the order of their rows, with the entries of a row before its record."""
     entries = _logged(batch)
     records, positions = _records(batch, writers, entries)
     if not entries:
         return records
     logged = _log_rows(batch, entries)
-    # The sort keeps the order of equal ones: entries stand before records.
+    # The sort is stable, so entries stay before the record of their row.
     order = np.argsort(np.concatenate([[at for at, _ in entries], positions]), kind="stable")
     table = pa.Table.from_batches([logged, records], schema=ARROW_OUTPUT).take(pa.array(order)).combine_chunks()
     return pa.RecordBatch.from_arrays([column.chunk(0) for column in table.columns], schema=ARROW_OUTPUT)
 
 
 def _records(
-    batch: pa.RecordBatch, writers: Mapping[int, Writer], entries: list[tuple[int, Mapping[str, Any]]]
+    batch: pa.RecordBatch, writers: Mapping[int, SinkWriter], entries: list[tuple[int, Mapping[str, Any]]]
 ) -> tuple[pa.RecordBatch, Positions]:
-    """The records of a batch and the positions of their rows, in order; rows that cannot be written add to `entries`."""
+    """The records of a batch and the indices of their rows, ascending; rows that cannot be written add to `entries`."""
     relations = np.asarray(batch.column("rel"))
     written: list[tuple[Positions, pa.Array, pa.Array, str]] = []
     for relation in np.unique(relations).tolist():
@@ -252,11 +260,11 @@ def _records(
     positions = np.concatenate([at for at, _, _, _ in written])
     order = np.argsort(positions)
     positions = positions[order]
-    kept = ["q", "place", "ts", "headers", "topic", "part", "off"]
-    envelope = batch.select(kept) if len(positions) == len(batch) else batch.select(kept).take(pa.array(positions))
+    names = ["q", "ordinal", "ts", "headers", "topic", "part", "off"]
+    envelope = batch.select(names) if len(positions) == len(batch) else batch.select(names).take(pa.array(positions))
     known = {
         "q": envelope.column("q"),
-        "place": envelope.column("place"),
+        "ordinal": envelope.column("ordinal"),
         "timestamp": envelope.column("ts"),
         "headers": envelope.column("headers"),
         "topic": _ordered([pa.repeat(pa.scalar(topic, pa.string()), len(at)) for at, _, _, topic in written], order),
@@ -271,9 +279,9 @@ def _records(
 
 
 def _share(
-    batch: pa.RecordBatch, at: Positions, writer: Writer, entries: list[tuple[int, Mapping[str, Any]]]
+    batch: pa.RecordBatch, at: Positions, writer: SinkWriter, entries: list[tuple[int, Mapping[str, Any]]]
 ) -> tuple[Positions, pa.Array, pa.Array, str]:
-    """The rows of one sink that could be written, the bytes of their keys and values, and their topic."""
+    """The indices of the rows of a sink that could be encoded, their keys and values, and the topic."""
     whole = len(at) == len(batch)
     indices = pa.array(at)
     columns = [
@@ -288,14 +296,14 @@ def _share(
 
 
 def _ordered(arrays: Sequence[pa.Array], order: Positions) -> pa.Array:
-    """Arrays as one, in another order."""
+    """Combine arrays in another order."""
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays).take(pa.array(order))
 
 
 def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
-    """The log entries that rows carry, with the position of their row."""
+    """The log entries of rows, each with the index of its row."""
     log = batch.column("log")
     if not pc.sum(pc.list_value_length(log)).as_py():
         return []
@@ -303,11 +311,11 @@ def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
 
 
 def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
-    about = batch.select(["q", "place", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
+    about = batch.select(["q", "ordinal", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
     rows = [
         {
             "q": row["q"],
-            "place": row["place"],
+            "ordinal": row["ordinal"],
             **entry,
             "src_topic": row["topic"],
             "src_part": row["part"],

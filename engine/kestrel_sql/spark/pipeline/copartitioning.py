@@ -1,4 +1,4 @@
-"""Joined topics must have equally many partitions: a row meets the rows of its own partition only."""
+"""Checks that joined topics have the same number of partitions: a join only sees rows of the same partition."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kestrel_sql.spark.stages.group import Group, SourceRead
 
 
 def check_partitions(group: Group, partitions: Mapping[str, int]) -> None:
-    """Compare the topics below the two sides of each join, as far as their numbers of partitions are known.
+    """Check that the topics on both sides of each join have the same number of partitions, if both numbers are known.
 
-    A change of key is no way around, as its internal topic has as many partitions as its source (rules L9). Foreign-key
-    joins may have any numbers.
+    A change of key does not help: the repartition topic has as many partitions as its source (rules L9). Foreign-key joins
+    accept any numbers.
 
     Raises:
-        StatementError: they differ.
+        StatementError: two numbers differ.
     """
     below: dict[int, SourceRead] = {source.relation: source for source in group.sources}
     for level in group.levels:
@@ -34,5 +34,5 @@ def _compare(left: SourceRead, right: SourceRead, partitions: Mapping[str, int])
     raise StatementError(
         f"Can't join `{left.topic}` with `{right.topic}` since the number of partitions don't match. "
         f"`{left.topic}` partitions = {counts[0]}; `{right.topic}` partitions = {counts[1]}.",
-        hint="Write one of them to a topic with as many partitions as the other: CREATE … WITH (PARTITIONS = …) AS SELECT.",
+        hint="copy one of them to a topic with as many partitions as the other: CREATE … WITH (PARTITIONS = …) AS SELECT",
     )

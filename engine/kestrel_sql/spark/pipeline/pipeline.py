@@ -1,4 +1,4 @@
-"""A group of queries as one Spark pipeline: decode, then stages of SQL and levels of state in turn, then encode."""
+"""A group of queries as one Spark pipeline: decode records, run stages and stateful levels in turn, encode records."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.spark.build.demand import unread_table
-from kestrel_sql.spark.build.queryable import build_kept
+from kestrel_sql.spark.build.queryable import build_queryable
 from kestrel_sql.spark.build.walk import build_step
 from kestrel_sql.spark.compile import python_functions as pycalls
 from kestrel_sql.spark.io.arrow_passes import Pass, Passes
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
-from kestrel_sql.spark.pipeline.carried_columns import load_cargo, loaded_columns, unload_cargo
+from kestrel_sql.spark.pipeline.carried_columns import pack_carried, packed_columns, unpack_carried
 from kestrel_sql.spark.pipeline.copartitioning import check_partitions
-from kestrel_sql.spark.pipeline.projection_pass import move_batches, moved_relations
+from kestrel_sql.spark.pipeline.projection_pass import passthrough_relations, project_batches
 from kestrel_sql.spark.stages.group import Group, QueryBuild
 from kestrel_sql.spark.stages.handles import row_columns
 from kestrel_sql.spark.stages.stage import Stage, struct_column
@@ -33,41 +33,41 @@ from kestrel_sql.spark.state.packing import can_page, page_batches, page_columns
 from kestrel_sql.spark.types import schema_text
 
 PAGES = 64
-"""How many pages the keys of a task have in a running query: enough for the cores, few enough for a state to be worth its call."""
+"""The number of pages of a task in a running query: enough to keep the cores busy, few enough to make each call worth its cost."""
 
 _views = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRun:
-    """One query to run: its plan, the settings it was planned with, and how its serdes know their schemas."""
+    """One query to run: its plan, the settings it was planned with, and a function that completes its serdes with schemas."""
 
     plan: QueryPlan
     settings: Mapping[str, str] = field(default_factory=dict)
     serde: Callable[[SerdeSpec], SerdeSpec] = lambda spec: spec
     queryable: bool = False
-    """Whether pull queries may ask for its table, which some state then holds (`kestrel_sql.spark.build.queryable`)."""
+    """Whether pull queries may read its table, which is then materialised (`kestrel_sql.spark.build.queryable`)."""
     replaceable: bool = False
-    """Whether CREATE OR REPLACE may change its filters; queryable runs only."""
+    """Whether CREATE OR REPLACE may change its filters; only with `queryable`."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A built group: all its relations have been lifted to the last stage."""
+    """A group that is built: the relations of all sinks have been lifted to the last stage."""
 
     group: Group
 
     @property
     def depth(self) -> int:
-        """How many stages there are: one more than levels of state."""
+        """The number of stages, one more than stateful levels."""
         return len(self.group.stages)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The SQL to read, stage by stage, over an input called `kestrel_input`; what is done on Arrow, it says in SQL, too."""
+        """The SQL of each stage over a view `kestrel_input`, for people; passthrough projections are shown as SQL, too."""
         parts = zip(self.group.stages, self._parts, strict=True)
         return tuple(
-            _note(part.moved) + stage.sql("kestrel_input", stage.carried() if part.template else ())
+            _arrow_comment(part.passthrough) + stage.sql("kestrel_input", stage.carried() if part.template else ())
             for stage, part in parts
         )
 
@@ -83,25 +83,34 @@ class Pipeline:
         partitions: Mapping[str, int] | None = None,
         tasks: Sequence[int] | None = None,
         end: tuple[Pass, str] | None = None,
-        has_homes: bool = False,
+        has_task_pages: bool = False,
     ) -> DataFrame:
-        """Put the pipeline over `records` (columns of `WIRE_INPUT`); gives the columns of `WIRE_OUTPUT`, or what `end` makes of them.
+        """Apply the pipeline to records.
 
-        `pages` is how many parts the keys of a task are split into, each with one state that one core works on: 1 in a test,
-        `PAGES` for a running query. It belongs to the checkpoint: a query keeps its number for ever. `partitions` says how many
-        partitions each source topic has; with more than one, state and stream time are kept per partition of the key. A group whose
-        queries read different topics of one name gives the number of `tasks` of each query instead. `has_homes` spreads what tasks keep
-        across keys over the cores; it belongs to the checkpoint, too. `end` is a function of Arrow and the columns that it gives; it is
-        part of the pass that encodes.
+        Args:
+            spark: the session of `records`.
+            records: rows with the columns of `WIRE_INPUT`.
+            pages: the number of pages of each task, each of which one core works on: 1 in a test, `PAGES` in a running query. A
+                checkpoint fixes this number.
+            partitions: the number of partitions of each source topic. With more than one, each partition of the key has its own
+                state and stream time.
+            tasks: the number of tasks of each query, in place of `partitions`, for a group whose queries read different topics
+                with the same name.
+            end: a function for `mapInArrow` and the schema of its result, to be run in the pass that encodes.
+            has_task_pages: whether the state that spans the keys of a task has a page of its own for each task
+                (`kestrel_sql.spark.state.packing.task_page`). A checkpoint fixes this as well.
+
+        Returns:
+            Rows with the columns of `WIRE_OUTPUT`, or with those of `end`.
 
         Raises:
-            StatementError: topics that are joined have different numbers of partitions.
+            StatementError: joined topics have different numbers of partitions.
         """
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
         decoded = Passes(records).through(larger).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
-        rows = self.between(spark, decoded, pages, found, has_homes=has_homes)
+        rows = self.between(spark, decoded, pages, found, has_task_pages=has_task_pages)
         rows = rows.through(encode_batches(self.group.sinks))
         if end is None:
             return rows.frame(WIRE_OUTPUT)
@@ -109,20 +118,20 @@ class Pipeline:
         return rows.through(function).frame(schema)
 
     def between(
-        self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_homes: bool = False
+        self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_task_pages: bool = False
     ) -> Passes:
-        """Put the stages and levels over decoded rows; gives the rows of the sinks."""
+        """Apply the stages and levels to decoded rows; returns the rows of the sinks."""
         for at, (stage, part) in enumerate(zip(self.group.stages, self._parts, strict=True)):
             if at > 0:
-                rows = apply_level(rows, self.level(at), tasks, has_homes=has_homes)
+                rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages)
             above = self.level(at + 1) if at + 1 < self.depth else None
-            if part.moved or part.template is None:
-                rows = rows.through(move_batches(stage, part.moved))
+            if part.passthrough or part.template is None:
+                rows = rows.through(project_batches(stage, part.passthrough))
             if part.template is not None or (above is not None and not can_page(above, pages)):
                 paged = [] if above is None else page_columns(above, pages)
                 columns = {
                     **self._columns(at),
-                    **{struct_column(relation): stage.types[relation] for relation in part.moved},
+                    **{struct_column(relation): stage.types[relation] for relation in part.passthrough},
                 }
                 rows = _computed(spark, rows, columns, part, paged)
             elif above is not None and pages > 1:
@@ -130,14 +139,14 @@ class Pipeline:
         return rows
 
     def _columns(self, at: int) -> Mapping[str, str]:
-        """The columns that come to a stage, with their Spark types."""
+        """The columns of the rows that enter a stage, with their Spark types."""
         return row_columns(self.level(at).alive if at > 0 else [source.handle for source in self.group.sources])
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
-        """How many tasks each query has: as many as its widest source topic has partitions; topics without a number have one.
+        """Return the number of tasks of each query: the partitions of its widest source topic, where a missing number counts as 1.
 
         Raises:
-            StatementError: topics that are joined have different numbers of partitions.
+            StatementError: joined topics have different numbers of partitions.
         """
         check_partitions(self.group, partitions)
         counts = [1] * (1 + max((source.query for source in self.group.sources), default=0))
@@ -146,49 +155,49 @@ class Pipeline:
         return tuple(counts)
 
     def level(self, number: int) -> Level:
-        """The operators between stage `number - 1` and stage `number`."""
+        """Return the operators between stage `number - 1` and stage `number`."""
         alive = [handle for (at, _), handle in sorted(self.group.entries.items()) if at == number]
         return Level(tuple(self.group.levels[number - 1]), tuple(alive))
 
 
 _SOURCE = f"kestrel_{uuid4().hex}"
-"""Stands for the input of a stage; no literal of a user can hold it, for it would be replaced there, too."""
+"""Stands for the input view in the SQL of a stage. It is random, because it would be replaced in a user's string literal, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How a stage is done: the relations that are moved on Arrow, the SQL over the rest if there is any, and what goes past it."""
+    """How a stage runs: the relations projected on Arrow, the SQL of the others (None without any), and the columns carried past it."""
 
-    moved: frozenset[int]
+    passthrough: frozenset[int]
     template: str | None
     carried: frozenset[str]
 
 
 def _part(stage: Stage) -> _Part:
-    moved = moved_relations(stage)
-    rest = stage.without(moved)
+    passthrough = passthrough_relations(stage)
+    rest = stage.without(passthrough)
     carried = rest.carried()
-    return _Part(moved, rest.sql(_SOURCE, carried) if any(rest.operations.values()) else None, carried)
+    return _Part(passthrough, rest.sql(_SOURCE, carried) if any(rest.operations.values()) else None, carried)
 
 
-def _note(moved: frozenset[int]) -> str:
-    names = ", ".join(struct_column(relation) for relation in sorted(moved))
-    return f"-- on Arrow, which comes to this: {names}\n" if moved else ""
+def _arrow_comment(passthrough: frozenset[int]) -> str:
+    names = ", ".join(struct_column(relation) for relation in sorted(passthrough))
+    return f"-- runs on Arrow, shown as SQL: {names}\n" if passthrough else ""
 
 
 def _computed(
     spark: SparkSession, rows: Passes, columns: Mapping[str, str], part: _Part, paged: Sequence[str]
 ) -> Passes:
-    """Rows of these columns behind the SQL of a stage, which sees only those that it looks at."""
+    """Apply the SQL of a stage to rows with these columns; the SQL gets only the columns that it reads."""
     carried = part.carried
     if not carried:
         return Passes(_selected(spark, rows.frame(schema_text(columns)), part.template, paged))
-    loaded = rows.through(load_cargo(carried)).frame(schema_text(loaded_columns(columns, carried)))
-    return Passes(_selected(spark, loaded, part.template, paged)).through(unload_cargo(carried))
+    packed = rows.through(pack_carried(carried)).frame(schema_text(packed_columns(columns, carried)))
+    return Passes(_selected(spark, packed, part.template, paged)).through(unpack_carried(carried))
 
 
 def _selected(spark: SparkSession, rows: DataFrame, template: str | None, paged: Sequence[str]) -> DataFrame:
-    """Rows behind the SQL of a stage, with the columns that say the page."""
+    """Apply the SQL of a stage, and add the columns that name the page."""
     view = f"kestrel_stage_{next(_views)}"
     rows.createOrReplaceTempView(view)
     source = view if template is None else f"({template.replace(_SOURCE, view)})"
@@ -201,7 +210,7 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
     """Build the pipeline of a group.
 
     Raises:
-        StatementError: an expression of a plan that is not well typed, or that Spark cannot run.
+        StatementError: an expression of a plan has a type error, or Spark cannot run it.
     """
     group = Group(functions)
     for number, run in enumerate(runs):
@@ -216,13 +225,13 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
             unread=unread_table(root),
         )
         group.ends[number] = (
-            build_kept(root, build, replaceable=run.replaceable) if run.queryable else build_step(root, build)
+            build_queryable(root, build, replaceable=run.replaceable) if run.queryable else build_step(root, build)
         )
     return finish(group)
 
 
 def finish(group: Group) -> Pipeline:
-    """Let the sinks of a group whose queries are built stand behind its last stage."""
+    """Lift the relations of all sinks to the last stage, once the queries of the group are built."""
     last = len(group.stages) - 1
     for sink in group.sinks:
         group.lift(sink.handle, last)

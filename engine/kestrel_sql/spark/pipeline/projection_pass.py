@@ -1,7 +1,7 @@
-"""What a stage does to relations whose columns it only moves, done on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
+"""Passthrough projections, which run on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
 
-Such operations take fields of structs, make structs of them, and ask whether they are there: to leave one out, to drop a row, or to log
-that it lacks something. All else is for Spark SQL.
+A projection is a passthrough if it only takes fields of structs, makes structs, and tests for NULL: to make a struct NULL, to drop a
+row, or to log a missing value. All other projections run as Spark SQL.
 """
 
 from __future__ import annotations
@@ -17,49 +17,51 @@ from sqlglot import exp
 
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.stages.stage import DEAD, Operation, Stage, entry, struct_column
+from kestrel_sql.spark.stages.stage import LOG_ONLY, Operation, Stage, entry, struct_column
 
 _Value = Callable[[pa.RecordBatch], pa.Array]
 """Computes a column of a batch."""
 
 
-class _ComputedError(Exception):
-    """A tree does more than to move."""
+class _NotPassthroughError(Exception):
+    """A tree does more than a passthrough projection may."""
 
 
-def moved_relations(stage: Stage) -> frozenset[int]:
-    """The relations of a stage that are only moved, by one operation or more."""
+def passthrough_relations(stage: Stage) -> frozenset[int]:
+    """The relations of a stage that have operations, all of them passthrough projections."""
     return frozenset(
-        relation for relation, operations in stage.operations.items() if operations and all(map(_is_move, operations))
+        relation
+        for relation, operations in stage.operations.items()
+        if operations and all(map(_is_passthrough, operations))
     )
 
 
-def move_batches(stage: Stage, relations: Collection[int]) -> Pass:
-    """Make the function for `mapInArrow` that does what the SQL of a stage does with some of its `moved_relations`."""
+def project_batches(stage: Stage, relations: Collection[int]) -> Pass:
+    """Return the function for `mapInArrow` that does what the SQL of a stage would do with some of its `passthrough_relations`."""
     given = {relation: stage.operations[relation] for relation in relations}
 
-    def move(batches: Batches) -> Batches:
-        # Each worker reads the trees for itself: they are data and may be sent to it.
-        moves = {relation: [_move(operation) for operation in operations] for relation, operations in given.items()}
+    def project(batches: Batches) -> Batches:
+        # Each worker translates the trees itself: trees can be pickled, the functions made of them cannot.
+        projections = {relation: [*map(_projection, operations)] for relation, operations in given.items()}
         for batch in batches:
-            for relation, each in moves.items():
-                for one in each:
-                    batch = one.apply(batch, relation)
+            for relation, each in projections.items():
+                for projection in each:
+                    batch = projection.apply(batch, relation)
             yield alive(batch)
 
-    return move
+    return project
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
-    """An operation that only moves: the struct that it makes, which rows it keeps, and what it logs of which."""
+class _Projection:
+    """A passthrough projection: the struct that it makes, the rows that it keeps, and the log entries of rows with a fault."""
 
     struct: _Value
     keep: _Value | None
     faults: Sequence[tuple[_Value, Mapping[str, Any]]]
 
     def apply(self, batch: pa.RecordBatch, relation: int) -> pa.RecordBatch:
-        """The batch with the rows of a relation changed."""
+        """Return the batch with the rows of a relation projected."""
         relations = batch.column("rel")
         own = pc.equal(relations, relation)
         structs = self.struct(batch)
@@ -68,7 +70,7 @@ class _Move:
         changed = {struct_column(relation): structs}
         if self.keep is not None:
             dropped = pc.and_(own, pc.invert(self.keep(batch)))
-            changed["rel"] = pc.if_else(dropped, pa.scalar(DEAD, pa.int32()), relations)
+            changed["rel"] = pc.if_else(dropped, pa.scalar(LOG_ONLY, pa.int32()), relations)
         found = [(pc.and_(own, condition(batch)), entry) for condition, entry in self.faults]
         if any(failed.true_count for failed, _ in found):
             changed["log"] = _logged(batch.column("log"), found)
@@ -78,7 +80,7 @@ class _Move:
 
 
 def _logged(log: pa.ListArray, found: Sequence[tuple[pa.BooleanArray, Mapping[str, Any]]]) -> pa.ListArray:
-    """The entries of rows, and behind them those of faults found."""
+    """Append the entries of the faults found to the log of their rows."""
     entries = log.to_pylist()
     for failed, further in found:
         for at in pc.indices_nonzero(failed).to_pylist():
@@ -86,26 +88,26 @@ def _logged(log: pa.ListArray, found: Sequence[tuple[pa.BooleanArray, Mapping[st
     return pa.array(entries, log.type)
 
 
-def _is_move(operation: Operation) -> bool:
+def _is_passthrough(operation: Operation) -> bool:
     try:
-        _move(operation)
-    except _ComputedError:
+        _projection(operation)
+    except _NotPassthroughError:
         return False
     return True
 
 
-def _move(operation: Operation) -> _Move:
+def _projection(operation: Operation) -> _Projection:
     computed = (operation.rows, operation.timestamp, operation.headers)
     if any(each is not None for each in computed) or (operation.faults and not isinstance(operation.record, exp.Null)):
-        raise _ComputedError
+        raise _NotPassthroughError
     faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
-    return _Move(
+    return _Projection(
         _struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults
     )
 
 
 def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that belong to a relation or have something to log."""
+    """Drop the rows that belong to no relation and have no log entries."""
     relations = batch.column("rel")
     if not len(relations) or pc.min(relations).as_py() >= 0:
         return batch
@@ -125,7 +127,7 @@ def _value(tree: Tree) -> _Value:
         case exp.Anonymous(this="if", expressions=[condition, then, exp.Null()]):
             return _unless(_not(_condition(condition)), then)
         case _:
-            raise _ComputedError
+            raise _NotPassthroughError
 
 
 def _at(path: Sequence[str]) -> _Value:
@@ -153,8 +155,8 @@ def _unless(absent: _Value, tree: Tree) -> _Value:
 
 def _struct(fields: Sequence[tuple[str, Tree]], absent: _Value | None) -> _Value:
     if not fields:
-        # Arrow does not know how many empty structs it is to make.
-        raise _ComputedError
+        # Arrow cannot make structs without fields: it takes the number of rows from the fields.
+        raise _NotPassthroughError
     names, values = [name for name, _ in fields], [_value(tree) for _, tree in fields]
 
     def make(batch: pa.RecordBatch) -> pa.Array:
@@ -171,7 +173,7 @@ def _pairs(struct: exp.Anonymous) -> list[tuple[str, Tree]]:
 
 
 def _condition(tree: exp.Expr) -> _Value:
-    """IS NULL of columns, and what AND, OR and NOT make of it: never NULL."""
+    """A condition of IS NULL on columns, AND, OR and NOT, which is never NULL itself."""
     match tree:
         case exp.Paren(this=inner):
             return _condition(inner)
@@ -185,11 +187,11 @@ def _condition(tree: exp.Expr) -> _Value:
             value = _at(_path(column))
             return lambda batch: value(batch).is_null()
         case _:
-            raise _ComputedError
+            raise _NotPassthroughError
 
 
 def _all(operator: Callable[[pa.Array, pa.Array], pa.Array], chain: exp.Connector) -> _Value:
-    """AND or OR of a chain, which may be longer than Python's calls may be deep."""
+    """AND or OR over a chain of conditions. It is flattened, because it may be longer than Python's recursion limit."""
     conditions = [_condition(tree) for tree in chain.flatten(unnest=False)]
     return lambda batch: reduce(operator, (condition(batch) for condition in conditions))
 
@@ -205,4 +207,4 @@ def _path(tree: exp.Expr) -> tuple[str, ...]:
         case exp.Dot(this=inner, expression=exp.Identifier(this=name)):
             return (*_path(inner), name)
         case _:
-            raise _ComputedError
+            raise _NotPassthroughError

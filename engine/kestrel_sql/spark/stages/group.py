@@ -28,7 +28,7 @@ from kestrel_sql.types.sql_types import SqlType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRead:
-    """A relation that is read from a topic: how its bytes become rows."""
+    """A relation that is read from a topic, with all that is needed to turn bytes into rows."""
 
     query: int
     relation: int
@@ -41,13 +41,13 @@ class SourceRead:
     logger: str
     handle: Handle
     ingestion: IngestionSpec | None = None
-    """How messages become rows, for a source in the manner of Materialize; `key` and `value` then hold the columns of messages."""
+    """How messages become rows, for CREATE SOURCE; `key` and `value` then hold the columns of messages."""
     strict: bool = False
-    """Whether a record that cannot be read ends the query."""
-    quiet: bool = False
-    """Whether a record that cannot be read is none of its business, because another relation reads it, too."""
+    """Whether a record that cannot be read stops the query."""
+    silent: bool = False
+    """Whether a record that cannot be read is dropped without a log entry, because another relation reads and logs it, too."""
     logs_rows: bool = False
-    """Whether entries of the processing log hold what could not be read."""
+    """Whether entries of the processing log contain the bytes that could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +64,12 @@ class SinkWrite:
     guarded: bool
     """Whether a row that cannot be written is dropped instead of failing the query (below a TIMESTAMP column)."""
     logs_rows: bool = False
-    """Whether entries of the processing log hold what could not be written."""
+    """Whether entries of the processing log contain the row that could not be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stateful:
-    """A stateful operator at a level: its inputs by side, and the relation it gives."""
+    """A stateful operator at a level: its inputs (left, then right), and the relation that it produces."""
 
     query: int
     operator: Operator
@@ -80,7 +80,7 @@ class Stateful:
 
 @dataclass(slots=True)
 class Group:
-    """Everything that several queries put into one pipeline."""
+    """The parts of several queries that run as one pipeline."""
 
     functions: Registry
     stages: list[Stage] = field(default_factory=lambda: [Stage()])
@@ -89,34 +89,34 @@ class Group:
     levels: list[list[Stateful]] = field(default_factory=list)
     python: PythonCalls = field(default_factory=PythonCalls)
     entries: dict[tuple[int, int], Handle] = field(default_factory=dict)
-    """What a relation looks like where it enters a stage, by (level, relation)."""
+    """The relations that enter each stage, by (level, relation)."""
     ends: dict[int, Handle] = field(default_factory=dict)
-    """What each query's root step gives, by query number."""
+    """The result of each query's root step, by query number."""
     plans: dict[int, QueryPlan] = field(default_factory=dict)
     """The plan of each query, by query number."""
     relations: int = 0
 
     def new_relation(self) -> int:
-        """A relation number that no other has."""
+        """Return an unused relation number."""
         self.relations += 1
         return self.relations - 1
 
     def stage(self, level: int) -> Stage:
-        """The stage after `level` stateful levels."""
+        """Return the stage after `level` stateful levels, making it if needed."""
         while len(self.stages) <= level:
             self.stages.append(Stage())
             self.levels.append([])
         return self.stages[level]
 
     def lift(self, handle: Handle, level: int) -> Handle:
-        """Let a relation pass untouched until it stands at `level`."""
+        """Let a relation pass unchanged up to `level`."""
         for between in range(handle.level + 1, level + 1):
             self.stage(between).relation(handle.relation)
             self.entries[between, handle.relation] = handle
         return handle.at(level)
 
     def add_stateful(self, stateful: Stateful) -> Handle:
-        """Put an operator after the stage in which all its inputs stand."""
+        """Add an operator after the stage that its inputs have reached, and return its output."""
         self.stage(stateful.output.level).relation(stateful.output.relation)
         self.entries[stateful.output.level, stateful.output.relation] = stateful.output
         self.levels[stateful.output.level - 1].append(stateful)
@@ -132,24 +132,24 @@ class QueryBuild:
     query_id: str
     settings: Mapping[str, str]
     serde: Callable[[SerdeSpec], SerdeSpec]
-    """Completes a spec with what the registry knows."""
+    """Completes a spec with the schemas of the registry."""
     unread: Step | None = None
-    """The step whose old rows nobody reads (`kestrel_sql.spark.build.demand`)."""
+    """The step whose old rows no other step reads (`kestrel_sql.spark.build.demand`)."""
 
     def logger(self, step: Step) -> str:
-        """The processing-log name of a step (rules E8)."""
+        """The logger of a step in the processing log (rules E8)."""
         return f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
 
     def bind(self, expression: Expression, scope: Mapping[str, SqlType]) -> Bound:
-        """Type an expression."""
+        """Bind an expression to the columns of a scope, and type it."""
         return bind(expression, scope, self.group.functions)
 
     def type_of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-        """The type of an expression, for `kestrel_sql.plan.schemas`."""
+        """The type of an expression, in the form that `kestrel_sql.plan.schemas` wants; None for an untyped NULL."""
         return self.bind(expression, scope).type
 
     def context(self, handle: Handle, part: str = "v", *, nested: bool) -> Context:
-        """The compile context of expressions over a relation's value (`v`), previous value (`o`) or key (`k`)."""
+        """The context to compile expressions over a relation's value (`v`), previous value (`o`) or key (`k`)."""
         columns = handle.keys() if part == "k" else handle.values(part)
         return Context(
             columns=columns,
@@ -161,16 +161,16 @@ class QueryBuild:
         )
 
     def flag(self, name: str, default: str = "true") -> bool:
-        """A boolean setting."""
+        """Return a boolean setting."""
         return self.settings.get(name, default).lower() == "true"
 
     @property
     def logs_rows(self) -> bool:
-        """Whether entries of the processing log hold what they are about."""
+        """Whether entries of the processing log contain their row."""
         return self.flag(ROWS_INCLUDE, "false")
 
     def apply(self, handle: Handle, operation: Operation, result: Handle) -> Handle:
-        """Add an operation to a relation; `result` is what it is afterwards."""
+        """Add an operation to a relation, and return `result`, the relation after it."""
         if operation.faults and self.logs_rows:
             operation = replace(operation, record=_json_row(handle))
         self.group.stage(handle.level).add(handle.relation, operation, result.struct_type())
@@ -179,12 +179,12 @@ class QueryBuild:
     def stateful(
         self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str
     ) -> Handle:
-        """Put an operator above `inputs`; `make` gets the new relation and level."""
+        """Add an operator over `inputs`; `make` gets the number and level of the new relation."""
         level = max(handle.level for handle in inputs)
         lifted = tuple(self.group.lift(handle, level) for handle in inputs)
         relation = self.group.new_relation()
         operator, output = make(relation, level + 1)
-        # A query-wide operator has no tasks: what comes out belongs to the task of its key again.
+        # A query-wide operator has no tasks: its output rows go back to the tasks of their keys.
         output = replace(output, rekeyed=operator.scope is Scope.QUERY)
         return self.group.add_stateful(
             Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger)
@@ -192,7 +192,7 @@ class QueryBuild:
 
 
 def _json_row(handle: Handle) -> Tree:
-    """The value of a row as a JSON array; NULL for a tombstone."""
+    """The value of a row as a JSON array, as SQL; NULL for a tombstone."""
     values = [_json(handle.part("v", column.name)) for column in handle.schema.value]
     return s.if_(
         s.is_not_null(handle.part("v")),
@@ -201,7 +201,7 @@ def _json_row(handle: Handle) -> Tree:
 
 
 def _json(value: Tree) -> Tree:
-    """A value of any type as JSON: Spark writes structs, and what stands around the value is of known length."""
+    """A value of any type as JSON, as SQL. Spark writes only structs as JSON, so it is cut out of a struct with one field."""
     whole = s.call(
         "to_json", s.named_struct([("v", value)]), s.call("map", s.text("ignoreNullFields"), s.text("false"))
     )

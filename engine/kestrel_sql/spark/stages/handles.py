@@ -1,4 +1,4 @@
-"""What builders exchange: a relation of a query, where it stands, and what its rows look like."""
+"""Handles: what the builders of steps pass on, a relation with its level and the columns of its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.types.schema import Column, Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyCodec:
-    """The format in which operators serialise the key: its identity and its order."""
+    """The format in which operators serialise a key, to compare and to order keys."""
 
     format: FormatInfo
     features: frozenset[SerdeFeature] = frozenset()
@@ -25,9 +25,9 @@ class KeyCodec:
 class Handle:
     """A relation between two steps.
 
-    Its struct column has the fields `k` (the key columns; absent for key-less streams), `v` (the value columns), and where they are
-    tracked `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns an operator asked for).
-    `level` counts the stateful levels passed.
+    Its struct column has the fields `k` (the key columns; absent in a stream without key) and `v` (the value columns), and some of
+    `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns that an operator needs).
+    `level` is the number of stateful levels before it.
     """
 
     relation: int
@@ -41,20 +41,20 @@ class Handle:
     key_codec: KeyCodec
     topic: str = ""
     rekeyed: bool = False
-    """Whether the key is another one than that of the row's task: the next operator finds the task anew."""
+    """Whether the key was changed since the task was set; the next operator then computes the task from the key."""
     suppress_ms: int = 0
-    """How long after its end (ms) a window's last result is held back by a suppress step."""
+    """How long (ms) after its end a suppress step holds back the result of a window."""
 
     def part(self, *path: str) -> Tree:
-        """A field of the relation's struct, such as `part("v", "F")`."""
+        """Return a field of the relation's struct as SQL, such as `part("v", "F")`."""
         return s.column(struct_column(self.relation), *path)
 
     def values(self, part: str = "v") -> Mapping[str, Tree]:
-        """The trees of the value columns, as expressions see them."""
+        """The value columns as SQL, by name."""
         return {column.name: self.part(part, column.name) for column in self.schema.value}
 
     def keys(self) -> Mapping[str, Tree]:
-        """The trees of the key columns."""
+        """The key columns as SQL, by name."""
         return {column.name: self.part("k", column.name) for column in self.schema.key}
 
     def fields(self) -> tuple[tuple[str, str], ...]:
@@ -71,21 +71,21 @@ class Handle:
         return tuple(present)
 
     def struct_type(self, wanted: Collection[str] | None = None) -> str:
-        """The Spark type of the struct column, of the `wanted` fields only if they are given."""
+        """The Spark type of the struct column, restricted to the `wanted` fields if they are given."""
         fields = (
             f"{name(field)}:{field_type}" for field, field_type in self.fields() if wanted is None or field in wanted
         )
         return f"STRUCT<{','.join(fields)}>"
 
     def unchanged(self) -> tuple[tuple[str, Tree], ...]:
-        """The fields as they are."""
+        """The fields of the struct as SQL, unchanged."""
         return tuple((field, self.part(field)) for field, _ in self.fields())
 
     def at(self, level: int) -> Handle:
-        """The same relation after passing untouched through levels."""
+        """Return the same relation at another level."""
         return replace(self, level=level)
 
 
 def row_columns(handles: Iterable[Handle]) -> Mapping[str, str]:
-    """The columns of rows of these relations, with their Spark types."""
+    """The columns of a frame with rows of these relations, with their Spark types."""
     return {**ENVELOPE, **{struct_column(handle.relation): handle.struct_type() for handle in handles}}

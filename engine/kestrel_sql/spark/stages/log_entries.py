@@ -1,4 +1,4 @@
-"""Entries of the processing log (rules E8): their kinds, and what they look like in the rows of a pipeline."""
+"""Entries of the processing log (rules E8): their kinds and their form in the rows of a pipeline."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from kestrel_sql.formats.serde import causes, describe
 from kestrel_sql.topics.records import LogEntry
 
 DESERIALIZATION, PROCESSING, PRODUCTION, SERIALIZATION, FATAL = range(5)
-"""The last one stops the query."""
+"""The kinds of entries; a FATAL entry stops the query."""
 
 ROWS_INCLUDE = "ksql.logging.processing.rows.include"
-"""The setting under which entries hold what they are about."""
+"""The setting that adds the record or row to its log entries."""
 
 
 def failed(kind: int, logger: str, message: str, error: Exception, record: str | None = None) -> dict[str, Any]:
-    """An entry about an error, whose own text is in `message`; among the causes it counts for errors of a query only."""
+    """Make the entry for an error whose text is in `message`. The error itself is one of the causes, except when it is about reading."""
     own = [] if kind == DESERIALIZATION else [describe(error)]
     return {"kind": kind, "logger": logger, "message": message, "cause": [*own, *causes(error)], "record": record}
 
 
 def base64_of(data: bytes | None) -> str | None:
-    """Bytes as an entry holds them."""
+    """Encode bytes for a log entry."""
     return None if data is None else b64encode(data).decode()
 
 
 def json_row(values: Iterable[Any]) -> str:
-    """A row as an entry holds it: a JSON array."""
+    """Encode a row for a log entry, as a JSON array."""
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"), default=_json_value)
 
 
 def log_entry(row: Mapping[str, Any]) -> LogEntry:
-    """The entry that a row of `WIRE_OUTPUT` is."""
+    """Make the log entry from a row of `WIRE_OUTPUT`."""
     return LogEntry(
         kind=row["kind"],
         logger=row["logger"],

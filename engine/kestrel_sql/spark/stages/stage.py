@@ -1,8 +1,8 @@
-"""Stages: what happens to the rows of all queries of a group between two stateful levels, as one Spark SQL text.
+"""Stages: the stateless work on the rows of all queries of a group between two stateful levels, as one Spark SQL text.
 
-Every row says which relation it belongs to (`rel`); the relation's columns stand in one struct column per relation, NULL in
-the rows of others. A stage is a list of layers; a layer is one SELECT that applies at most one operation to each relation,
-so that a group of sixty queries costs one scan, one projection and no union.
+The column `rel` of a row names its relation. Each relation has one struct column, which is NULL in the rows of other
+relations. A stage is a list of layers; a layer is one SELECT that applies at most one operation to each relation. A group
+of sixty queries therefore costs one scan, one projection and no union.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.log_entries import FATAL, PROCESSING
 
-DEAD = -1
-"""The relation of a row that was dropped and only carries entries of the processing log."""
+LOG_ONLY = -1
+"""The relation of a dropped row that only carries entries of the processing log."""
 
 LOG_TYPE = "ARRAY<STRUCT<kind: INT, logger: STRING, message: STRING, cause: ARRAY<STRING>, record: STRING>>"
 
 ENVELOPE: Mapping[str, str] = {
     "rel": "INT",
     "q": "INT",
-    "place": "ARRAY<BIGINT>",
+    "ordinal": "ARRAY<BIGINT>",
     "ts": "BIGINT",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     "ws": "BIGINT",
@@ -37,24 +37,37 @@ ENVELOPE: Mapping[str, str] = {
     "task": "INT",
     "log": LOG_TYPE,
 }
-"""What every row carries besides its relation's struct: relation and query number, place (feed order, then position), timestamp (ms),
-headers, window (ms), the source record's topic, partition and offset, the task (the partition of the key, as Kafka Streams counts
-tasks), and entries of the processing log not yet written."""
+"""The columns of every row besides the struct of its relation, with their Spark types.
+
+They are: relation and query number; the ordinal (the number of the input record, then positions among the rows that came from it);
+timestamp (ms); headers; window bounds (ms); topic, partition and offset of the source record; the task (the partition of the key, as
+in Kafka Streams); and entries of the processing log that are not written yet.
+"""
 
 
-CARGO, AT, LOGGED = "cargo", "at", "logged"
-LOADED: Mapping[str, str] = {CARGO: "BINARY", AT: "INT", LOGGED: "BOOLEAN"}
-"""What rows have instead of columns that go past Spark (ADR 25): a blob of these columns for this row and those behind it (NULL in all but
-the first), the row's place in the blob, whether its log has entries."""
+CARRIED, AT, LOGGED = "carried", "at", "logged"
+PACKED_COLUMNS: Mapping[str, str] = {CARRIED: "BINARY", AT: "INT", LOGGED: "BOOLEAN"}
+"""The columns that replace the carried columns of a row while it is in Spark SQL (ADR 25), with their Spark types.
+
+They are: a blob with the carried columns of this row and those after it (NULL in all rows but the first), the index of the row in the
+blob, and whether its log has entries.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step on one relation.
+    """One stateless step on one relation.
 
-    `fields` are the new fields of the relation's struct. `keep` drops rows for which it is not true. `timestamp` and `headers` replace
-    the row's. `record` is what entries of the processing log say of the row.
-    `rows` is the number of rows that replace each row; the trees in `fields` then may use `POSITION` (from 0).
+    Attributes:
+        fields: the new fields of the relation's struct.
+        keep: drops the rows for which it is not true.
+        timestamp: the new timestamp (ms); None keeps that of the row.
+        faults: what may go wrong in a row; each adds an entry to its log.
+        rows: the number of rows that replace each row; the trees in `fields` may then use `POSITION` (from 0).
+        headers: the new headers; None keeps those of the row.
+        logger: the logger of the entries.
+        fatal: whether a fault stops the query.
+        record: the row as the entries of the processing log show it.
     """
 
     fields: tuple[tuple[str, Tree], ...]
@@ -68,12 +81,12 @@ class Operation:
     record: Tree = s.NULL
 
     def replaced(self) -> Mapping[str, Tree]:
-        """What becomes of the columns of the envelope that it replaces."""
+        """The new values of the envelope columns that the operation replaces, by column."""
         given = {"ts": self.timestamp, "headers": self.headers}
         return {name: tree for name, tree in given.items() if tree is not None}
 
     def trees(self) -> Iterator[Tree]:
-        """All that it computes."""
+        """All trees of the operation."""
         yield from (tree for _, tree in self.fields)
         yield from (fault.condition for fault in self.faults)
         yield from (tree for tree in (self.keep, self.rows, self.record) if tree is not None)
@@ -90,29 +103,29 @@ def struct_column(relation: int) -> str:
 
 @dataclass(slots=True)
 class Stage:
-    """The operations of every relation that is alive between two levels."""
+    """The operations on every relation that exists between two levels."""
 
     operations: dict[int, list[Operation]] = field(default_factory=dict)
     types: dict[int, str] = field(default_factory=dict)
-    """The Spark types of the structs that operations leave."""
+    """The Spark types of the structs after the operations, by relation."""
 
     def add(self, relation: int, operation: Operation, struct_type: str) -> None:
-        """Append an operation to a relation, whose struct then has another type."""
+        """Append an operation to a relation; `struct_type` is the Spark type of its struct afterwards."""
         self.operations.setdefault(relation, []).append(operation)
         self.types[relation] = struct_type
 
     def relation(self, relation: int) -> None:
-        """Let a relation pass through the stage."""
+        """Let a relation pass through the stage unchanged."""
         self.operations.setdefault(relation, [])
 
     def without(self, relations: Collection[int]) -> Stage:
-        """The stage in which these relations only pass."""
+        """Return the stage without the operations on these relations, which then pass unchanged."""
         return Stage({relation: [] if relation in relations else found for relation, found in self.operations.items()})
 
     def carried(self) -> frozenset[str]:
-        """The columns of the envelope that no operation looks at or replaces; `log` is one of them, for it only grows.
+        """The envelope columns that no operation reads or replaces. `log` is among them, because operations only append to it.
 
-        There are none where rows become many, for a row that carries the others' columns would, too.
+        Empty if an operation turns one row into several: the row with the blob of carried columns could be multiplied.
         """
         operations = [each for found in self.operations.values() for each in found]
         if any(each.rows is not None for each in operations):
@@ -122,12 +135,12 @@ class Stage:
         return frozenset(ENVELOPE) - used - {"rel"}
 
     def sql(self, source: str, carried: Collection[str] = ()) -> str:
-        """The stage as Spark SQL over the view `source`, which has `LOADED` columns instead of those that are `carried`."""
+        """Return the stage as Spark SQL over the view `source`, which has `PACKED_COLUMNS` instead of the columns in `carried`."""
         names = [name for name in ENVELOPE if name not in carried]
         text, alive = f"SELECT * FROM {source}", ["rel >= 0"]
         if carried:
-            names += LOADED
-            alive += [f"`{LOGGED}`", f"`{CARGO}` IS NOT NULL"]
+            names += PACKED_COLUMNS
+            alive += [f"`{LOGGED}`", f"`{CARRIED}` IS NOT NULL"]
         if carried and any(each.faults for found in self.operations.values() for each in found):
             names.append("log")
             text = f"SELECT *, CAST(array() AS {LOG_TYPE}) AS log FROM {source}"
@@ -146,8 +159,8 @@ def _layer(inner: str, layer: Mapping[int, Operation], names: Iterable[str], rel
     columns["rel"] = _relation(layer, exploding)
     columns.update(_replaced(layer))
     if exploding:
-        grown = s.call("concat", s.column("place"), s.call("array", s.cast_text(POSITION, "BIGINT")))
-        columns["place"] = _by_relation(dict.fromkeys(exploding, grown), s.column("place"))
+        grown = s.call("concat", s.column("ordinal"), s.call("array", s.cast_text(POSITION, "BIGINT")))
+        columns["ordinal"] = _by_relation(dict.fromkeys(exploding, grown), s.column("ordinal"))
     for relation in relations:
         name = struct_column(relation)
         operation = layer.get(relation)
@@ -162,23 +175,23 @@ def _layer(inner: str, layer: Mapping[int, Operation], names: Iterable[str], rel
 
 
 def is_relation(relation: int) -> Tree:
-    """Whether a row belongs to a relation."""
+    """The condition that a row belongs to a relation."""
     return s.binary(exp.EQ, s.column("rel"), s.integer(relation))
 
 
 def _relation(layer: Mapping[int, Operation], exploding: Mapping[int, Operation]) -> Tree:
     dropped = [
-        (s.all_of(is_relation(rel), s.not_(s.coalesce_false(op.keep))), s.integer(DEAD))
+        (s.all_of(is_relation(rel), s.not_(s.coalesce_false(op.keep))), s.integer(LOG_ONLY))
         for rel, op in layer.items()
         if op.keep is not None
     ]
     if exploding:
-        dropped.append((s.binary(exp.LT, POSITION, s.integer(0)), s.integer(DEAD)))
+        dropped.append((s.binary(exp.LT, POSITION, s.integer(0)), s.integer(LOG_ONLY)))
     return s.case(dropped, s.column("rel")) if dropped else s.column("rel")
 
 
 def _replaced(layer: Mapping[int, Operation]) -> dict[str, Tree]:
-    """The columns of the envelope that operations replace."""
+    """The envelope columns that the operations of a layer replace."""
     names = dict.fromkeys(name for op in layer.values() for name in op.replaced())
     columns = {
         name: _by_relation({rel: op.replaced().get(name) for rel, op in layer.items()}, s.column(name))
@@ -199,13 +212,13 @@ def _log(faulty: Mapping[int, Operation]) -> Tree:
 
 
 def _entries(operation: Operation) -> Tree:
-    """The entries that a row adds: those whose condition holds."""
+    """The log entries of a row: those of the faults whose condition holds."""
     entries = [s.if_(s.coalesce_false(fault.condition), _entry(operation, fault)) for fault in operation.faults]
     return s.cast_text(s.call("array_compact", s.call("array", *entries)), LOG_TYPE)
 
 
 def entry(operation: Operation, fault: Fault) -> dict[str, Any]:
-    """The entry of a fault, without what it is about."""
+    """The log entry of a fault, without the record."""
     kind = FATAL if operation.fatal else PROCESSING
     return {"kind": kind, "logger": operation.logger, "message": fault.message, "cause": None, "record": None}
 
@@ -224,7 +237,7 @@ def _entry(operation: Operation, fault: Fault) -> Tree:
 
 
 def _positions(exploding: Mapping[int, Operation]) -> Tree:
-    """The positions of the rows that replace a row; -1 keeps a row that vanishes but has something to log."""
+    """The positions of the rows that replace a row; -1 keeps a row without replacement that has log entries."""
     one = s.call("array", s.integer(0))
     nothing = s.cast_text(s.call("array"), "ARRAY<INT>")
     only_log = s.if_(

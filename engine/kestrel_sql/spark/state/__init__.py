@@ -1,1 +1,1 @@
-"""Stateful levels: packing rows into pages, hosting operators, reading their state."""
+"""Stateful levels: pack rows into pages, host operators, and read their state."""

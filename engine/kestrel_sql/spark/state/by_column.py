@@ -1,4 +1,4 @@
-"""Aggregates over a page's columns at once, where they do what the operator does row by row (`operators.aggregates.by_column`)."""
+"""Computes aggregates over whole columns of a page, with the results of the operator that works row by row."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 
-FEWEST = 64
-"""Rows of a relation in a page from which on whole columns are cheaper than single rows."""
+MIN_ROWS = 64
+"""From this many rows of a relation on, whole columns are cheaper than single rows."""
 
-_MOST_ROWS = 1 << 15
-"""How many outputs go into one blob."""
+_MAX_ROWS = 1 << 15
+"""The most outputs in one blob."""
 
-MOST_OUTPUTS = 1 << 18
-"""How many outputs are in memory at once, about: a row gives one for each window that it falls in, which may be thousands."""
+MAX_OUTPUTS = 1 << 18
+"""Roughly the most outputs in memory at once. A row gives one for each window that it falls in, which may be thousands."""
 
 
-class BulkAggregate:
-    """One aggregate without windows over whole columns of a stream."""
+class ColumnAggregate:
+    """Computes an aggregate without windows over whole columns of a stream."""
 
     def __init__(self, stateful: Stateful, operator: StreamAggregate | TimeWindowAggregate, made: pa.Schema) -> None:
         self._operator = operator
@@ -43,40 +43,40 @@ class BulkAggregate:
         self._made = made
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
+        """Process rows that `can_run` accepts, update the operator's `state`, and return the results in the order of their ordinals."""
         chosen = self._in_order(rows)
         if chosen.num_rows:
             yield from self._results(chosen, _whole(chosen), task, state)
 
     def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Fold rows, each of which goes to its share of the state, and keep what is left."""
+        """Fold rows into the groups of their shares, and store the groups."""
         grouped = self._grouped(rows, shares, state)
         folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
         times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
         structs = self._structs(grouped, folded, shares)
-        self._keep(grouped, folded, times, state)
+        self._store(grouped, folded, times, state)
         batch = self._enveloped(rows, shares, grouped.unsorted(times.after.values), structs, task)
-        for start in range(0, batch.num_rows, _MOST_ROWS):
-            yield batch.slice(start, _MOST_ROWS)
+        for start in range(0, batch.num_rows, _MAX_ROWS):
+            yield batch.slice(start, _MAX_ROWS)
 
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:
-        """The groups of a share of the state."""
+        """The stored groups of a share."""
         found: dict[bytes, Group] = state.setdefault("groups", {})
         return found
 
     def _group(self, last: Group, key: Sequence[Any]) -> Group:
-        """What is kept of a group; `last` is its time, its columns and its states."""
+        """The group to store, of which `last` has the time, columns and states."""
         return last
 
     def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that have a key and a value, in place order."""
+        """The rows that have a key and a value, sorted by ordinal."""
         structs = rows.column(struct_column(self._input.relation))
-        kept = _present(structs, "k") & _present(structs, "v")
+        usable = _present(structs, "k") & _present(structs, "v")
         if len(self._input.schema.key) == 1:
-            kept &= _valid(structs.field("k").field(0))
-        places = _places(rows)
-        order = np.lexsort(places.T[::-1])
-        order = order[kept[order]]
+            usable &= _valid(structs.field("k").field(0))
+        ordinals = _ordinals(rows)
+        order = np.lexsort(ordinals.T[::-1])
+        order = order[usable[order]]
         return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
 
     def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> _Grouped:
@@ -101,7 +101,7 @@ class BulkAggregate:
 
     def _folded(self, grouped: _Grouped, at: int) -> Folded:
         aggregator, arguments = self._operator.calls[at]
-        assert aggregator.fold is not None  # noqa: S101 - `bulk_aggregate` made sure of it
+        assert aggregator.fold is not None  # noqa: S101 - `column_aggregates` checks it
         values = [grouped.structs.field("v").field(index) for index in arguments]
         numbers = (
             _numbers(values[0])
@@ -115,7 +115,7 @@ class BulkAggregate:
         return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
 
     def _structs(self, grouped: _Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
-        """The outputs' struct column, in place order."""
+        """The struct column of the outputs, in the order of the rows."""
         kind = self._made.field(struct_column(self._output.relation)).type
         key = grouped.structs.field("k")
         parts: dict[str, pa.Array] = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
@@ -123,17 +123,17 @@ class BulkAggregate:
         columns, bounds = self._operator.columns, list(shares.bounds or ())
         kinds = [field.type for field in results[len(columns) : len(results) - len(bounds)]]
         now = [grouped.structs.field("v").field(index) for index in columns]
-        now += [grouped.in_place(each.after, each_kind) for each, each_kind in zip(folded, kinds, strict=True)]
+        now += [grouped.as_array(each.after, each_kind) for each, each_kind in zip(folded, kinds, strict=True)]
         parts["v"] = pa.StructArray.from_arrays([*now, *bounds], fields=results)
         if self._output.has_old:
             old = [self._earlier(grouped, position) for position in range(len(columns))]
             for each, each_kind in zip(folded, kinds, strict=True):
-                old.append(grouped.in_place(grouped.rows.before(each.first, each.after), each_kind))
+                old.append(grouped.as_array(grouped.rows.before(each.first, each.after), each_kind))
             parts["o"] = pa.StructArray.from_arrays([*old, *bounds], fields=results)
         return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 
     def _earlier(self, grouped: _Grouped, position: int) -> pa.Array:
-        """A column that results repeat, as it was before each row."""
+        """A column that results copy from the rows, as it was before each row."""
         column = self._output.schema.value[position]
         own = grouped.structs.field("v").field(self._operator.columns[position])
         stored = to_array([group[COLUMNS][position] for group in grouped.groups], column)
@@ -142,12 +142,12 @@ class BulkAggregate:
         source[rows.starts] = np.arange(count)
         return pa.concat_arrays([stored, own]).take(pa.array(grouped.unsorted(source)))
 
-    def _keep(self, grouped: _Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
-        """Put the last state of each group back."""
+    def _store(self, grouped: _Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
+        """Store the last state of each group."""
         last = pa.array(grouped.order[grouped.rows.ends])
         count = len(grouped.groups)
-        kept = [to_list(grouped.structs.field("v").field(index).take(last)) for index in self._operator.columns]
-        columns = map(list, zip(*kept, strict=True)) if kept else ([] for _ in range(count))
+        lists = [to_list(grouped.structs.field("v").field(index).take(last)) for index in self._operator.columns]
+        columns = map(list, zip(*lists, strict=True)) if lists else ([] for _ in range(count))
         calls = [each.states for each in folded]
         states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
         lasts = map(list, zip(times.states, columns, states, strict=True))
@@ -164,7 +164,7 @@ class BulkAggregate:
         }
         columns |= {
             "rel": pa.array(np.full(size, self._output.relation, np.int32)),
-            "place": _below(rows, shares.positions),
+            "ordinal": _child_ordinals(rows, shares.positions),
             "ts": pa.array(times),
             "ws": starts,
             "we": ends,
@@ -176,17 +176,17 @@ class BulkAggregate:
         return pa.RecordBatch.from_arrays(made, schema=self._made)
 
 
-class BulkWindows(BulkAggregate):
-    """One aggregate in tumbling or hopping windows over whole columns of a stream, with a result for each row."""
+class ColumnWindows(ColumnAggregate):
+    """Computes an aggregate in tumbling or hopping windows over whole columns of a stream, with a result for each row."""
 
     def __init__(self, stateful: Stateful, operator: TimeWindowAggregate, made: pa.Schema) -> None:
         super().__init__(stateful, operator, made)
         self._windows = operator
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Give the results of rows that `can_run` approved of, in place order; `state` is the operator's."""
+        """Process rows that `can_run` accepts, update the operator's `state`, and return the results in the order of their ordinals."""
         chosen = self._in_order(rows)
-        most = max(1, MOST_OUTPUTS * self._windows.advance_ms // self._windows.size_ms)
+        most = max(1, MAX_OUTPUTS * self._windows.advance_ms // self._windows.size_ms)
         for start in range(0, chosen.num_rows, most):
             yield from self._run_some(chosen.slice(start, most), task, state)
 
@@ -195,11 +195,11 @@ class BulkWindows(BulkAggregate):
         if len(at):
             taken = chosen if len(at) == len(chosen) and (np.diff(at) == 1).all() else chosen.take(pa.array(at))
             yield from self._results(taken, shares, task, state)
-            # No row reaches a window again that may be forgotten by now, so that all can be at the end.
+            # No later row of the batch reaches an expired window, so deleting them once at the end is enough.
             self._windows.forget(state)
 
     def _shares(self, times: Numbers, state: State) -> tuple[Numbers, Shares]:
-        """The rows that fall in open windows, once for each window, and these windows."""
+        """The indices of the rows in open windows, once for each window, and the windows as shares."""
         size, advance = self._windows.size_ms, self._windows.advance_ms
         now = np.maximum.accumulate(np.maximum(times, state.get("time", times[0])))
         state["time"] = int(now[-1])
@@ -223,9 +223,13 @@ class BulkWindows(BulkAggregate):
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Which part of the state each row goes to: a window, or the whole state of an aggregate without windows.
+    """The part of the state that each row belongs to: a window, or the whole state of an aggregate without windows.
 
-    `numbers` are indices in `names`, `positions` those among the outputs of one input row, `bounds` the starts and ends of windows (ms).
+    Attributes:
+        names: the shares: starts of windows (ms), or 0.
+        numbers: the index in `names` for each row.
+        positions: the position of each row among the outputs of its input row.
+        bounds: start and end (ms) of the window of each row.
     """
 
     names: Sequence[int]
@@ -241,7 +245,7 @@ def _whole(rows: pa.RecordBatch) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class _Grouped:
-    """Rows in place order, and how they stand by group: `order` gives the row at each place of the sorted ones."""
+    """Rows in the order of their ordinals, and sorted by group; `order` has the index of each row of the latter in the former."""
 
     structs: pa.StructArray
     given_times: Numbers
@@ -251,41 +255,41 @@ class _Grouped:
     names: list[bytes]
     groups: list[Group]
     own: list[dict[bytes, Group]]
-    """Where each group is kept."""
+    """The dictionary that stores each group."""
 
     def times(self) -> Values:
-        """The rows' times (ms), by group."""
+        """The timestamps (ms) of the rows, sorted by group."""
         return Values(self.given_times[self.order], np.ones(len(self.order), dtype=bool))
 
     def unsorted(self, values: Numbers) -> Numbers:
-        """A column by group, in place order."""
+        """Bring a column that is sorted by group back into the order of the rows."""
         found = np.empty_like(values)
         found[self.order] = values
         return found
 
-    def in_place(self, column: Values, kind: pa.DataType) -> pa.Array:
-        """Results by group, in place order, as Arrow has them."""
+    def as_array(self, column: Values, kind: pa.DataType) -> pa.Array:
+        """Return results that are sorted by group as an Arrow array in the order of the rows."""
         values = self.unsorted(column.values).astype(kind.to_pandas_dtype(), copy=False)
         return pa.array(values, kind, mask=None if column.valid.all() else ~self.unsorted(column.valid))
 
 
-def bulk_aggregates(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, BulkAggregate]:
-    """The aggregates of a level that can be computed column by column, by the relation that they read."""
+def column_aggregates(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, ColumnAggregate]:
+    """Return the aggregates of a level that can be computed over columns, by the relation that they read."""
     found = {}
     for stateful in operators:
         operator = stateful.operator
         if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
-            found[stateful.inputs[0].relation] = BulkAggregate(stateful, operator, made)
+            found[stateful.inputs[0].relation] = ColumnAggregate(stateful, operator, made)
         elif isinstance(operator, TimeWindowAggregate) and not operator.final and _is_plain(operator, stateful):
-            found[stateful.inputs[0].relation] = BulkWindows(stateful, operator, made)
+            found[stateful.inputs[0].relation] = ColumnWindows(stateful, operator, made)
     return found
 
 
 def can_run(rows: pa.RecordBatch) -> bool:
-    """Whether rows are many and plain enough: every one has a time, and all places are equally long."""
-    places = rows.column("place")
-    lengths = np.diff(places.offsets.to_numpy())
-    return rows.num_rows >= FEWEST and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
+    """Whether there are enough rows, all with a timestamp, and all ordinals have the same length."""
+    ordinals = rows.column("ordinal")
+    lengths = np.diff(ordinals.offsets.to_numpy())
+    return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
 
 
 def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:
@@ -299,24 +303,24 @@ def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Statefu
     )
 
 
-def _places(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The places of rows, all of them equally long."""
-    places = rows.column("place")
-    bounds = places.offsets.to_numpy()
-    flat: npt.NDArray[np.int64] = places.values.to_numpy()[bounds[0] : bounds[-1]]
+def _ordinals(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The ordinals of rows as a matrix; all have the same length."""
+    ordinals = rows.column("ordinal")
+    bounds = ordinals.offsets.to_numpy()
+    flat: npt.NDArray[np.int64] = ordinals.values.to_numpy()[bounds[0] : bounds[-1]]
     return flat.reshape(rows.num_rows, -1)
 
 
-def _below(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
-    """The places of outputs, below those of their rows."""
-    places = _places(rows)
-    deeper = np.concatenate([places, positions[:, None]], axis=1)
-    offsets = np.arange(len(places) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
+def _child_ordinals(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
+    """The ordinals of outputs: those of their rows, each with a position appended."""
+    ordinals = _ordinals(rows)
+    deeper = np.concatenate([ordinals, positions[:, None]], axis=1)
+    offsets = np.arange(len(ordinals) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
 
 
 def _codes(keys: pa.StructArray) -> Numbers:
-    """A small number for each key: equal exactly where keys are."""
+    """A number for each key, the same for equal keys only."""
     codes: Numbers = np.zeros(len(keys), np.int64)
     for child in keys.flatten():
         encoded = child.dictionary_encode(null_encoding="encode")
@@ -329,7 +333,7 @@ def _codes(keys: pa.StructArray) -> Numbers:
 
 
 def _small(codes: Numbers) -> Numbers:
-    """Few codes as small numbers are sorted by their digits, which is faster than comparing."""
+    """Return codes as 16-bit numbers if they fit: NumPy sorts those by radix, which is faster."""
     return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
 
 

@@ -1,7 +1,7 @@
-"""Reading the states that Spark checkpointed: one page at a time out of its RocksDB, or all pages by its state data source.
+"""Reads state from a Spark checkpoint: single pages from its RocksDB, or all pages through Spark's state data source.
 
-A batch job costs a quarter of a second before its first row, so a page is looked up in the store itself, which is opened once and moved
-on to the latest version (docs/adr/0018). Decoded pages are remembered for as long as their version is the latest.
+A batch job takes 250 ms before its first row. A page is therefore read from the store itself, which is opened once and then loads
+the latest version (docs/adr/0018). Decoded pages are cached until there is a newer version.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from kestrel_sql.spark.state.level import PLAN
 _KEY = "task INT, page INT"
 _VALUE = "blob BINARY"
 _VARIABLE = "page"
-"""The host's key and its only state variable (`kestrel_sql.spark.state.host`)."""
+"""The key, value and only state variable of the host (`kestrel_sql.spark.state.host`)."""
 
-_MOST_REMEMBERED = 64 << 20
-"""How many bytes of blobs stay decoded; a decoded page takes several times as much."""
+_MAX_CACHED_BYTES = 64 << 20
+"""The most bytes of blobs whose pages stay decoded; a decoded page takes several times as much."""
 
 _MEMORY = "/dev/shm"
 
 _FEW_PAGES = 8
-"""Up to how many pages are looked up one by one when all are wanted."""
+"""Up to this many pages are read one by one when all pages of a level are wanted."""
 
-Place = tuple[int, int, int]
-"""A level, a task and a page."""
+PageId = tuple[int, int, int]
+"""Level, task and page number."""
 
 
 @dataclass(slots=True)
 class CheckpointReader:
-    """Reads the states of one query's checkpoint.
+    """Reads the state of one query as of the last committed batch.
 
-    `levels`, `tasks` and `pages` are those of its pipeline. Answers are of the last batch that was committed.
+    `path` is the folder of the checkpoint; `levels`, `tasks` and `pages` are the numbers of its pipeline.
     """
 
     spark: SparkSession
@@ -53,61 +53,61 @@ class CheckpointReader:
     tasks: int
     pages: int
     _stores: dict[tuple[int, int], _Store] = field(default_factory=dict)
-    _remembered: OrderedDict[Place, tuple[State, int]] = field(default_factory=OrderedDict)
+    _cached: OrderedDict[PageId, tuple[State, int]] = field(default_factory=OrderedDict)
     _size: int = 0
     _version: int = 0
     _partitions: int = 0
 
     def version(self) -> int:
-        """The number of batches that were committed; 0 before the first."""
+        """Return the number of committed batches."""
         version = committed(Path(self.path))
         if version != self._version:
             self._forget()
             self._version = version
         return version
 
-    def places(self, level: int) -> list[Place]:
-        """All places of a level."""
+    def page_ids(self, level: int) -> list[PageId]:
+        """Return the ids of all pages of a level."""
         return [(level, task, page) for task in range(self.tasks) for page in range(self.pages)]
 
-    def state(self, place: Place) -> State | None:
-        """The states of the operators of a page, by relation; None where it never had a row."""
+    def state(self, page_id: PageId) -> State | None:
+        """Return the state of the operators of a page, by relation; None if the page never had a row."""
         if self.version() == 0:
             return None
-        if place in self._remembered:
-            self._remembered.move_to_end(place)
-            return self._remembered[place][0]
-        blob = self._store(place).get(self._version, place)
-        return None if blob is None else self._remember(place, blob)
+        if page_id in self._cached:
+            self._cached.move_to_end(page_id)
+            return self._cached[page_id][0]
+        blob = self._store(page_id).get(self._version, page_id)
+        return None if blob is None else self._cache(page_id, blob)
 
     def states(self, level: int) -> Iterator[State]:
-        """The states of all pages of a level."""
-        places = self.places(level)
-        if self.version() and len(places) > _FEW_PAGES and not all(place in self._remembered for place in places):
+        """Return the state of every page of a level that has one."""
+        page_ids = self.page_ids(level)
+        if self.version() and len(page_ids) > _FEW_PAGES and not all(page_id in self._cached for page_id in page_ids):
             yield from map(_states, self._all_blobs(level))
             return
-        for place in places:
-            state = self.state(place)
+        for page_id in page_ids:
+            state = self.state(page_id)
             if state is not None:
                 yield state
 
     def close(self) -> None:
-        """Give back what the stores hold."""
+        """Close the stores and drop the cache."""
         for store in self._stores.values():
             store.close()
         self._stores.clear()
         self._forget()
 
     def _forget(self) -> None:
-        self._remembered.clear()
+        self._cached.clear()
         self._size = 0
 
-    def _remember(self, place: Place, blob: bytes) -> State:
+    def _cache(self, page_id: PageId, blob: bytes) -> State:
         state = _states(blob)
-        self._remembered[place] = (state, len(blob))
+        self._cached[page_id] = (state, len(blob))
         self._size += len(blob)
-        while self._size > _MOST_REMEMBERED and len(self._remembered) > 1:
-            _, (_, size) = self._remembered.popitem(last=False)
+        while self._size > _MAX_CACHED_BYTES and len(self._cached) > 1:
+            _, (_, size) = self._cached.popitem(last=False)
             self._size -= size
         return state
 
@@ -116,8 +116,8 @@ class CheckpointReader:
         blobs: list[bytes] = stored.select("blob").toArrow().column(0).to_pylist()
         return blobs
 
-    def _store(self, place: Place) -> _Store:
-        level, task, page = place
+    def _store(self, page_id: PageId) -> _Store:
+        level, task, page = page_id
         operator = _operator(self.levels, level)
         if not self._partitions:
             self._partitions = sum(entry.name.isdigit() for entry in Path(self.path, "state", str(operator)).iterdir())
@@ -128,14 +128,14 @@ class CheckpointReader:
 
 
 def committed(checkpoint: Path) -> int:
-    """The number of batches that were committed; 0 before the first."""
+    """Return the number of committed batches."""
     commits = checkpoint / "commits"
     names = [file.name for file in commits.iterdir()] if commits.is_dir() else []
     return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def stored_pages(spark: SparkSession, checkpoint: str, *, levels: int, level: int) -> DataFrame:
-    """All pages of a level as of the last committed batch: `task INT, page INT, blob BINARY`."""
+    """Return all pages of a level as of the last committed batch, as rows `task INT, page INT, blob BINARY`."""
     reader = (
         spark.read.format("statestore").option("path", checkpoint).option("batchId", committed(Path(checkpoint)) - 1)
     )
@@ -144,19 +144,19 @@ def stored_pages(spark: SparkSession, checkpoint: str, *, levels: int, level: in
 
 
 def _operator(levels: int, level: int) -> int:
-    """The number that Spark gives to the operator of a level: it counts from the end of the query."""
+    """The number of a level's operator in Spark, which counts from the end of the query."""
     return levels - level
 
 
 def _states(blob: bytes) -> State:
-    """The states of the operators of a page, without the fingerprint of their plan."""
+    """Decode the state of the operators of a page, without the fingerprint of their plan."""
     states = load_state(blob)
     states.pop(PLAN, None)
     return states
 
 
 class _Store:
-    """One partition of an operator's state store, opened beside the query that may be running, in folders of its own."""
+    """One partition of an operator's state store. It uses local folders of its own, so that the query may run at the same time."""
 
     def __init__(self, spark: SparkSession, path: str, operator: int, partition: int) -> None:
         jvm: Any = spark._jvm
@@ -168,7 +168,7 @@ class _Store:
         self._stream, self._buffer = jvm.java.io.FileOutputStream, gateway.new_array(jvm.byte, 1 << 16)
         handle, name = mkstemp(prefix="kestrel-page-", dir=_MEMORY if Path(_MEMORY).is_dir() else None)
         os.close(handle)
-        self._handed = Path(name)
+        self._file = Path(name)
         states = jvm.org.apache.spark.sql.execution.streaming.state
         self._key, self._value = (
             jvm.org.apache.spark.sql.types.StructType.fromDDL(columns) for columns in (_KEY, _VALUE)
@@ -182,12 +182,12 @@ class _Store:
         store = states.StateStoreId(f"{Path(path).absolute().as_uri()}/state", operator, partition, "default")
         self._provider.init(store, self._key, self._value, self._encoding, True, conf, hadoop, False, self._none)
 
-    def get(self, version: int, place: Place) -> bytes | None:
-        """The blob of a page as of a version."""
+    def get(self, version: int, page_id: PageId) -> bytes | None:
+        """Return the blob of a page as of a version; None if there is none."""
         store = self._provider.getReadStore(version, self._none)
         try:
             store.registerColFamily(_VARIABLE, self._key, self._value, self._encoding, False, False)
-            self._objects[0], self._objects[1] = place[1:]
+            self._objects[0], self._objects[1] = page_id[1:]
             found = store.get(self._projection.apply(self._row(self._objects)), _VARIABLE)
             return None if found is None else self._blob(found)
         finally:
@@ -196,14 +196,14 @@ class _Store:
     def close(self) -> None:
         """Close the store and remove its local folders."""
         self._provider.close()
-        self._handed.unlink(missing_ok=True)
+        self._file.unlink(missing_ok=True)
 
     def _blob(self, row: Any) -> bytes:
-        """The only column of a row, by way of a file: the socket to the JVM takes text, and waits 40 ms in the midst of a large one."""
-        stream = self._stream(str(self._handed))
+        """The only column of a row. It is passed in a file, because py4j encodes bytes as text and stalls for 40 ms in a large one."""
+        stream = self._stream(str(self._file))
         row.writeToStream(stream, self._buffer)
         stream.close()
-        data = self._handed.read_bytes()
-        # A row is a word of NULL flags, then offset and size of the column in one word.
+        data = self._file.read_bytes()
+        # A row starts with 8 bytes of NULL flags, then the size and offset of the column in 4 bytes each.
         size, offset = unpack_from("<ii", data, 8)
         return data[offset : offset + size]

@@ -1,4 +1,4 @@
-"""Spark's own hash of a row (Murmur3, seed 42), so that a key's page and a page's partition are known without a job."""
+"""Spark's hash of a row (Murmur3, seed 42), to know the page of a key and the partition of a page without a Spark job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, INTEGER, STRING, 
 _SEED = 42
 
 HASHABLE = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, DATE, TIME, TIMESTAMP})
-"""The types whose hash is known here."""
+"""The types that can be hashed here."""
 
 _LONGS = frozenset({BIGINT, TIMESTAMP})
 
@@ -24,9 +24,14 @@ Words = npt.NDArray[np.uint32]
 
 
 def hash_rows(arrays: Sequence[pa.Array], columns: Sequence[Column]) -> npt.NDArray[np.int32]:
-    """Hash rows as `hash(...)` of Spark SQL does; `arrays` are their columns, of `HASHABLE` types, at least one.
+    """Hash rows as `hash(...)` of Spark SQL does; a NULL does not change the hash.
 
-    A NULL leaves the hash as it is.
+    Args:
+        arrays: the columns of the rows, at least one.
+        columns: their names and types, all `HASHABLE`.
+
+    Returns:
+        One hash for each row.
     """
     found = np.full(len(arrays[0]), _SEED, dtype=np.uint32)
     for array, column in zip(arrays, columns, strict=True):
@@ -44,7 +49,7 @@ def hash_row(values: Sequence[object], columns: Sequence[Column]) -> int:
 
 
 def hash_ints(*values: int) -> int:
-    """Hash 32-bit integers as a row of them."""
+    """Hash a row of 32-bit integers."""
     return hash_row(values, [Column("", INTEGER)] * len(values))
 
 
@@ -59,7 +64,7 @@ def _of_numbers(array: pa.Array, column: Column, seed: Words) -> Words:
 
 def _of_strings(array: pa.StringArray, seed: Words) -> Words:
     data, bounds = buffers_of(array)
-    # Words are read wherever they begin; the last ones reach beyond the last byte, and are never used.
+    # A 4-byte word can start at any byte. Those that reach beyond the last byte are never used.
     text = np.concatenate([data, np.zeros(4, np.uint8)])
     words = np.ndarray((len(text) - 3,), np.dtype("<u4"), text, strides=(1,))
     starts, lengths = bounds[:-1], np.diff(bounds)
@@ -68,7 +73,7 @@ def _of_strings(array: pa.StringArray, seed: Words) -> Words:
     for at in range(int(whole.max(initial=0))):
         rows = np.flatnonzero(whole > at)
         found[rows] = _mixed(found[rows], words[starts[rows] + 4 * at])
-    # Spark mixes the bytes left over one by one, as signed numbers.
+    # Spark mixes the remaining bytes one by one, as signed numbers.
     signed = text.view(np.int8)
     for at in range(3):
         rows = np.flatnonzero((lengths & 3) > at)

@@ -1,7 +1,7 @@
-"""The host of stateful operators on Spark's stateful API: runs the operators of a level, keeps their state in Spark's checkpointed store.
+"""Runs the stateful operators of a level on Spark's `transformWithState`, with their state in Spark's checkpointed store.
 
-Rows are grouped by (task, page of keys); the states of all operators of a page are one blob. Within a micro-batch a page's rows are
-handled in place order, so that the cut of the input into batches does not matter.
+Rows are grouped by task and page; the state of all operators of a page is one blob. The rows of a page in a micro-batch are
+processed in the order of their ordinals, so that results do not depend on how the input is cut into batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kestrel_sql.spark.state.processor import PAGE_STATE, STATE_SCHEMA, LateProc
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Keep Python's collector of cycles out: it would look at all rows of a page again and again, which takes as long as the operators."""
+    """Switch the garbage collector off: it would visit all rows of a page repeatedly, which takes as long as the operators."""
     gc.disable()
     try:
         yield
@@ -36,24 +36,24 @@ def _no_collector() -> Iterator[None]:
 
 
 class Host(StatefulProcessor):
-    """Hands the packed rows of a page to the level's operators, and rows that only pass on as they are."""
+    """Passes the packed rows of a page to the operators of a level, and passes on unchanged the rows that the level does not read."""
 
     def __init__(self, level: Level) -> None:
         self._level = level
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the page's state."""
+        """Open the state variable."""
         self.open(handle.getValueState(PAGE_STATE, STATE_SCHEMA))
 
     def open(self, state: Any) -> None:
-        """Prepare for any number of pages; `state` is that of whichever page is being handled."""
+        """Prepare for any number of pages; `state` is the state variable, which Spark points at the current page."""
         self._state = state
         self._read = self._level.read()
         self._runner = PageRunner(self._level)
         self._fingerprint = self._level.fingerprint()
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
-        """Handle what a page got in one micro-batch."""
+        """Process the rows of a page in one micro-batch."""
         own: list[pa.RecordBatch] = []
         for row in rows:
             if row["passing"]:
@@ -74,12 +74,12 @@ class Host(StatefulProcessor):
         self._state.update((dump_state(state),))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are open."""
 
 
-def apply_level(rows: Passes, level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Passes:
-    """Put a level of operators over `rows`; the rest is as for `pack_batches`."""
-    packed = rows.through(pack_batches(level, partitions, has_homes=has_homes)).frame(PACKED)
+def apply_level(rows: Passes, level: Level, partitions: Sequence[int], *, has_task_pages: bool = False) -> Passes:
+    """Apply a level of operators to rows; the other arguments are those of `pack_batches`."""
+    packed = rows.through(pack_batches(level, partitions, has_task_pages=has_task_pages)).frame(PACKED)
     handled = packed.groupBy("task", "page").transformWithState(
         statefulProcessor=LateProcessor(Host(level)), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
     )

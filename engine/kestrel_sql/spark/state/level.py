@@ -1,4 +1,4 @@
-"""What the three parts of a stateful level - packing, hosting, unpacking - know in common."""
+"""A stateful level, as packing, hosting and unpacking use it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.types import arrow_struct
 
 PLAN = "plan"
-"""Where a page's blob holds the fingerprint of the level that wrote it, beside the states by relation."""
+"""The member of a page's blob with the fingerprint of the level that wrote it; the other members are states by relation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The operators of a level, and the relations that exist behind it: their outputs, and those that pass."""
+    """The operators of a level, and the relations that exist after it: their outputs, and those that pass unchanged."""
 
     operators: tuple[Stateful, ...]
     alive: tuple[Handle, ...]
 
     def outputs(self) -> frozenset[int]:
-        """The relations that the level makes."""
+        """The relations that the level produces."""
         return frozenset(stateful.output.relation for stateful in self.operators)
 
     def inputs(self) -> dict[int, Handle]:
@@ -37,9 +37,9 @@ class Level:
         return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
 
     def fingerprint(self) -> list[str]:
-        """What the state depends on: each operator with the types of what it reads. Another fingerprint means another state.
+        """Return what the state depends on: each operator with the types that it reads. State belongs to one fingerprint.
 
-        The store of a queryable table only names its key: CREATE OR REPLACE may add columns (rules L5), which its rows then lack.
+        For the store of a queryable table only the key counts: CREATE OR REPLACE may add columns (rules L5), which stored rows lack.
         """
         found = []
         for stateful in self.operators:
@@ -49,21 +49,21 @@ class Level:
         return found
 
     def read(self) -> pa.Schema:
-        """Rows that the level reads, without their log entries."""
+        """The schema of the rows that the level reads, without log entries."""
         envelope = [field for field in ENVELOPE_FIELDS if field.name != "log"]
         return pa.schema([*envelope, *(_field(handle) for handle in self.inputs().values())])
 
     def passing(self) -> pa.Schema:
-        """Rows that only pass: the envelope and the relations that are not made here."""
+        """The schema of the rows that pass unchanged: the envelope and the relations that the level does not produce."""
         made = self.outputs()
         return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive if handle.relation not in made)])
 
     def made(self) -> pa.Schema:
-        """Rows that the level makes."""
+        """The schema of the rows that the level produces."""
         return pa.schema([*ENVELOPE_FIELDS, *(_field(stateful.output) for stateful in self.operators)])
 
-    def behind(self) -> pa.Schema:
-        """All rows behind the level."""
+    def after(self) -> pa.Schema:
+        """The schema of all rows after the level."""
         return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive)])
 
 
@@ -82,17 +82,17 @@ def _field(handle: Handle) -> pa.Field:
 
 
 def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
-    """The states of a page's operators by relation, and below `PLAN` the fingerprint of the level that wrote them, if it left one.
+    """Decode a page: the state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it, if stored.
 
     Raises:
-        QueryError: the blob cannot be read, or a level with another fingerprint wrote it.
+        QueryError: the blob cannot be read, or has another fingerprint.
     """
     state = load_state(blob)
     written = state.get(PLAN, list(fingerprint))
     if written != list(fingerprint):
         raise QueryError(
-            f"the checkpoint was written by another plan: it holds the state of {'; '.join(written)}, "
+            f"another plan wrote the checkpoint: it contains the state of {'; '.join(written)}, "
             f"and the query needs that of {'; '.join(fingerprint)}",
-            hint="Run the statement that wrote the checkpoint, or begin anew with a new one.",
+            hint="run the statement that wrote the checkpoint, or start with a new one",
         )
     return state

@@ -1,7 +1,7 @@
-"""Both sides of a stateful level: rows split into pages and packed as Arrow blobs for the host, and the host's blobs unpacked again.
+"""Packs rows into one Arrow blob for each page in front of a stateful level, and unpacks the blobs of the level.
 
-Spark hands rows to a stateful processor one by one, cell by cell. A page's rows therefore go through it as one row that holds
-many: `pack_batches` in front, `unpack_batches` behind. Rows that the level does not read stay Arrow all the way.
+Spark passes rows to a stateful processor one by one, cell by cell. `pack_batches` therefore makes one row of all rows of a page, and
+`unpack_batches` splits the results into rows again. Rows that the level does not read stay in Arrow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
 from kestrel_sql.spark.io.columns import to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import DEAD, is_relation, struct_column
+from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.types import struct_of
@@ -33,38 +33,41 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER
 
 PACKED = "task INT, page INT, passing BOOLEAN, rows BINARY"
-"""What packing gives: rows of one page as the batch of an Arrow stream without its schema; `passing` rows are not read by the level."""
+"""The result of packing: rows of a page as an Arrow record batch without schema. The level does not read `passing` rows."""
 
 UNPACKED = "passing BOOLEAN, rows BINARY"
-"""What the host gives."""
+"""The result of the host."""
 
 PAGE, OLD_PAGE = "page", "old_page"
-"""Columns that a stage adds for the level: the page of a row's key, and of the key it had before."""
+"""Columns that a stage adds for the level: the page of the key of a row, and of its previous key."""
 
 _KEYS = {PAGE: "k", OLD_PAGE: "ok"}
-"""Where these keys are."""
+"""The fields of these keys."""
 
 _PACKED = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
 
-_MOST_PAGES = 1 << 20
+_MAX_PAGES = 1 << 20
 
 _TRIED = 1 << 14
-_SPREAD = 720
-"""A number that most numbers of cores divide, and small enough for a page to be found at once."""
+_DIVISIBLE = 720
+"""A number that most numbers of partitions divide, and small enough for `task_page` to find a page quickly."""
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def pack_batches(level: Level, partitions: Sequence[int], *, has_homes: bool = False) -> Pass:
-    """Make the function for `mapInArrow` that splits rows into pages; `partitions` are those of each query's internal topics.
+def pack_batches(level: Level, partitions: Sequence[int], *, has_task_pages: bool = False) -> Pass:
+    """Return the function for `mapInArrow` that packs rows into pages.
 
-    What must meet across keys has the first page of its task, or its home page (`home_page`).
+    Args:
+        level: the level after it.
+        partitions: the number of tasks of each query.
+        has_task_pages: whether rows whose operator needs all keys of a task go to its `task_page`, or else to its first page.
     """
-    homes = [home_page(task) if has_homes else 0 for task in range(max(partitions, default=1))]
+    task_pages = [task_page(task) if has_task_pages else 0 for task in range(max(partitions, default=1))]
 
     def pack(batches: Batches) -> Batches:
-        packer = _Packer(level, np.array(partitions, dtype=np.int64), np.array(homes, dtype=np.int64))
+        packer = _Packer(level, np.array(partitions, dtype=np.int64), np.array(task_pages, dtype=np.int64))
         for batch in in_chunks(batches):
             columns = zip(zip(*packer.pack(batch), strict=True), _PACKED.types, strict=True)
             yield pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=_PACKED)
@@ -73,15 +76,15 @@ def pack_batches(level: Level, partitions: Sequence[int], *, has_homes: bool = F
 
 
 def unpack_batches(level: Level) -> Pass:
-    """Make the function for `mapInArrow` that turns the host's blobs into the rows behind the level."""
+    """Return the function for `mapInArrow` that turns the blobs of the host into the rows after the level."""
 
     def unpack(packed: Batches) -> Batches:
-        passing, made, behind = level.passing(), level.made(), level.behind()
+        passing, made, after = level.passing(), level.made(), level.after()
 
         def rows() -> Batches:
             for batch in packed:
                 for passes, blob in zip(*(batch.column(at).to_pylist() for at in (0, 1)), strict=True):
-                    yield _widened(read_rows(blob, passing if passes else made), behind)
+                    yield _widened(read_rows(blob, passing if passes else made), after)
 
         yield from in_chunks(rows())
 
@@ -89,9 +92,9 @@ def unpack_batches(level: Level) -> Pass:
 
 
 def page_columns(level: Level, pages: int) -> list[str]:
-    """The columns `page` and `old_page` as Spark SQL; none where there is one page only.
+    """Return the columns `page` and `old_page` as Spark SQL; none if there is only one page.
 
-    Rows that an operator must see together across keys have the first page for themselves.
+    Rows whose operator needs all keys of a task have page 0.
     """
     if pages == 1:
         return []
@@ -107,13 +110,13 @@ def page_columns(level: Level, pages: int) -> list[str]:
 
 
 def can_page(level: Level, pages: int) -> bool:
-    """Whether `page_batches` can do what `page_columns` does: the hashes of the keys' types are known here."""
+    """Whether `page_batches` can do what `page_columns` does, because all types of keys are `HASHABLE`."""
     handles = [handle for paged in _paged(level).values() for handle in paged]
     return pages == 1 or all(column.type in HASHABLE for handle in handles for column in handle.schema.key)
 
 
 def page_batches(level: Level, pages: int) -> Pass:
-    """Make the function for `mapInArrow` that adds the columns `page` and `old_page`, where there is more than one page."""
+    """Return the function for `mapInArrow` that adds the columns `page` and `old_page`; there must be more than one page."""
     paged = _paged(level)
 
     def page(batches: Batches) -> Batches:
@@ -134,7 +137,7 @@ def page_batches(level: Level, pages: int) -> Pass:
 
 
 def _paged(level: Level) -> Mapping[str, Sequence[Handle]]:
-    """The relations whose keys say their page, by the column that holds it."""
+    """The relations whose keys determine their page, by the column of that page."""
     handles = [
         handle for stateful in level.operators for handle in stateful.inputs if stateful.operator.scope is Scope.KEY
     ]
@@ -145,24 +148,24 @@ def _paged(level: Level) -> Mapping[str, Sequence[Handle]]:
 
 
 @cache
-def home_page(task: int) -> int:
-    """The page in which a task keeps what must meet across keys.
+def task_page(task: int) -> int:
+    """Return the page of a task for state that spans its keys.
 
-    Spark brings a page to the partition that its hash says. With the first page of each task, two tasks would meet in one of two partitions
-    as often as not, and the other core had nothing to do. The hash of this one is that of the task's number, for every number of
-    partitions that divides `_SPREAD`.
+    Spark assigns a page to the partition `hash(task, page) % partitions`. If every task used page 0, two tasks would often get the same
+    one of two partitions, and a core would be idle. With this page the partition is `task % partitions`, for every number of
+    partitions that divides `_DIVISIBLE`.
     """
-    for start in range(0, _MOST_PAGES, _TRIED):
+    for start in range(0, _MAX_PAGES, _TRIED):
         pages = np.arange(start, start + _TRIED, dtype=np.int32)
         hashes = hash_rows([pa.array(np.full_like(pages, task)), pa.array(pages)], [Column("", INTEGER)] * 2)
-        (found,) = np.nonzero(hashes % _SPREAD == task % _SPREAD)
+        (found,) = np.nonzero(hashes % _DIVISIBLE == task % _DIVISIBLE)
         if len(found):
             return int(pages[found[0]])
     return 0
 
 
 def _has_map(handle: Handle) -> bool:
-    """Whether a key holds a MAP, which Spark does not hash; only plans of old releases have such keys."""
+    """Whether a key contains a MAP, which Spark does not hash; only plans of old releases have such keys."""
     return "MAP<" in struct_of(handle.schema.key)
 
 
@@ -176,11 +179,11 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class _Packer:
     level: Level
     partitions: Numbers
-    homes: Numbers
+    task_pages: Numbers
     passing: pa.Schema = field(init=False)
     read: pa.Schema = field(init=False)
     crossing: list[int] = field(init=False)
-    """Relations whose rows must meet across keys."""
+    """Relations whose operators need all keys of a task."""
 
     def __post_init__(self) -> None:
         self.passing, self.read = self.level.passing(), self.level.read()
@@ -190,7 +193,7 @@ class _Packer:
         ]
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, bool, bytes]]:
-        """Give task, page, whether they pass, and the rows."""
+        """Return rows of `PACKED`: task, page, whether the rows pass unread, and the rows."""
         relations = batch.column("rel").to_numpy()
         wanted = np.isin(relations, list(self.level.inputs()))
         yield from self._passing(batch, wanted)
@@ -200,43 +203,43 @@ class _Packer:
         rows = _as(chosen, self.read)
         for pages, part in self._split(chosen, rows):
             for page, piece in _by_page(pages, part):
-                yield int(page // _MOST_PAGES), int(page % _MOST_PAGES), False, write_rows(piece)
+                yield int(page // _MAX_PAGES), int(page % _MAX_PAGES), False, write_rows(piece)
 
     def _passing(self, batch: pa.RecordBatch, wanted: Flags) -> Iterator[tuple[int, int, bool, bytes]]:
-        """Rows that the level does not read, and log entries of those that it does."""
+        """The rows that the level does not read, and the log entries of those that it reads."""
         if not wanted.all():
             yield 0, 0, True, write_rows(_as(batch.filter(pa.array(~wanted)), self.passing))
         logged = pc.list_value_length(batch.column("log")).fill_null(0).to_numpy() > 0
         if (wanted & logged).any():
             rows = batch.filter(pa.array(wanted & logged)).select([f.name for f in ENVELOPE_FIELDS])
-            dead = rows.set_column(0, "rel", pa.array(np.full(rows.num_rows, DEAD), pa.int32()))
+            log_only = rows.set_column(0, "rel", pa.array(np.full(rows.num_rows, LOG_ONLY), pa.int32()))
             yield (
                 0,
                 0,
                 True,
-                write_rows(_as(_widened(_as(dead, pa.schema(ENVELOPE_FIELDS)), self.passing), self.passing)),
+                write_rows(_as(_widened(_as(log_only, pa.schema(ENVELOPE_FIELDS)), self.passing), self.passing)),
             )
 
     def _split(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
-        """The rows with their pages; a row of a table that leaves one page's group for one of another page becomes two."""
+        """The rows with their pages. A change of a table row that moves it to a group in another page becomes two rows."""
         pages = self._pages(batch, rows, PAGE, "k")
         if not any(handle.has_old_key for handle in self.level.inputs().values()):
             yield pages, rows
             return
         old = self._pages(batch, rows, OLD_PAGE, "ok")
         enters, leaves = self._present(rows, "k"), self._present(rows, "ok")
-        moved = enters & leaves & (old != pages)
+        moves = enters & leaves & (old != pages)
         pages = np.where(leaves & ~enters, old, pages)
-        if not moved.any():
+        if not moves.any():
             yield pages, rows
             return
-        yield pages[~moved], rows.filter(pa.array(~moved))
-        movers = rows.filter(pa.array(moved))
-        yield old[moved], self._half(movers, 0, ("k", "v"))
-        yield pages[moved], self._half(movers, 1, ("ok", "o"))
+        yield pages[~moves], rows.filter(pa.array(~moves))
+        moving = rows.filter(pa.array(moves))
+        yield old[moves], self._half(moving, 0, ("k", "v"))
+        yield pages[moves], self._half(moving, 1, ("ok", "o"))
 
     def _pages(self, batch: pa.RecordBatch, rows: pa.RecordBatch, column: str, key: str) -> Numbers:
-        """Task and page of each row as one number."""
+        """The task and page of each row as one number."""
         names = batch.schema.names
         pages: Numbers = (
             batch.column(column).to_numpy().astype(np.int64) if column in names else np.zeros(rows.num_rows, np.int64)
@@ -245,8 +248,8 @@ class _Packer:
             return pages
         tasks = self._tasks(rows, key)
         if self.crossing:
-            pages = np.where(np.isin(rows.column("rel").to_numpy(), self.crossing), self.homes[tasks], pages)
-        return pages + _MOST_PAGES * tasks
+            pages = np.where(np.isin(rows.column("rel").to_numpy(), self.crossing), self.task_pages[tasks], pages)
+        return pages + _MAX_PAGES * tasks
 
     def _tasks(self, rows: pa.RecordBatch, key: str) -> Numbers:
         counts = self.partitions[rows.column("q").to_numpy()]
@@ -265,7 +268,7 @@ class _Packer:
         return tasks
 
     def _present(self, rows: pa.RecordBatch, key: str) -> Flags:
-        """Which rows have a key, of those relations that have an old one, too."""
+        """Which rows have the key field `key`, in relations with a previous key."""
         found = np.zeros(rows.num_rows, dtype=bool)
         for handle in self.level.inputs().values():
             if handle.has_old_key:
@@ -274,9 +277,11 @@ class _Packer:
         return found
 
     def _half(self, rows: pa.RecordBatch, position: int, absent: tuple[str, str]) -> pa.RecordBatch:
-        """One side of a row that moves: the fields of the other side are NULL."""
-        places = pa.array([[*place, position] for place in rows.column("place").to_pylist()], pa.list_(pa.int64()))
-        made = rows.set_column(rows.schema.get_field_index("place"), "place", places)
+        """Half of a row that changes its page: the `absent` fields are NULL, and `position` is appended to the ordinal."""
+        ordinals = pa.array(
+            [[*ordinal, position] for ordinal in rows.column("ordinal").to_pylist()], pa.list_(pa.int64())
+        )
+        made = rows.set_column(rows.schema.get_field_index("ordinal"), "ordinal", ordinals)
         for handle in self.level.inputs().values():
             if handle.has_old_key:
                 at = made.schema.get_field_index(struct_column(handle.relation))
@@ -285,7 +290,7 @@ class _Packer:
 
 
 def _partitions(keys: Sequence[Any], key_bytes: Callable[[Any], bytes], counts: Numbers, default: Numbers) -> Numbers:
-    """The partition of each key, as Kafka's producer chooses it; rows without a key stay where they are."""
+    """The partition of each key, as Kafka's producer chooses it; `default` for rows without a key."""
     partition = lru_cache(maxsize=None)(partition_of)
     found = [
         number if key is None or key[0] is None else partition(key_bytes(key), count)
@@ -317,7 +322,7 @@ def _by_page(pages: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.Rec
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema`, in its types: an expression may be narrower than the column that it fills."""
+    """Select the columns of `schema`, cast to its types: an expression may have a narrower type than its column."""
     columns = [batch.column(f.name) for f in schema]
     arrays = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

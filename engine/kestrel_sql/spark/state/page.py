@@ -1,4 +1,4 @@
-"""One page of rows through the operators of a level: Arrow in, Arrow out; knows nothing of Spark."""
+"""Runs the rows of a page through the operators of a level: Arrow in, Arrow out, without Spark."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pyarrow as pa
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import Output, Row
-from kestrel_sql.spark.io.columns import Rows, from_rows, to_list, to_places, to_rows
+from kestrel_sql.spark.io.columns import Rows, from_rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.log_entries import FATAL, failed
-from kestrel_sql.spark.stages.stage import DEAD, struct_column
-from kestrel_sql.spark.state.by_column import FEWEST, bulk_aggregates, can_run
+from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
+from kestrel_sql.spark.state.by_column import MIN_ROWS, can_run, column_aggregates
 from kestrel_sql.spark.state.level import Level
 
-_MOST_OUTPUTS = 1 << 15
-"""How many outputs are held before they are written."""
+_MAX_OUTPUTS = 1 << 15
+"""The most outputs in one blob."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """A relation that a level reads, and the operator that reads it on which side."""
+    """A relation that a level reads, its operator, and the side of the operator that it feeds: 0 for left, 1 for right."""
 
     stateful: Stateful
     side: int
@@ -37,48 +37,48 @@ class _Input:
 
 @dataclass(slots=True)
 class _Made:
-    """Outputs on their way out; `causes` are the rows that they come from."""
+    """Outputs that are not written yet; `causes` are the indices of the rows that they come from."""
 
     relations: list[int] = field(default_factory=list)
     causes: list[int] = field(default_factory=list)
-    places: list[list[int]] = field(default_factory=list)
+    ordinals: list[list[int]] = field(default_factory=list)
     outputs: list[Output | None] = field(default_factory=list)
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, relation: int, cause: int, place: list[int], outputs: Sequence[Output]) -> None:
-        """Hold the outputs of one row; their places are positions below its own."""
+    def add(self, relation: int, cause: int, ordinal: list[int], outputs: Sequence[Output]) -> None:
+        """Add the outputs of one row; their ordinals are that of the row with a position appended."""
         for position, output in enumerate(outputs):
             self.relations.append(relation)
             self.causes.append(cause)
-            self.places.append([*place, position])
+            self.ordinals.append([*ordinal, position])
             self.outputs.append(output)
 
-    def keep(self, other: _Made, at: int) -> None:
-        """Hold what another holds at a position."""
+    def copy(self, other: _Made, at: int) -> None:
+        """Add the output at an index of `other`."""
         if at in other.entries:
             self.entries[len(self.causes)] = other.entries[at]
         self.relations.append(other.relations[at])
         self.causes.append(other.causes[at])
-        self.places.append(other.places[at])
+        self.ordinals.append(other.ordinals[at])
         self.outputs.append(other.outputs[at])
 
-    def fail(self, cause: int, place: list[int], entry: dict[str, Any]) -> None:
-        """Hold a row that only carries an entry of the log."""
+    def fail(self, cause: int, ordinal: list[int], entry: dict[str, Any]) -> None:
+        """Add a row that only carries a log entry."""
         self.entries[len(self.causes)] = entry
-        self.relations.append(DEAD)
+        self.relations.append(LOG_ONLY)
         self.causes.append(cause)
-        self.places.append(place)
+        self.ordinals.append(ordinal)
         self.outputs.append(None)
 
 
 class PageRunner:
-    """Runs the operators of one level over the rows of one page."""
+    """Runs the operators of a level over the rows of a page."""
 
     def __init__(self, level: Level) -> None:
         """Prepare for any number of pages."""
         self._schema = level.made()
         self._operators = level.operators
-        self._bulk = bulk_aggregates(level.operators, self._schema)
+        self._by_column = column_aggregates(level.operators, self._schema)
         self._inputs = {
             handle.relation: _Input(stateful, side, handle)
             for stateful in level.operators
@@ -86,14 +86,25 @@ class PageRunner:
         }
 
     def run(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Handle the rows of one micro-batch in place order; `state` holds the state of each operator under its relation's number."""
+        """Process the rows of a micro-batch in the order of their ordinals.
+
+        Args:
+            rows: the rows, with the schema `Level.read`.
+            task: their task.
+            state: the state of each operator, by the number of its output relation; updated.
+
+        Returns:
+            The outputs, with the schema `Level.made`.
+        """
         rest = rows
-        if self._bulk and can_run(rows):
+        if self._by_column and can_run(rows):
             relations = rows.column("rel").to_numpy()
-            for relation in set(np.unique(relations).tolist()) & set(self._bulk):
+            for relation in set(np.unique(relations).tolist()) & set(self._by_column):
                 own = relations == relation
-                if np.count_nonzero(own) >= FEWEST:
-                    yield from self._in_bulk(relation, rows if own.all() else rows.filter(pa.array(own)), task, state)
+                if np.count_nonzero(own) >= MIN_ROWS:
+                    yield from self._over_columns(
+                        relation, rows if own.all() else rows.filter(pa.array(own)), task, state
+                    )
                     rest = rest.filter(pa.array(rest.column("rel").to_numpy() != relation))
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
@@ -101,45 +112,45 @@ class PageRunner:
             if isinstance(stateful.operator, TimeWindowAggregate):
                 stateful.operator.pack(state.get(str(stateful.output.relation), {}))
 
-    def _in_bulk(
+    def _over_columns(
         self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]
     ) -> Iterator[pa.RecordBatch]:
         _, own = self._owner(relation, state)
-        return iter(()) if "failed" in own else self._bulk[relation].run(rows, task, own)
+        return iter(()) if "failed" in own else self._by_column[relation].run(rows, task, own)
 
     def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         relations = rows.column("rel").to_numpy()
-        places = to_places(rows.column("place"))
+        ordinals = to_ordinals(rows.column("ordinal"))
         given = self._given(rows, relations)
         numbers = relations.tolist()
         owners = {relation: self._owner(relation, state) for relation in set(numbers)}
         made = _Made()
-        for at in sorted(range(len(places)), key=places.__getitem__):
+        for at in sorted(range(len(ordinals)), key=ordinals.__getitem__):
             stateful, own = owners[numbers[at]]
             if "failed" in own:
                 continue
-            place = places[at]
+            ordinal = ordinals[at]
             try:
                 outputs = [*stateful.operator.process(given[at], own)]
-            except Exception as error:  # noqa: BLE001 - whatever an aggregate throws ends this query and no other
+            except Exception as error:  # noqa: BLE001 - any error of an aggregate fails this query and no other
                 own["failed"] = True
-                made.fail(at, place, _entry(stateful, error))
+                made.fail(at, ordinal, _entry(stateful, error))
                 continue
             if outputs:
-                made.add(stateful.output.relation, at, place, outputs)
-                if len(made.causes) >= _MOST_OUTPUTS:
+                made.add(stateful.output.relation, at, ordinal, outputs)
+                if len(made.causes) >= _MAX_OUTPUTS:
                     yield self._batch(made, rows, task, state)
                     made = _Made()
         if made.causes:
             yield self._batch(made, rows, task, state)
 
     def _owner(self, relation: int, state: dict[str, Any]) -> tuple[Stateful, dict[str, Any]]:
-        """The operator that reads a relation, and its state."""
+        """The operator that reads a relation, with its state."""
         stateful = self._inputs[relation].stateful
         return stateful, state.setdefault(str(stateful.output.relation), {})
 
     def _given(self, rows: pa.RecordBatch, relations: npt.NDArray[np.int32]) -> list[Row]:
-        """Every row as its operator sees it."""
+        """Each row in the form that its operator reads."""
         times = rows.column("ts").to_pylist() if rows.column("ts").null_count else rows.column("ts").to_numpy().tolist()
         windows = _windows(rows)
         found: list[Any] = [None] * rows.num_rows
@@ -166,21 +177,21 @@ class PageRunner:
         return self._with_envelope(made, structs, rows, task)
 
     def _stopped(self, made: _Made, stateful: Stateful) -> _Made:
-        """The outputs without those of an operator from the first on that its columns cannot hold."""
-        kept, stopped = _Made(), False
-        for at, (relation, cause, place, output) in enumerate(
-            zip(made.relations, made.causes, made.places, made.outputs, strict=True)
+        """The outputs, without those of an operator from the first one on whose values do not fit its columns."""
+        left, stopped = _Made(), False
+        for at, (relation, cause, ordinal, output) in enumerate(
+            zip(made.relations, made.causes, made.ordinals, made.outputs, strict=True)
         ):
             if output is None or relation != stateful.output.relation:
-                kept.keep(made, at)
+                left.copy(made, at)
             elif not stopped:
                 try:
                     self._parts([output], stateful.output)
-                    kept.keep(made, at)
+                    left.copy(made, at)
                 except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-                    kept.fail(cause, place[:-1], _entry(stateful, error))
+                    left.fail(cause, ordinal[:-1], _entry(stateful, error))
                     stopped = True
-        return kept
+        return left
 
     def _with_envelope(
         self, made: _Made, structs: Mapping[int, pa.Array], rows: pa.RecordBatch, task: int
@@ -191,7 +202,7 @@ class PageRunner:
         times = rows.column("ts").take(causes).to_pylist() if made.entries else []
         columns: dict[str, pa.Array] = {
             "rel": pa.array(made.relations, pa.int32()),
-            "place": pa.array(made.places, pa.list_(pa.int64())),
+            "ordinal": pa.array(made.ordinals, pa.list_(pa.int64())),
             "ts": pa.array(
                 [times[at] if output is None else output.timestamp for at, output in enumerate(made.outputs)],
                 pa.int64(),
@@ -214,7 +225,7 @@ class PageRunner:
         return pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type))
 
     def _structs(self, made: _Made, handle: Handle) -> pa.Array:
-        """The struct column of a relation: NULL in the rows of others."""
+        """The struct column of a relation, NULL in the rows of other relations."""
         kind = self._schema.field(struct_column(handle.relation)).type
         own = [
             output
@@ -245,7 +256,7 @@ def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:
 
 
 def _columns(structs: pa.StructArray, handle: Handle) -> Iterator[tuple[Any, ...]]:
-    """Key, value, old value, old key and extra columns of each row, those that a relation lacks as None."""
+    """Key, value, previous value, previous key and extra columns of each row; None for those that the relation does not have."""
     fields = {f.name: child for f, child in zip(structs.type, structs.flatten(), strict=True)}
     single = len(handle.schema.key) == 1
     nothing: Sequence[None] = [None] * len(structs)
@@ -260,7 +271,7 @@ def _columns(structs: pa.StructArray, handle: Handle) -> Iterator[tuple[Any, ...
 
 
 def _keys(array: pa.StructArray, single: bool) -> Rows:
-    """The keys; a single column that is NULL is a NULL key."""
+    """The keys; a key whose only column is NULL is None."""
     keys = to_rows(array)
     if single and array.field(0).null_count:
         return [None if key is None or key[0] is None else key for key in keys]
@@ -268,7 +279,7 @@ def _keys(array: pa.StructArray, single: bool) -> Rows:
 
 
 def _windows(rows: pa.RecordBatch) -> list[tuple[int, int] | None] | None:
-    """The windows of rows, None where no row has one."""
+    """The window of each row; None if no row has one."""
     starts, ends = rows.column("ws"), rows.column("we")
     if starts.null_count == rows.num_rows:
         return None

@@ -1,7 +1,7 @@
-"""A stateful processor as Spark's driver needs it: it imports nothing of the engine before the first rows come.
+"""A stateful processor that imports nothing of the engine before the first rows arrive.
 
-At every start of a query Spark runs the processor's `init` in a fresh Python of the driver's, only to learn which states there are. With
-the engine, its formats and their libraries in tow that Python took longer to start than a small query takes to run.
+At every start of a query, Spark's driver runs the processor's `init` in a new Python process, only to learn the state variables.
+Importing the engine with its formats and libraries there took longer than a small query runs.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 PAGE_STATE = "page"
 STATE_SCHEMA = StructType([StructField("blob", BinaryType())])
-"""The one state of a page: its blob."""
+"""The name and schema of the only state variable: the blob of a page."""
 
 
 class LateProcessor(StatefulProcessor):
-    """Opens the state of a page at once, and unpacks the processor that does the work with the first rows.
+    """Opens the state variable at once, and unpickles the processor that does the work when the first rows arrive.
 
-    The processor within has a method `open(state)` in place of `init`.
+    That processor has a method `open(state)` instead of `init`.
     """
 
-    def __init__(self, within: Any) -> None:
-        self._pickled: bytes = cloudpickle.dumps(within)  # type: ignore[no-untyped-call]
-        self._within: Any = None
+    def __init__(self, processor: Any) -> None:
+        self._pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
+        self._processor: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the page's state."""
+        """Open the state variable."""
         self._state = handle.getValueState(PAGE_STATE, STATE_SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
-        """Hand what a page got in one micro-batch to the processor within."""
-        if self._within is None:
-            self._within = pickle.loads(self._pickled)
-            self._within.open(self._state)
-        found: Iterator[Any] = self._within.handleInputRows(key, rows, timerValues)
+        """Pass the rows of a page in one micro-batch to the processor."""
+        if self._processor is None:
+            self._processor = pickle.loads(self._pickled)
+            self._processor.open(self._state)
+        found: Iterator[Any] = self._processor.handleInputRows(key, rows, timerValues)
         return found
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are open."""

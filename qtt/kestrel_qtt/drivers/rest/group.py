@@ -12,7 +12,7 @@ from kestrel_qtt.drivers.memory import Memory
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.pull_state import MaterialisedTable
-from kestrel_sql.spark.build.queryable import kept_table
+from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
@@ -82,7 +82,7 @@ def _read_tables(runner: GroupRunner, pipeline: Pipeline, jobs: Sequence[TableJo
     reader = CheckpointReader(runner.spark, str(checkpoint), levels=len(pipeline.group.levels), tasks=1, pages=1)
     levels: dict[int, LevelStates] = {}
     for number, job in enumerate(jobs):
-        kept = kept_table(pipeline.group, number, job.run.plan.physical_plan) if job.run.queryable else None
+        kept = queryable_table(pipeline.group, number, job.run.plan.physical_plan) if job.run.queryable else None
         if kept is not None:
             if kept.level not in levels:
                 levels[kept.level] = LevelStates(tuple(reader.states(kept.level)))

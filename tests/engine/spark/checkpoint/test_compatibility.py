@@ -1,4 +1,4 @@
-"""A checkpoint that a query cannot go on from is refused before Spark is started on it."""
+"""Tests that a query refuses a checkpoint that it cannot resume from, before Spark starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
-from kestrel_sql.spark.checkpoint.metadata import Note
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.pipeline import pipeline as pipelines
@@ -93,7 +93,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_the_query_that_wrote_it_goes_on(runner: ResumableRunner, original: Path) -> None:
+def test_the_query_that_wrote_it_resumes(runner: ResumableRunner, original: Path) -> None:
     check_start(lambda: runner.spark, pipeline(SUM), original)
     check_start(lambda: runner.spark, pipeline(SUM), original.as_uri())
     resumed = resume_copy(runner, pipeline(SUM), original, records(0, 8))
@@ -116,7 +116,7 @@ def test_the_query_that_wrote_it_goes_on(runner: ResumableRunner, original: Path
 def test_an_edited_query_is_refused(runner: ResumableRunner, original: Path, edited: str, change: str) -> None:
     message = refusal(runner, original, edited)
     assert re.search(
-        rf"(?s)the query C[ST]AS_T_0 cannot go on from .* was written by another plan; changed:.*{change}", message
+        rf"(?s)the query C[ST]AS_T_0 cannot resume from .* another plan wrote it; changed:.*{change}", message
     )
 
 
@@ -129,8 +129,8 @@ def test_a_group_is_refused_for_one_of_its_queries(runner: ResumableRunner) -> N
 
 
 def test_other_numbers_of_pages_and_partitions_are_refused(runner: ResumableRunner, original: Path) -> None:
-    assert "in 1 pages, and the query in 4" in refusal(runner, original, SUM, pages=4)
-    assert "topics of 1 partitions, and the query reads 3" in refusal(runner, original, SUM, tasks=[3])
+    assert "its tasks have 1 pages, and those of the query 4" in refusal(runner, original, SUM, pages=4)
+    assert "topics with 1 partitions, and the query reads 3" in refusal(runner, original, SUM, tasks=[3])
 
 
 def test_a_replaced_plan_must_have_the_same_operators(
@@ -144,27 +144,28 @@ def test_a_replaced_plan_must_have_the_same_operators(
     )
     other = pipeline("CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;")
     with pytest.raises(
-        CheckpointError, match=r"(?s)CTAS_T_0 .* holds the state of level 1: .*VARCHAR|STRING.* needs that of level 1"
+        CheckpointError,
+        match=r"(?s)CTAS_T_0 .* contains the state of level 1: .*VARCHAR|STRING.* needs that of level 1",
     ):
         check_start(lambda: runner.spark, other, checkpoint, replaced=True)
 
 
 @pytest.mark.parametrize(
-    ("note", "said"),
+    ("file", "said"),
     [
         ("{", "kestrel.json cannot be read"),
-        ("[]", "written by Kestrel of an unknown release in layout None"),
+        ("[]", "has layout None, written by Kestrel of an unknown release"),
         (
             '{"layout": 99, "release": "9.0"}',
-            "written by Kestrel 9.0 in layout 99, and Kestrel .* reads layouts 1 and 2",
+            "has layout 99, written by Kestrel 9.0; Kestrel .* reads layouts 1 and 2",
         ),
         ('{"layout": 1, "release": "0.1"}', "kestrel.json is damaged"),
     ],
 )
-def test_the_note_of_another_release_is_refused(
-    runner: ResumableRunner, checkpoint: Path, note: str, said: str
+def test_the_metadata_of_another_release_is_refused(
+    runner: ResumableRunner, checkpoint: Path, file: str, said: str
 ) -> None:
-    (checkpoint / "kestrel.json").write_text(note)
+    (checkpoint / "kestrel.json").write_text(file)
     assert re.search(said, refusal(runner, checkpoint, SUM))
 
 
@@ -176,10 +177,10 @@ def test_a_plan_of_a_newer_release_is_refused(runner: ResumableRunner, checkpoin
 
 def test_without_a_note_the_states_must_tell(runner: ResumableRunner, checkpoint: Path) -> None:
     (checkpoint / "kestrel.json").unlink()
-    assert "page 0 of task 0 of level 1: the checkpoint was written by another plan" in refusal(
+    assert "page 0 of task 0 of level 1: another plan wrote the checkpoint" in refusal(
         runner, checkpoint, "CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;"
     )
-    assert "holds the states of 1 levels of operators, and the query has 0" in refusal(
+    assert "contains the state of 1 levels of operators, and the query has 0" in refusal(
         runner, checkpoint, "CREATE STREAM T AS SELECT K, V AS N FROM S;"
     )
     check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
@@ -189,12 +190,12 @@ def test_without_a_note_the_states_must_tell(runner: ResumableRunner, checkpoint
 def test_states_without_progress_are_refused(runner: ResumableRunner, checkpoint: Path) -> None:
     for folder in ("offsets", "commits"):
         shutil.rmtree(checkpoint / folder)
-    assert "holds states, but no record of how far they are" in refusal(runner, checkpoint, SUM)
+    assert "contains state, but no log of the batches that wrote it" in refusal(runner, checkpoint, SUM)
 
 
 def test_a_state_that_is_gone_is_refused(runner: ResumableRunner, checkpoint: Path) -> None:
     shutil.rmtree(checkpoint / "state")
-    assert "holds the states of 0 levels of operators, and the query has 1" in refusal(runner, checkpoint, SUM)
+    assert "contains the state of 0 levels of operators, and the query has 1" in refusal(runner, checkpoint, SUM)
 
 
 def test_a_damaged_file_of_the_state_is_refused(runner: ResumableRunner, checkpoint: Path) -> None:
@@ -204,7 +205,7 @@ def test_a_damaged_file_of_the_state_is_refused(runner: ResumableRunner, checkpo
             file.write_bytes(b"no state")
             damaged += 1
     assert damaged
-    assert "the states of level 1 cannot be read" in refusal(runner, checkpoint, SUM)
+    assert "the state of level 1 cannot be read" in refusal(runner, checkpoint, SUM)
 
 
 @pytest.mark.parametrize(
@@ -250,34 +251,30 @@ def test_a_killed_first_batch_leaves_nothing_to_check(runner: ResumableRunner, c
     check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
 
 
-def test_the_note_is_complete_and_names_no_query(original: Path) -> None:
+def test_the_metadata_is_complete_and_names_no_query(original: Path) -> None:
     document = json.loads((original / "kestrel.json").read_text())
-    own = Note.of(pipeline(SUM), 1, [1])
+    own = CheckpointMetadata.of(pipeline(SUM), 1, [1])
     numbers = {"pages": 1, "tasks": [1], "has_homes": False}
     assert document == {"layout": 2, "release": own.release, "plans": own.plans, "operators": own.operators, **numbers}
     assert "CTAS_T_0" not in json.dumps([plan["queryPlan"]["queryId"] for plan in document["plans"]])
 
 
-def test_a_checkpoint_from_before_there_were_home_pages_is_gone_on_from_without(
-    runner: ResumableRunner, checkpoint: Path
-) -> None:
-    note = checkpoint / "kestrel.json"
-    written = json.loads(note.read_text())
+def test_a_checkpoint_without_task_pages_is_resumed_without_them(runner: ResumableRunner, checkpoint: Path) -> None:
+    file = checkpoint / "kestrel.json"
+    written = json.loads(file.read_text())
     del written["has_homes"]
-    note.write_text(json.dumps(written))
+    file.write_text(json.dumps(written))
     check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
-    with pytest.raises(CheckpointError, match="in other pages"):
-        check_start(lambda: runner.spark, pipeline(SUM), checkpoint, has_homes=True)
+    with pytest.raises(CheckpointError, match="in another page"):
+        check_start(lambda: runner.spark, pipeline(SUM), checkpoint, has_task_pages=True)
 
 
-def test_a_checkpoint_of_the_layout_before_is_gone_on_from_in_this_one(
-    runner: ResumableRunner, checkpoint: Path
-) -> None:
-    note = checkpoint / "kestrel.json"
-    written = json.loads(note.read_text())
-    note.write_text(json.dumps({**written, "layout": 1}))
+def test_a_checkpoint_of_the_previous_layout_is_resumed_in_it(runner: ResumableRunner, checkpoint: Path) -> None:
+    file = checkpoint / "kestrel.json"
+    written = json.loads(file.read_text())
+    file.write_text(json.dumps({**written, "layout": 1}))
     check_start(lambda: runner.spark, pipeline(SUM), checkpoint)
-    assert json.loads(note.read_text()) == written
+    assert json.loads(file.read_text()) == written
 
 
 def test_a_checkpoint_may_be_given_by_its_uri() -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.spark.io import columns
-from kestrel_sql.spark.io.columns import from_rows, to_list, to_places, to_rows
+from kestrel_sql.spark.io.columns import from_rows, to_list, to_ordinals, to_rows
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 
@@ -88,7 +88,7 @@ def test_a_value_that_does_not_fit_is_refused() -> None:
         from_rows([(Decimal("1000.00"),)], [Column("A", t.Decimal(4, 2))])
 
 
-@pytest.mark.parametrize("places", [[[1, 2], [3, 4]], [[1], [2, 3], []], []])
-def test_places_of_equal_and_unequal_length(places: list[list[int]]) -> None:
-    array = pa.array([[9], *places], type=pa.list_(pa.int64()))
-    assert to_places(array.slice(1)) == places
+@pytest.mark.parametrize("ordinals", [[[1, 2], [3, 4]], [[1], [2, 3], []], []])
+def test_ordinals_of_equal_and_unequal_length(ordinals: list[list[int]]) -> None:
+    array = pa.array([[9], *ordinals], type=pa.list_(pa.int64()))
+    assert to_ordinals(array.slice(1)) == ordinals

@@ -4,20 +4,20 @@ import random
 
 import pyarrow as pa
 
-from kestrel_sql.spark.io.columns import before, place_order
+from kestrel_sql.spark.io.columns import before, ordinal_order
 
-PLACES = pa.list_(pa.int64())
+ORDINALS = pa.list_(pa.int64())
 
 
 def test_places_are_ordered_as_lists_are() -> None:
     random_ = random.Random(1)
     for _ in range(200):
-        places = [[random_.randrange(3) for _ in range(random_.randrange(4))] for _ in range(random_.randrange(12))]
-        cut = random_.randrange(len(places) + 1)
-        order = place_order(pa.array([*([9] for _ in range(cut)), *places], PLACES)[cut:]).tolist()
-        assert order == sorted(range(len(places)), key=places.__getitem__)
+        ordinals = [[random_.randrange(3) for _ in range(random_.randrange(4))] for _ in range(random_.randrange(12))]
+        cut = random_.randrange(len(ordinals) + 1)
+        order = ordinal_order(pa.array([*([9] for _ in range(cut)), *ordinals], ORDINALS)[cut:]).tolist()
+        assert order == sorted(range(len(ordinals)), key=ordinals.__getitem__)
 
 
 def test_places_before_another_are_counted() -> None:
-    places = pa.array([[0], [0, 1], [1, 0], [1, 0], [2]], PLACES)
-    assert [before(places, place) for place in ([0], [0, 0], [1, 0], [1, 1], [9])] == [0, 1, 2, 4, 5]
+    ordinals = pa.array([[0], [0, 1], [1, 0], [1, 0], [2]], ORDINALS)
+    assert [before(ordinals, ordinal) for ordinal in ([0], [0, 0], [1, 0], [1, 1], [9])] == [0, 1, 2, 4, 5]

@@ -15,7 +15,7 @@ from kestrel_sql.formats.bulk import json_read as bulk_json
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
-from kestrel_sql.spark.io.serdes import PART, WORTHWHILE, SideReader, SideWriter
+from kestrel_sql.spark.io.serdes import PART, WORTHWHILE, SerdeReader, SerdeWriter
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.sql.parse.parser import parse_columns
 
@@ -58,8 +58,8 @@ def singly(given: SerdeSpec, data: list[bytes | None]) -> tuple[list[Any], dict[
     return found, errors
 
 
-def check_read(given: SerdeSpec, data: list[bytes | None], reader: SideReader | None = None) -> None:
-    side = (reader or SideReader(given)).read(pa.array(data, type=pa.binary()))
+def check_read(given: SerdeSpec, data: list[bytes | None], reader: SerdeReader | None = None) -> None:
+    side = (reader or SerdeReader(given)).read(pa.array(data, type=pa.binary()))
     rows, errors = singly(given, data)
     assert {at: str(error) for at, error in side.errors.items()} == errors
     assert side.present.tolist() == [each is not None for each in rows]
@@ -95,7 +95,7 @@ def test_writing(format: str, count: int, kind: str) -> None:
         pa.array([list(r[at].items()) if isinstance(r[at], dict) else r[at] for r in rows], type=to_arrow(column.type))
         for at, column in enumerate(given.columns)
     ]
-    data, errors = SideWriter(given).write(arrays, present)
+    data, errors = SerdeWriter(given).write(arrays, present)
     assert errors == {}
     encode = table.encoder(given)
     assert data.to_pylist() == [encode(each if there else None) for each, there in zip(rows, present, strict=True)]
@@ -104,14 +104,14 @@ def test_writing(format: str, count: int, kind: str) -> None:
 def test_doubles_that_java_writes_with_an_exponent_are_written_beside_plain_ones() -> None:
     given = spec("JSON", "D DOUBLE")
     rows = [(1e10 if at == 700 else at / 2,) for at in range(3 * PART)]
-    data, _ = SideWriter(given).write([pa.array([r[0] for r in rows])], np.ones(len(rows), dtype=bool))
+    data, _ = SerdeWriter(given).write([pa.array([r[0] for r in rows])], np.ones(len(rows), dtype=bool))
     assert data.to_pylist() == [table.encoder(given)(each) for each in rows]
 
 
 def test_a_row_that_cannot_be_written_is_an_error_at_its_position() -> None:
     given = spec("PROTOBUF", "DA DATE")
     array = pa.array([0, 2**31 - 1], type=pa.int32())
-    data, errors = SideWriter(given).write([array], np.ones(2, dtype=bool))
+    data, errors = SerdeWriter(given).write([array], np.ones(2, dtype=bool))
     assert list(errors) == [1]
     assert data.null_count == 1
 
@@ -128,7 +128,7 @@ def test_a_bulk_codec_that_never_helps_is_rarely_asked(monkeypatch: pytest.Monke
         bulk_json, "ObjectReader", lambda columns, types: type("R", (), {"decode": staticmethod(refuse)})
     )
     given = spec("JSON", "I INT")
-    reader = SideReader(given)
+    reader = SerdeReader(given)
     for _ in range(50):
         check_read(given, [b'{"I": 1}'] * WORTHWHILE, reader)
     assert asked < 25

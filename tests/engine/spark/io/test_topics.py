@@ -79,7 +79,7 @@ def decoded(*rows: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_record_becomes_a_row_with_everything_a_source_step_adds() -> None:
     headers = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": b"2"}]
     (row,) = decoded(record(b'{"a": 4}', headers=headers))
-    assert (row["rel"], row["place"], row["ts"], row["log"]) == (5, [3, 0], 77, [])
+    assert (row["rel"], row["ordinal"], row["ts"], row["log"]) == (5, [3, 0], 77, [])
     assert row["r5"] == {
         "k": {"K": "k"},
         "v": {"A": 4, "H": b"2", "ROWTIME": 77, "ROWPARTITION": 1, "ROWOFFSET": 9, "K": "k"},
@@ -142,7 +142,7 @@ def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
         [
             ("rel", pa.int32()),
             ("q", pa.int32()),
-            ("place", pa.list_(pa.int64())),
+            ("ordinal", pa.list_(pa.int64())),
             ("ts", pa.int64()),
             ("headers", HEADERS),
             ("ws", pa.int64()),
@@ -158,7 +158,7 @@ def encoded(target: SinkWrite, **row: Any) -> list[dict[str, Any]]:
     given = {
         "rel": 5,
         "q": 0,
-        "place": [1],
+        "ordinal": [1],
         "ts": 8,
         "headers": [],
         "topic": "t",
@@ -221,7 +221,7 @@ def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic(
     ]
     (out,) = decode_batches(two_sources())(iter([batch(*rows)]))
     found = out.to_pylist()
-    assert [(row["rel"], row["place"], row["q"]) for row in found] == [
+    assert [(row["rel"], row["ordinal"], row["q"]) for row in found] == [
         (5, [0, 0], 0),
         (6, [0, 1], 0),
         (7, [1, 0], 1),
@@ -242,7 +242,7 @@ def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic(
 def test_records_and_entries_of_several_sinks_stand_in_the_order_of_their_rows() -> None:
     entry = {"kind": 1, "logger": "processing.Q", "message": "no"}
     sinks = [replace(sink(), handle=replace(sink().handle, relation=rel), topic=f"out{rel}") for rel in (5, 6)]
-    base = {"q": 0, "place": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": []}
+    base = {"q": 0, "ordinal": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": []}
     given = [
         {**base, "rel": 6, "r6": {"k": {"K": "x"}, "v": {"A": 1}}},
         {**base, "rel": 5, "r5": {"k": {"K": "y"}, "v": None}, "log": [entry]},
@@ -250,7 +250,7 @@ def test_records_and_entries_of_several_sinks_stand_in_the_order_of_their_rows()
         {**base, "rel": 6, "r6": {"k": {"K": "z"}, "v": {"A": 2}}},
     ]
     struct = pa.struct([("k", pa.struct([("K", pa.string())])), ("v", pa.struct([("A", pa.int32())]))])
-    types = {"place": pa.list_(pa.int64()), "headers": HEADERS, "log": LOG, "r5": struct, "r6": struct}
+    types = {"ordinal": pa.list_(pa.int64()), "headers": HEADERS, "log": LOG, "r5": struct, "r6": struct}
     numbers = {
         **dict.fromkeys(("rel", "q", "part"), pa.int32()),
         **dict.fromkeys(("ts", "ws", "we", "off"), pa.int64()),

@@ -13,7 +13,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.source_reader import struct_type
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
-from kestrel_sql.spark.stages.stage import DEAD, struct_column
+from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.packing import page_columns
 
 SOURCES = """
@@ -37,7 +37,7 @@ def built(text: str) -> Pipeline:
 def columns(pipeline: Pipeline, at: int) -> pa.Schema:
     """What comes to a stage."""
     if at > 0:
-        return pipeline.level(at).behind()
+        return pipeline.level(at).after()
     return pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in pipeline.group.sources)])
 
 
@@ -58,11 +58,19 @@ def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
     """Rows of all these relations, among them dead ones with and without an entry of the log."""
     random_ = random.Random(SEED)
     found = []
-    for place in range(ROWS):
-        relation = random_.choice([*relations, DEAD])
+    for ordinal in range(ROWS):
+        relation = random_.choice([*relations, LOG_ONLY])
         log = [{"kind": 0, "logger": "l", "message": "m", "cause": [], "record": None}] * random_.randrange(2)
-        row = {"rel": relation, "q": 0, "place": [place], "ts": place, "headers": [], "log": log, "task": place % 3}
-        if relation != DEAD:
+        row = {
+            "rel": relation,
+            "q": 0,
+            "ordinal": [ordinal],
+            "ts": ordinal,
+            "headers": [],
+            "log": log,
+            "task": ordinal % 3,
+        }
+        if relation != LOG_ONLY:
             column = struct_column(relation)
             kind = schema.field(column).type
             row[column] = {field.name: value(field.type, random_) for field in kind}

@@ -14,12 +14,12 @@ from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.io import blobs
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
-from kestrel_sql.spark.pipeline import carried_columns as cargo
+from kestrel_sql.spark.pipeline import carried_columns
 from kestrel_sql.spark.pipeline import pipeline as pipelines
-from kestrel_sql.spark.pipeline.carried_columns import load_cargo, unload_cargo
+from kestrel_sql.spark.pipeline.carried_columns import pack_carried, unpack_carried
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.spark.stages.stage import AT, CARGO, DEAD, ENVELOPE, LOGGED, Operation, Stage
+from kestrel_sql.spark.stages.stage import AT, CARRIED, ENVELOPE, LOG_ONLY, LOGGED, Operation, Stage
 from kestrel_sql.spark.state.packing import page_columns
 from kestrel_sql.spark.types import schema_text
 from tests.engine.spark.pipeline.stage_samples import ROWS, built, columns, rows, selected
@@ -32,7 +32,7 @@ PAGED = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM D GROUP BY K;"
 VARIABLES = "CREATE STREAM Q AS SELECT K, TRANSFORM(B, `log` => UCASE(`log`)) AS L, FILTER(B, `q` => LEN(`q`) > 1) AS M FROM S WHERE A > 0;"
 JOINED = "CREATE STREAM Q AS SELECT S.K AS K, A + 1 AS A, N FROM S JOIN T ON S.K = T.K WHERE LEN(N) > 0;"
 
-CARRIED = ("place", "ts", "log")
+NAMES = ("ordinal", "ts", "log")
 
 
 @pytest.fixture(scope="module")
@@ -102,34 +102,38 @@ def test_nothing_is_carried_where_rows_become_many() -> None:
 
 def test_only_what_is_looked_at_is_written() -> None:
     text = stage(timestamp=s.integer(1)).sql("source_view", stage(timestamp=s.integer(1)).carried())
-    assert "`place`" not in text
+    assert "`ordinal`" not in text
     assert "log" not in text.replace(LOGGED, "")
-    assert text.endswith(f"WHERE rel >= 0 OR `{LOGGED}` OR `{CARGO}` IS NOT NULL")
+    assert text.endswith(f"WHERE rel >= 0 OR `{LOGGED}` OR `{CARRIED}` IS NOT NULL")
 
 
-def batch(places: range) -> pa.RecordBatch:
+def batch(ordinals: range) -> pa.RecordBatch:
     schema = pa.schema([*ENVELOPE_FIELDS, ("r0", pa.int32())])
-    given = [{"rel": 0, "place": [place], "ts": -place, "log": [], "r0": place} for place in places]
+    given = [{"rel": 0, "ordinal": [ordinal], "ts": -ordinal, "log": [], "r0": ordinal} for ordinal in ordinals]
     return pa.RecordBatch.from_pylist(given, schema=schema)
 
 
 @pytest.mark.parametrize("joined", [1, 4, 1 << 14])
-def test_rows_find_their_cargo_however_they_are_cut_and_dropped(monkeypatch: pytest.MonkeyPatch, joined: int) -> None:
-    monkeypatch.setattr(cargo, "_MOST_ROWS", 9)
+def test_rows_find_their_carried_columns_however_they_are_cut_and_dropped(
+    monkeypatch: pytest.MonkeyPatch, joined: int
+) -> None:
+    monkeypatch.setattr(carried_columns, "_MAX_ROWS", 9)
     monkeypatch.setattr(blobs, "_LARGER_ROWS", joined)
     loaded = pa.Table.from_batches(
-        load_cargo(CARRIED)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))]))
+        pack_carried(NAMES)(iter([batch(range(5)), batch(range(0)), batch(range(5, 6)), batch(range(6, 20))]))
     )
     rows_ = loaded.to_pylist()
-    assert [row["r0"] for row in rows_ if row[CARGO] is not None] == [0, 5, 6, 15]
+    assert [row["r0"] for row in rows_ if row[CARRIED] is not None] == [0, 5, 6, 15]
     # Spark drops rows, but not the first of a blob; those it has to drop stay for it.
-    kept = [{**row, "rel": 0 if row["r0"] % 3 else DEAD} for row in rows_ if row["r0"] % 3 or row[CARGO] is not None]
+    kept = [
+        {**row, "rel": 0 if row["r0"] % 3 else LOG_ONLY} for row in rows_ if row["r0"] % 3 or row[CARRIED] is not None
+    ]
     for size in (1, 2, 3, 7, 50):
         pieces = [
             pa.RecordBatch.from_pylist(kept[at : at + size], schema=loaded.schema) for at in range(0, len(kept), size)
         ]
-        found = [row for done in unload_cargo(CARRIED)(iter(pieces)) for row in done.to_pylist()]
-        assert [(row["r0"], row["place"], row["ts"]) for row in found] == [
+        found = [row for done in unpack_carried(NAMES)(iter(pieces)) for row in done.to_pylist()]
+        assert [(row["r0"], row["ordinal"], row["ts"]) for row in found] == [
             (at, [at], -at) for at in range(20) if at % 3
         ]
-        assert not {CARGO, AT, LOGGED} & set(found[0])
+        assert not {CARRIED, AT, LOGGED} & set(found[0])

@@ -15,7 +15,7 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.spark.pipeline.projection_pass import move_batches, moved_relations
+from kestrel_sql.spark.pipeline.projection_pass import passthrough_relations, project_batches
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.stages.stage import Operation, Stage
 from kestrel_sql.spark.state.packing import can_page, page_batches
@@ -40,7 +40,7 @@ def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> lis
     batches: Iterator[pa.RecordBatch] = iter([given.slice(0, 7), given.slice(7)])
     stage = pipeline.group.stages[at]
     # A worker of Spark has a copy.
-    batches = pickle.loads(cloudpickle.dumps(move_batches(stage, moved_relations(stage))))(batches)
+    batches = pickle.loads(cloudpickle.dumps(project_batches(stage, passthrough_relations(stage))))(batches)
     if at + 1 < pipeline.depth and pages > 1:
         batches = page_batches(pipeline.level(at + 1), pages)(batches)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -52,7 +52,9 @@ def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> lis
 def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages: int) -> None:
     pipeline = built(text)
     for at, stage in enumerate(pipeline.group.stages):
-        assert moved_relations(stage) == {relation for relation, operations in stage.operations.items() if operations}
+        assert passthrough_relations(stage) == {
+            relation for relation, operations in stage.operations.items() if operations
+        }
         schema = columns(pipeline, at)
         given = rows(schema, [int(column[1:]) for column in schema.names if column[1:].isdigit()])
         expected, found = selected(spark, pipeline, at, given, pages), moved(pipeline, at, given, pages)
@@ -70,20 +72,21 @@ def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages
     ],
 )
 def test_a_relation_that_is_computed_is_left_to_spark(select: str) -> None:
-    assert not moved_relations(built(f"CREATE STREAM Q AS {select};").group.stages[0])
+    assert not passthrough_relations(built(f"CREATE STREAM Q AS {select};").group.stages[0])
 
 
 def test_a_chain_of_conditions_may_be_longer_than_calls_may_be_deep() -> None:
     stage, column = Stage(), s.column("r0", "v")
     keep = s.all_of(*(s.is_not_null(s.column("r0", "v", "A")) for _ in range(3000)))
     stage.add(0, Operation(fields=(("v", column),), keep=keep), "STRUCT<v: STRUCT<A: INT>>")
-    assert moved_relations(stage) == {0}
+    assert passthrough_relations(stage) == {0}
     schema = pa.schema([*ENVELOPE_FIELDS, ("r0", pa.struct([("v", pa.struct([("A", pa.int32())]))]))])
     given = [
-        {"rel": 0, "place": [place], "log": [], "r0": {"v": {"A": value}}} for place, value in enumerate([1, None, 3])
+        {"rel": 0, "ordinal": [ordinal], "log": [], "r0": {"v": {"A": value}}}
+        for ordinal, value in enumerate([1, None, 3])
     ]
-    (batch,) = move_batches(stage, {0})(iter([pa.RecordBatch.from_pylist(given, schema=schema)]))
-    assert batch.column("place").to_pylist() == [[0], [2]]
+    (batch,) = project_batches(stage, {0})(iter([pa.RecordBatch.from_pylist(given, schema=schema)]))
+    assert batch.column("ordinal").to_pylist() == [[0], [2]]
 
 
 def test_pages_are_told_here_where_the_hash_of_the_key_is_known() -> None:

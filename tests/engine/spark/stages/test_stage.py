@@ -51,4 +51,4 @@ def test_exploding_grows_the_place_by_the_position() -> None:
     stage.add(4, Operation(fields=(("v", POSITION),), rows=s.integer(2)), TYPE)
     text = written(stage)
     assert "LATERAL VIEW explode(" in text
-    assert "CONCAT(`place`, ARRAY(CAST(`_position` AS BIGINT)))" in text
+    assert "CONCAT(`ordinal`, ARRAY(CAST(`_position` AS BIGINT)))" in text

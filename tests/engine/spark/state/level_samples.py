@@ -51,14 +51,14 @@ def level(operator: Operator | None = None, **given: Any) -> Level:
     return Level((stateful,), (result, handle(9, 0)))
 
 
-def row(place: int, relation: int = 1, **more: Any) -> dict[str, Any]:
-    """A row in front of the level; its value is its place unless `more` says otherwise."""
-    struct = {"k": {"K": "x"}, "v": {"A": place}}
+def row(ordinal: int, relation: int = 1, **more: Any) -> dict[str, Any]:
+    """A row in front of the level; its value is its ordinal unless `more` says otherwise."""
+    struct = {"k": {"K": "x"}, "v": {"A": ordinal}}
     given = {
         "rel": relation,
         "q": 0,
-        "place": [place],
-        "ts": place,
+        "ordinal": [ordinal],
+        "ts": ordinal,
         "headers": [],
         "log": [],
         "task": 0,

@@ -52,7 +52,7 @@ def level_of(keys: str, having: str = "", window: str = "") -> Level:
 
 
 def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> pa.RecordBatch:
-    """Rows with few keys, NULLs everywhere, times out of order and places shuffled."""
+    """Rows with few keys, NULLs everywhere, times out of order and ordinals shuffled."""
     ((relation, handle),) = level.inputs().items()
 
     def value(name: str) -> Any:
@@ -80,21 +80,21 @@ def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> 
         )
         return {"k": key, "v": content}
 
-    places = random_.sample(range(count * 3), count)
+    ordinals = random_.sample(range(count * 3), count)
     rows = [
         {
             "rel": relation,
             "q": 0,
-            "place": [place, place % 3],
-            "ts": random_.randrange(100) + random_.choice([0, 0, place // 2]) - random_.choice([0] * 9 + [120]),
-            "headers": [{"key": "h", "value": bytes([place % 256])}],
+            "ordinal": [ordinal, ordinal % 3],
+            "ts": random_.randrange(100) + random_.choice([0, 0, ordinal // 2]) - random_.choice([0] * 9 + [120]),
+            "headers": [{"key": "h", "value": bytes([ordinal % 256])}],
             "topic": "s",
             "part": 1,
-            "off": place,
+            "off": ordinal,
             "task": 0,
             struct_column(relation): struct(),
         }
-        for place in places
+        for ordinal in ordinals
     ]
     return pa.RecordBatch.from_pylist(rows, schema=level.read())
 
@@ -129,14 +129,14 @@ def test_columns_at_once_give_what_row_by_row_gives(
     keys: str, window: str, having: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of(keys, having, window)
-    assert PageRunner(level)._bulk
+    assert PageRunner(level)._by_column
     assert any(handle.has_old for handle in [level.operators[0].output]) == bool(having)
     for seed in range(12):
         random_ = random.Random(seed)
         spread = random_.choice([1, 3, 40, 400])
         batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
-        monkeypatch.setattr(bulk_module, "MOST_OUTPUTS", random_.choice([5, 70, 1 << 18]))
-        monkeypatch.setattr(page_module, "FEWEST", 1)
+        monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", random_.choice([5, 70, 1 << 18]))
+        monkeypatch.setattr(page_module, "MIN_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
         bulk = through(PageRunner(level), batches)
         monkeypatch.setattr(page_module, "can_run", lambda rows: False)
@@ -149,15 +149,15 @@ def test_columns_at_once_give_what_row_by_row_gives(
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     level = level_of("one", window="WINDOW HOPPING (SIZE 1 DAYS, ADVANCE BY 1 MINUTES)")
     rows = some_rows(level, random.Random(1), 300, 5)
-    monkeypatch.setattr(bulk_module, "MOST_OUTPUTS", 1440 * 20)
+    monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", 1440 * 20)
     sizes = []
-    results = bulk_module.BulkWindows._results
+    results = bulk_module.ColumnWindows._results
 
-    def watched(self: bulk_module.BulkWindows, rows: pa.RecordBatch, *more: Any) -> Iterator[pa.RecordBatch]:
+    def watched(self: bulk_module.ColumnWindows, rows: pa.RecordBatch, *more: Any) -> Iterator[pa.RecordBatch]:
         sizes.append(rows.num_rows)
         return results(self, rows, *more)
 
-    monkeypatch.setattr(bulk_module.BulkWindows, "_results", watched)
+    monkeypatch.setattr(bulk_module.ColumnWindows, "_results", watched)
     for _ in PageRunner(level).run(rows, 3, {}):
         pass
     assert len(sizes) > 5

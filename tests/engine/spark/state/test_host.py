@@ -55,7 +55,7 @@ def run(store: Store, *rows: dict[str, Any], over: Level | None = None, cut: int
 def test_rows_are_handled_in_place_order_whatever_order_and_chunks_they_arrive_in() -> None:
     for cut in (1, 2, 3):
         out = run(Store(), row(3), row(1), row(2), cut=cut)
-        assert [(o["place"], o["r2"]["k"], o["r2"]["v"]["A"]) for o in out] == [
+        assert [(o["ordinal"], o["r2"]["k"], o["r2"]["v"]["A"]) for o in out] == [
             ([1, 0], {"K": "x"}, 1),
             ([2, 0], {"K": "x"}, 3),
             ([3, 0], {"K": "x"}, 6),
@@ -95,7 +95,7 @@ def test_a_state_that_cannot_be_read_is_refused(blob: bytes) -> None:
 def test_rows_of_other_relations_pass_untouched() -> None:
     store = Store()
     (out,) = run(store, row(4, relation=9, log=[{"kind": 1, "logger": "l", "message": "m"}]))
-    assert (out["rel"], out["place"], out["r9"]["v"], len(out["log"])) == (9, [4], {"A": 4}, 1)
+    assert (out["rel"], out["ordinal"], out["r9"]["v"], len(out["log"])) == (9, [4], {"A": 4}, 1)
     assert store.value is None
 
 
@@ -114,7 +114,7 @@ def test_a_result_that_its_column_cannot_hold_ends_its_query_once() -> None:
     big = {"k": {"K": "x"}, "v": {"A": 2**31 - 1}}
     first, last = run(store, row(1, r1=big), row(2, r1=big), row(3))
     assert first["r2"]["v"] == {"A": 2**31 - 1}
-    assert last["place"] == [2]
+    assert last["ordinal"] == [2]
     assert last["log"][0]["kind"] == 4
     assert run(store, row(4)) == []
 
@@ -139,5 +139,5 @@ def test_an_operator_may_give_many_rows_or_a_tombstone() -> None:
 
     first, second = run(Store(), row(1), over=level(Twice()))
     assert (first["r2"], first["ws"], first["we"], first["ts"]) == ({"k": {"K": "x"}, "v": None}, 1, 2, 5)
-    assert (second["r2"], second["ws"], second["place"]) == ({"k": None, "v": {"A": 7}}, None, [1, 1])
+    assert (second["r2"], second["ws"], second["ordinal"]) == ({"k": None, "v": {"A": 7}}, None, [1, 1])
     assert second["ts"] == 6

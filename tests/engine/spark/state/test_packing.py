@@ -11,46 +11,46 @@ from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows
 from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import Level
-from kestrel_sql.spark.state.packing import home_page, pack_batches, page_columns
+from kestrel_sql.spark.state.packing import pack_batches, page_columns, task_page
 from kestrel_sql.topics.partitioner import partition_of
 from tests.engine.spark.state.level_samples import Summing, batch, handle, level, row
 
 
 def packed(
-    chosen: Level, rows: list[dict[str, Any]], partitions: int = 1, *, has_homes: bool = False
+    chosen: Level, rows: list[dict[str, Any]], partitions: int = 1, *, has_task_pages: bool = False
 ) -> list[tuple[int, int, list[dict[str, Any]]]]:
     """Task, page and rows of what the level reads."""
     given = batch(rows, *chosen.inputs().values(), handle(9, 0), pages=("page", "old_page"))
     found = [
         each
-        for done in pack_batches(chosen, [partitions], has_homes=has_homes)(iter([given]))
+        for done in pack_batches(chosen, [partitions], has_task_pages=has_task_pages)(iter([given]))
         for each in done.to_pylist()
     ]
     return [(e["task"], e["page"], read_rows(e["rows"], chosen.read()).to_pylist()) for e in found if not e["passing"]]
 
 
-def keyed(place: int, key: str | None, **more: Any) -> dict[str, Any]:
-    return row(place, r1={"k": {"K": key}, "v": {"A": place}}, page=0, old_page=0, **more)
+def keyed(ordinal: int, key: str | None, **more: Any) -> dict[str, Any]:
+    return row(ordinal, r1={"k": {"K": key}, "v": {"A": ordinal}}, page=0, old_page=0, **more)
 
 
 def test_rows_go_to_their_pages_in_the_order_in_which_they_came() -> None:
-    rows = [{**keyed(place, "x"), "page": place % 3} for place in range(7)]
-    found = {page: [r["place"] for r in each] for _, page, each in packed(level(), rows)}
+    rows = [{**keyed(ordinal, "x"), "page": ordinal % 3} for ordinal in range(7)]
+    found = {page: [r["ordinal"] for r in each] for _, page, each in packed(level(), rows)}
     assert found == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]]}
 
 
 def test_a_task_is_the_partition_that_the_record_came_from() -> None:
-    found = packed(level(), [keyed(place, "x", task=place % 2) for place in range(4)], partitions=2)
-    assert {task: [r["place"] for r in each] for task, _, each in found} == {0: [[0], [2]], 1: [[1], [3]]}
+    found = packed(level(), [keyed(ordinal, "x", task=ordinal % 2) for ordinal in range(4)], partitions=2)
+    assert {task: [r["ordinal"] for r in each] for task, _, each in found} == {0: [[0], [2]], 1: [[1], [3]]}
 
 
 def test_there_is_one_task_where_topics_have_one_partition() -> None:
-    assert [task for task, _, _ in packed(level(), [keyed(place, "x", task=place) for place in range(4)])] == [0]
+    assert [task for task, _, _ in packed(level(), [keyed(ordinal, "x", task=ordinal) for ordinal in range(4)])] == [0]
 
 
 def test_after_a_change_of_key_the_task_is_that_of_the_new_key() -> None:
     keys = [f"key {number}" for number in range(40)]
-    found = packed(level(rekeyed=True), [keyed(place, key, task=5) for place, key in enumerate(keys)], partitions=6)
+    found = packed(level(rekeyed=True), [keyed(ordinal, key, task=5) for ordinal, key in enumerate(keys)], partitions=6)
     tasks = {r["r1"]["k"]["K"]: task for task, _, each in found for r in each}
     assert tasks == {key: partition_of(key.encode(), 6) for key in keys}
     assert len(set(tasks.values())) == 6
@@ -67,7 +67,9 @@ def test_what_must_meet_across_keys_and_tasks_meets_in_task_0() -> None:
     chosen = level(Everything(), rekeyed=True)
     assert [
         task
-        for task, _, _ in packed(chosen, [keyed(place, str(place), task=place) for place in range(4)], partitions=4)
+        for task, _, _ in packed(
+            chosen, [keyed(ordinal, str(ordinal), task=ordinal) for ordinal in range(4)], partitions=4
+        )
     ] == [0]
     assert page_columns(chosen, 64) == ["0 AS page", "0 AS old_page"]
 
@@ -78,14 +80,14 @@ def test_the_page_is_a_hash_of_the_key() -> None:
     assert page == "CASE WHEN (`rel` = 1) THEN PMOD(HASH(`r1`.`k`), 64) ELSE 0 END AS page"
 
 
-def moving(place: int, new: str | None, old: str | None, pages: tuple[int, int]) -> dict[str, Any]:
+def moving(ordinal: int, new: str | None, old: str | None, pages: tuple[int, int]) -> dict[str, Any]:
     struct = {
         "k": None if new is None else {"K": new},
-        "v": {"A": place},
-        "o": {"A": -place},
+        "v": {"A": ordinal},
+        "o": {"A": -ordinal},
         "ok": None if old is None else {"K": old},
     }
-    return row(place, r1=struct, page=pages[0], old_page=pages[1])
+    return row(ordinal, r1=struct, page=pages[0], old_page=pages[1])
 
 
 @pytest.fixture
@@ -101,10 +103,10 @@ def test_a_row_that_leaves_a_group_of_another_page_becomes_two_in_order(table: L
     }
     assert sorted(by_page) == [3, 5]
     (left,) = by_page[5]
-    assert (left["place"], left["r1"]) == ([1, 0], {"k": None, "v": None, "o": {"A": -1}, "ok": {"K": "b"}})
-    stays, entered = sorted(by_page[3], key=lambda r: -r["place"][0])
-    assert (entered["place"], entered["r1"]) == ([1, 1], {"k": {"K": "a"}, "v": {"A": 1}, "o": None, "ok": None})
-    assert (stays["place"], stays["r1"]["ok"]) == ([2], {"K": "b"})
+    assert (left["ordinal"], left["r1"]) == ([1, 0], {"k": None, "v": None, "o": {"A": -1}, "ok": {"K": "b"}})
+    stays, entered = sorted(by_page[3], key=lambda r: -r["ordinal"][0])
+    assert (entered["ordinal"], entered["r1"]) == ([1, 1], {"k": {"K": "a"}, "v": {"A": 1}, "o": None, "ok": None})
+    assert (stays["ordinal"], stays["r1"]["ok"]) == ([2], {"K": "b"})
 
 
 def test_a_row_that_only_leaves_goes_where_it_was(table: Level) -> None:
@@ -138,19 +140,24 @@ class AcrossKeys(Summing):
     scope: ClassVar[Scope] = Scope.TASK
 
 
-@pytest.mark.parametrize(("has_homes", "page"), [(True, home_page), (False, lambda task: 0)], ids=["home", "first"])
-def test_what_must_meet_across_keys_has_a_page_of_its_task(has_homes: bool, page: Callable[[int], int]) -> None:
+@pytest.mark.parametrize(
+    ("has_task_pages", "page"), [(True, task_page), (False, lambda task: 0)], ids=["task page", "first page"]
+)
+def test_what_must_meet_across_keys_has_a_page_of_its_task(has_task_pages: bool, page: Callable[[int], int]) -> None:
     found = packed(
-        level(AcrossKeys()), [keyed(place, str(place), task=place % 3) for place in range(9)], 3, has_homes=has_homes
+        level(AcrossKeys()),
+        [keyed(ordinal, str(ordinal), task=ordinal % 3) for ordinal in range(9)],
+        3,
+        has_task_pages=has_task_pages,
     )
     assert {task: (number, len(rows)) for task, number, rows in found} == {task: (page(task), 3) for task in range(3)}
 
 
 def test_pages_of_keys_stay_where_they_are_beside_home_pages() -> None:
-    rows = [{**keyed(place, "x", task=place % 2), "page": 7} for place in range(4)]
-    assert {(task, page) for task, page, _ in packed(level(), rows, 2, has_homes=True)} == {(0, 7), (1, 7)}
+    rows = [{**keyed(ordinal, "x", task=ordinal % 2), "page": 7} for ordinal in range(4)]
+    assert {(task, page) for task, page, _ in packed(level(), rows, 2, has_task_pages=True)} == {(0, 7), (1, 7)}
 
 
 @pytest.mark.parametrize("partitions", [2, 3, 4, 5, 6, 8, 10, 12, 16])
 def test_home_pages_lie_in_partitions_of_their_own(partitions: int) -> None:
-    assert [hash_ints(task, home_page(task)) % partitions for task in range(partitions)] == list(range(partitions))
+    assert [hash_ints(task, task_page(task)) % partitions for task in range(partitions)] == list(range(partitions))

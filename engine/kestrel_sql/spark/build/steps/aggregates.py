@@ -1,4 +1,4 @@
-"""Builders of the aggregating steps: they choose the operator and tell it where its columns are."""
+"""Builders of the aggregating steps."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBu
 
 
 def grace_and_retention(window: Window) -> tuple[int, int]:
-    """The grace and retention of a window in ms, with the defaults of rules O8."""
+    """Return grace and retention (ms) of a window, with the defaults of rules O8."""
     length = window.gap.millis if isinstance(window, SessionWindow) else window.size.millis
     grace = window.grace.millis if window.grace else max(DAY_MS - length, 0)
     needed = length + grace

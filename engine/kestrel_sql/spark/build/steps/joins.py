@@ -27,7 +27,7 @@ AnyJoin = StreamStreamJoinV1 | StreamTableJoinV1 | TableTableJoinV1
 
 
 def stream_stream_join_v1(step: StreamStreamJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
-    """Join two streams within a time."""
+    """Join two streams within a time span."""
     codec = KeyCodec(format=step.left_internal_formats.key_format, features=step.left_internal_formats.key_features)
     left = replace(left, key_codec=codec)
     schema = schema_after(build, step, left, right)
@@ -98,7 +98,7 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, build: QueryBuild, left: Ha
 def _with_foreign_key(
     step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle, expression: Expression
 ) -> Handle:
-    """Compute the foreign key beside each left row; NULL where it fails."""
+    """Add the foreign key to each left row; NULL where it fails."""
     context = build.context(left, nested=False)
     bound = build.bind(expression, scope_of(left.schema))
     message = f"Error calculating left join expression: `{format_expression(expression)}`."

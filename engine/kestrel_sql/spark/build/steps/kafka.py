@@ -1,4 +1,4 @@
-"""Builders of Kestrel's own steps: sources FROM KAFKA, and headers out of columns."""
+"""Builders of Kestrel's own steps: sources FROM KAFKA, and headers taken from columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kafka_stream_source_v1(step: KafkaStreamSourceV1, build: QueryBuild) -> Hand
 
 
 def kafka_table_source_v1(step: KafkaTableSourceV1, build: QueryBuild) -> Handle:
-    """Read messages as a table; what has no key was left out when it was read."""
+    """Read messages as a table; messages without a key are dropped."""
     handle = replace(_source(step, build), is_table=True)
     present = s.is_not_null(handle.part("k"))
     return build.apply(handle, Operation(fields=handle.unchanged(), keep=present, logger=build.logger(step)), handle)
@@ -66,7 +66,7 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
 
 
 def stream_headers_v1(step: StreamHeadersV1, build: QueryBuild, source: Handle) -> Handle:
-    """Take the headers of a row from a column of it."""
+    """Take the headers of a row from one of its columns."""
     return _with_headers(build, source, source.part("v", step.headers_column), step)
 
 
@@ -80,7 +80,7 @@ def table_headers_v1(step: TableHeadersV1, build: QueryBuild, source: Handle) ->
 
 def _with_headers(build: QueryBuild, handle: Handle, given: Tree, step: StreamHeadersV1 | TableHeadersV1) -> Handle:
     is_map = isinstance(next(c.type for c in handle.schema.value if c.name == step.headers_column), Map)
-    # Entries of a map have no order of their own; by key they come the same every time.
+    # A map has no order. Sorting by key makes the order of headers deterministic.
     items = (
         s.call("array_sort", s.call("map_entries", given))
         if is_map

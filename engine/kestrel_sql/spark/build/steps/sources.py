@@ -1,4 +1,4 @@
-"""Builders of the steps that read a topic. Decoding itself is done once for a whole group (`kestrel_sql.spark.io.topics`)."""
+"""Builders of the steps that read a topic. `kestrel_sql.spark.io.topics` decodes the records of all sources of a group at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AnySource = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourc
 
 
 def stream_source_v1(step: StreamSourceV1, build: QueryBuild) -> Handle:
-    """Read a topic as a stream; NULL keys and NULL values flow on."""
+    """Read a topic as a stream; records with a NULL key or value are rows, too."""
     return _source(step, build, None)
 
 
@@ -62,15 +62,15 @@ def _table(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Han
 
 
 def clocks(step: Step, build: QueryBuild) -> Iterator[Handle]:
-    """Read the topics of a plan once more, for the times of their records only: what cannot be read is said elsewhere."""
+    """Read the topics of a plan a second time, only for the timestamps of their records; errors are logged the first time."""
     if isinstance(step, AnySource):
         window = step.window_info if isinstance(step, WindowedStreamSourceV1 | WindowedTableSourceV1) else None
-        yield _source(step, build, window, quiet=True)
+        yield _source(step, build, window, silent=True)
     for upstream in step.upstream:
         yield from clocks(upstream, build)
 
 
-def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, quiet: bool = False) -> Handle:
+def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, silent: bool = False) -> Handle:
     schema, formats = step.source_schema, step.formats
     handle = Handle(
         relation=build.group.new_relation(),
@@ -95,27 +95,29 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, qu
             logger=build.logger(step),
             handle=handle,
             strict=build.flag("ksql.fail.on.deserialization.error", "false"),
-            quiet=quiet,
+            silent=silent,
             logs_rows=build.logs_rows,
         )
     )
     return (
         handle
         if step.timestamp_column is None
-        else _timestamped(step, build, handle, step.timestamp_column, quiet=quiet)
+        else _timestamped(step, build, handle, step.timestamp_column, silent=silent)
     )
 
 
 def specs(
     build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Column, ...]
 ) -> tuple[SerdeSpec, SerdeSpec]:
-    """The two sides of a topic, completed with what the registry knows."""
+    """Return the key and value specs of a topic, completed with the schemas of the registry."""
     key = SerdeSpec(formats.key_format, handle.schema.key, formats.key_features, Side.KEY, handle.topic)
     value = SerdeSpec(formats.value_format, values, formats.value_features, Side.VALUE, handle.topic)
     return build.serde(key), build.serde(value)
 
 
-def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: TimestampColumn, *, quiet: bool) -> Handle:
+def _timestamped(
+    step: AnySource, build: QueryBuild, handle: Handle, column: TimestampColumn, *, silent: bool
+) -> Handle:
     """Take the timestamp from a column; a record without a usable one is dropped (rules O1)."""
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
@@ -127,8 +129,8 @@ def _timestamped(step: AnySource, build: QueryBuild, handle: Handle, column: Tim
         fields=(*fields, ("v", s.if_(present, s.named_struct(values), s.NULL))),
         keep=s.all_of(present, s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0)))),
         timestamp=timestamp,
-        faults=() if quiet else (Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, message),),
+        faults=() if silent else (Fault(s.any_of([s.is_null(handle.part("v")), unusable]) or s.FALSE, message),),
         logger=build.logger(step),
-        fatal=fatal and not quiet,
+        fatal=fatal and not silent,
     )
     return build.apply(handle, operation, handle)

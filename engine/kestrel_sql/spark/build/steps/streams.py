@@ -41,7 +41,7 @@ def schema_after(build: QueryBuild, step: Step, *inputs: Handle) -> Schema:
 
 
 def stream_filter_v1(step: StreamFilterV1, build: QueryBuild, source: Handle) -> Handle:
-    """Keep the rows for which the predicate is true; NULL rows are dropped."""
+    """Drop the rows for which the predicate is not true, and NULL rows."""
     keep, faults = predicate(build, source, step.filter_expression, "v")
     operation = Operation(fields=source.unchanged(), keep=keep, faults=faults, logger=build.logger(step))
     return build.apply(source, operation, source)
@@ -58,7 +58,7 @@ def stream_select_v1(step: StreamSelectV1, build: QueryBuild, source: Handle) ->
 
 
 def stream_flat_map_v1(step: StreamFlatMapV1, build: QueryBuild, source: Handle) -> Handle:
-    """Replace each row by the rows of its table functions, zipped by position; the shorter lists are padded with NULL."""
+    """Replace each row by the rows of its table functions, combined by position; shorter lists are padded with NULL."""
     context = build.context(source, nested=True)
     arrays = [(f"_{i}", _rows_of(build, source, call, context)) for i, call in enumerate(step.table_functions)]
     computed = Operation(
@@ -84,7 +84,7 @@ def stream_flat_map_v1(step: StreamFlatMapV1, build: QueryBuild, source: Handle)
 
 
 def _rows_of(build: QueryBuild, source: Handle, call: FunctionCall, context: Context) -> Tree:
-    """The list that one table function gives; NULL where it fails."""
+    """The list that a table function returns; NULL where it fails."""
     bound = build.bind(call, scope_of(source.schema))
     function = bound.function
     assert isinstance(function, Tabular)  # noqa: S101 - the planner puts nothing else here
@@ -109,7 +109,7 @@ def _rows_of(build: QueryBuild, source: Handle, call: FunctionCall, context: Con
 
 
 def stream_select_key_v1(step: StreamSelectKeyV1, build: QueryBuild, source: Handle) -> Handle:
-    """Re-key to ROWKEY; rows that are NULL or get a NULL key are dropped, the window is lost."""
+    """Re-key to ROWKEY, without a window; NULL rows and rows with a NULL key are dropped."""
     (tree,), faults = rekeyed(build, source, [step.key_expression])
     schema = schema_after(build, step, source)
     keep = s.all_of(s.is_not_null(source.part("v")), s.is_not_null(tree))
@@ -123,7 +123,7 @@ def stream_select_key_v1(step: StreamSelectKeyV1, build: QueryBuild, source: Han
 
 
 def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Handle) -> Handle:
-    """Re-key; the computed components are also appended to the value."""
+    """Re-key; computed components are appended to the value as well."""
     schema = schema_after(build, step, source)
     if all(isinstance(expression, NullLiteral) for expression in step.key_expression):
         operation = Operation(fields=(("v", source.part("v")),), logger=build.logger(step))
@@ -145,7 +145,7 @@ def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Han
 
 
 def stream_group_by_key_v1(step: StreamGroupByKeyV1, build: QueryBuild, source: Handle) -> Handle:
-    """Group by the existing key: nothing to compute, the aggregate drops NULL keys."""
+    """Group by the existing key, which changes no rows; the aggregate drops NULL keys."""
     codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
     return replace(source, key_codec=codec)
 
@@ -158,7 +158,7 @@ def stream_group_by_v2(step: StreamGroupByV2, build: QueryBuild, source: Handle)
 
 
 def stream_group_by_v1(step: StreamGroupByV1, build: QueryBuild, source: Handle) -> Handle:
-    """Group as releases up to 6.2 did: several expressions give one STRING key."""
+    """Group as releases up to 6.2 did: several expressions make one STRING key."""
     schema = schema_after(build, step, source)
     key, usable, faults = grouped_key(build, source, step.group_by_expressions, schema, "v", joined=True)
     return _grouped(step, build, source, schema, key, usable, faults)

@@ -16,7 +16,7 @@ from kestrel_sql.spark.stages.stage import Operation
 
 
 def table_filter_v1(step: TableFilterV1, build: QueryBuild, source: Handle) -> Handle:
-    """A row that fails becomes a tombstone if its last version had passed, and nothing otherwise (rules O4)."""
+    """Filter a table: a row that fails becomes a tombstone if its previous version passed, and is dropped otherwise (rules O4)."""
     source = with_old(build, source, build.logger(step))
     new_holds, faults = predicate(build, source, step.filter_expression, "v")
     old_holds, _ = predicate(build, source, step.filter_expression, "o")
@@ -30,7 +30,7 @@ def table_filter_v1(step: TableFilterV1, build: QueryBuild, source: Handle) -> H
 
 
 def table_select_v1(step: TableSelectV1, build: QueryBuild, source: Handle) -> Handle:
-    """Compute the value columns of the new row, and of the old one where it is tracked."""
+    """Compute the value columns of the new row, and of the old row if the source has it."""
     value, faults = projection(build, source, step.select_expressions, "v")
     schema = schema_after(build, step, source)
     names = step.key_column_names or tuple(c.name for c in source.schema.key)
@@ -43,7 +43,7 @@ def table_select_v1(step: TableSelectV1, build: QueryBuild, source: Handle) -> H
 
 
 def table_select_key_v1(step: TableSelectKeyV1, build: QueryBuild, source: Handle) -> Handle:
-    """Re-key the changes; what needs old rows below stores them under the new key."""
+    """Re-key changes, without old rows; a later step that needs old rows stores them under the new key."""
     schema = schema_after(build, step, source)
     trees, faults = rekeyed(build, source, step.key_expression)
     operation = Operation(
@@ -54,12 +54,12 @@ def table_select_key_v1(step: TableSelectKeyV1, build: QueryBuild, source: Handl
 
 
 def table_group_by_v1(step: TableGroupByV1, build: QueryBuild, source: Handle) -> Handle:
-    """Group as releases up to 6.2 did: several expressions give one STRING key."""
+    """Group as releases up to 6.2 did: several expressions make one STRING key."""
     return _grouped(step, build, source, joined=True)
 
 
 def table_group_by_v2(step: TableGroupByV2, build: QueryBuild, source: Handle) -> Handle:
-    """Group both versions of the row; a version without a group takes no part."""
+    """Group both versions of a row; a version without a group is ignored."""
     return _grouped(step, build, source, joined=False)
 
 
