@@ -73,6 +73,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {near[0]}?" if near else None
 
 
+def other_case(name: str, known: Iterable[str], noun: str) -> str:
+    """Return a line for a message that names what differs from `name` in case only; empty if nothing does.
+
+    `noun` says what the names are of, such as `source`.
+    """
+    close = sorted(other for other in known if other != name and other.upper() == name.upper())
+    if not close:
+        return ""
+    if close == [name.upper()]:
+        return f"\nDid you mean {close[0]}? Hint: try removing double quotes from the {noun} name."
+    quoted = " or ".join(f'"{other}"' for other in close)
+    return f"\nDid you mean {quoted}? Hint: wrap the {noun} name in double quotes to make it case-sensitive."
+
+
 class SqlSyntaxError(EngineError):
     """The text is not a statement of the language."""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import Span, UnknownSourceError
-from kestrel_sql.planner.analysis.scope import similar_source
+from kestrel_sql.errors import Span
+from kestrel_sql.planner.analysis.scope import missing_source
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.records import Record
 
@@ -54,8 +54,8 @@ class EngineView:
         """
         source = self.session.catalog.sources.get(name)
         if source is None:
-            hint = similar_source(name, self.session.catalog)
-            raise UnknownSourceError(f"Could not find STREAM/TABLE '{name}' in the Metastore", span=span, hint=hint)
+            message = f"Could not find STREAM/TABLE '{name}' in the Metastore"
+            raise missing_source(message, name, self.session.catalog, span)
         return source
 
     def state(self, query: PersistentQuery) -> str:

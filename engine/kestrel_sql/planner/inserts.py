@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import Span, StatementError, UnknownColumnError, UnknownSourceError
+from kestrel_sql.errors import Span, StatementError, UnknownColumnError, did_you_mean, other_case
 from kestrel_sql.formats.capabilities import column_list
+from kestrel_sql.planner.analysis.scope import missing_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.sql.nodes.expressions import Expression
@@ -71,11 +71,7 @@ def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> So
     """
     source = catalog.sources.get(name)
     if source is None:
-        raise UnknownSourceError(
-            f"Cannot insert values into an unknown stream/table: {quote(name)}",
-            span=span,
-            hint=case_hint(name, catalog.sources),
-        )
+        raise missing_source(f"Cannot insert values into an unknown stream/table: {quote(name)}", name, catalog, span)
     if source.is_source:
         raise StatementError(
             f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=span
@@ -83,15 +79,6 @@ def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> So
     if source.window is not None:
         raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=span)
     return source
-
-
-def case_hint(name: str, known: Mapping[str, object]) -> str | None:
-    """Return a hint at names that differ in case only; None if there are none."""
-    close = sorted(other for other in known if other.upper() == name.upper() and other != name)
-    if not close:
-        return None
-    quoted = " or ".join(f'"{other}"' for other in close)
-    return f"did you mean {quoted}? a name in double quotes keeps its case, a name without becomes upper case"
 
 
 def _targets(statement: InsertValues, source: Source) -> tuple[Column, ...]:
@@ -112,11 +99,9 @@ def _target(name: str, statement: InsertValues, source: Source) -> Column:
         return ROWTIME
     if name in {system.name for system in (*PSEUDO_COLUMNS[1], *WINDOW_BOUNDS)}:
         raise StatementError(f"Inserting into column {quote(name)} is not allowed.", span=statement.span)
-    raise UnknownColumnError(
-        f"Column name {quote(name)} does not exist.",
-        span=statement.span,
-        hint=case_hint(name, {column.name: column for column in source.schema.columns}),
-    )
+    known = [column.name for column in source.schema.columns]
+    message = f"Column name {quote(name)} does not exist.{other_case(name, known, 'column')}"
+    raise UnknownColumnError(message, span=statement.span, hint=did_you_mean(name, known))
 
 
 def _check_key(source: Source, columns: tuple[Column, ...]) -> None:

@@ -183,7 +183,9 @@ def test_in_lists_have_a_common_type():
     assert types_in(col("B"), text("TrUe"), text("y")) == [BOOLEAN] * 3
     assert types_in(col("S"), num(10)) == [STRING] * 2
     assert types_in(col("D"), text(" 1 ")) == [DOUBLE] * 2
-    assert types_in(text("1.5"), col("I")) == [Decimal(11, 1)] * 2
+    assert types_in(col("I"), text("1.5")) == [Decimal(11, 1)] * 2
+    assert types_in(col("I"), text("1e3")) == [Decimal(10, 0)] * 2
+    assert types_in(text("1.5"), num(1)) == [STRING] * 2
     assert types_in(col("AI"), col("AL")) == [Array(BIGINT)] * 2
     assert types_in(col("AL"), e.ArrayConstructor((text("10"), num(1)))) == [Array(BIGINT)] * 2
 
@@ -199,6 +201,8 @@ def test_invalid_in_lists():
         e.InList(e.BooleanLiteral(True), (col("S"),)),
         "operator does not exist: BOOLEAN = STRING (S)\nHint: You might need to add",
     )
+    fails(e.InList(text("1.5"), (col("I"),)), "operator does not exist: STRING = INTEGER (I)")
+    fails(e.InList(col("I"), (text("1e999999999"),)), 'invalid input syntax for type INTEGER: "1e999999999".')
     fails(e.InList(col("S"), (num(1), col("D"))), "operator does not exist: STRING = DOUBLE (D)")
     fails(e.InList(col("B"), (text("no way"),)), 'invalid input syntax for type BOOLEAN: "no way".')
 

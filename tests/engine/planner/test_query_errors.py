@@ -89,7 +89,7 @@ TABLES = [
     ),
     ("SELECT a, b, COUNT(*) FROM s GROUP BY a", "Non-aggregate SELECT expression(s) not part of GROUP BY: B"),
     ("SELECT a FROM s GROUP BY a", "GROUP BY requires aggregate functions in either the SELECT or HAVING clause."),
-    ("SELECT a, COUNT(*) FROM s GROUP BY a, a", "Duplicate GROUP BY expression: A"),
+    ("SELECT a, COUNT(*) FROM s GROUP BY a, a", "Duplicate GROUP BY expression: S.A"),
     ("SELECT a, COUNT(*) FROM s GROUP BY a, COUNT(*)", "GROUP BY does not support aggregate functions: COUNT"),
     ("SELECT a, COUNT(*) FROM s GROUP BY a HAVING b = 'x'", "Non-aggregate HAVING expression not part of GROUP BY"),
     ("SELECT a, a AS c, COUNT(*) FROM s GROUP BY a", "contains a key column more than once: `A` and `C`."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal as Number
 from decimal import InvalidOperation
 
@@ -24,7 +24,6 @@ from kestrel_sql.types.conversion import PARSED_FROM_STRING, can_implicitly_cast
 from kestrel_sql.types.sql_types import (
     BIGINT,
     BOOLEAN,
-    DOUBLE,
     INTEGER,
     STRING,
     Array,
@@ -38,6 +37,8 @@ from kestrel_sql.types.sql_types import (
 
 _INT = 2**31
 _LONG = 2**63
+_MAX_DIGITS = 1000
+"""Beyond it no DECIMAL can hold a number, whose digits would fill the memory."""
 _LITERALS = (BooleanLiteral, IntegerLiteral, LongLiteral, DecimalLiteral, DoubleLiteral)
 _HINT = "Hint: You might need to add explicit type casts."
 
@@ -45,33 +46,31 @@ _HINT = "Hint: You might need to add explicit type casts."
 def common_type(items: Iterable[Bound]) -> SqlType | None:
     """Return the type to which all `items` convert, or None if all are NULL.
 
-    A string literal takes the type of its neighbours. Another literal becomes a STRING beside a STRING that is not a
-    literal.
+    The first item that is not NULL leads: a literal takes its type where it can, other items only widen it.
 
     Raises:
         TypeMismatchError: an item does not convert.
     """
-    typed = [item for item in items if item.type is not None]
-    not_strings = [item for item in typed if not isinstance(item.node, StringLiteral)]
-    if not not_strings:
-        return typed[0].type if typed else None
-    common = not_strings[0].type
-    for item in typed:
-        common = _merge(common, item)
+    common: SqlType | None = None
+    for item in items:
+        if item.type is not None:
+            common = item.type if common is None else _merge(common, item) or _refuse(common, item)
     return common
 
 
-def _merge(common: SqlType | None, item: Bound) -> SqlType | None:
-    if common is None or item.type is None:
-        return common or item.type
+def _merge(common: SqlType, item: Bound) -> SqlType | None:
+    """Return `common` widened for `item`, or None if it does not convert."""
+    if item.type is None:
+        return common
     if isinstance(item.node, StringLiteral):
         return _merge_string_literal(common, item, item.node.value)
     if common == STRING and isinstance(item.node, _LITERALS):
         return common
-    return _merge_constructor(common, item) or _merge_types(common, item.type) or _refuse(common, item)
+    merged = _merge_constructor(common, item)
+    return _merge_types(common, item.type) if merged is None else merged
 
 
-def _merge_string_literal(common: SqlType, item: Bound, text: str) -> SqlType:
+def _merge_string_literal(common: SqlType, item: Bound, text: str) -> SqlType | None:
     if is_numeric(common):
         return wider_number(common, _number_type(text, common, item))
     if common == BOOLEAN:
@@ -79,24 +78,21 @@ def _merge_string_literal(common: SqlType, item: Bound, text: str) -> SqlType:
         if not word or not any(full.startswith(word) for full in ("true", "false", "yes", "no")):
             raise _invalid(BOOLEAN, text, item)
         return common
-    if common == STRING or common in PARSED_FROM_STRING:
-        return common
-    return _refuse(common, item)
+    return common if common == STRING or common in PARSED_FROM_STRING else None
 
 
 def _number_type(text: str, common: SqlType, item: Bound) -> SqlType:
+    """Return the type of the number that a string writes; with a point or an exponent it is an exact DECIMAL."""
     digits = text.strip()
     try:
         number = Number(digits)
     except InvalidOperation:
         raise _invalid(common, text, item) from None
-    if not number.is_finite():
+    if not number.is_finite() or abs(number.adjusted()) > _MAX_DIGITS:
         raise _invalid(common, text, item)
-    if "e" in digits.lower():
-        return DOUBLE
-    if "." not in digits and -_LONG <= number < _LONG:
+    if not set(digits) & set(".eE") and -_LONG <= number < _LONG:
         return INTEGER if -_INT <= number < _INT else BIGINT
-    return decimal_literal_type(number)
+    return decimal_literal_type(Number(f"{number:f}"))
 
 
 def decimal_literal_type(number: Number) -> Decimal:
@@ -111,24 +107,37 @@ def _merge_constructor(common: SqlType, item: Bound) -> SqlType | None:
     """Merge the type of a constructor item by item, so that literals in it can convert too."""
     match common, item.node:
         case Array(inner), ArrayConstructor():
-            return Array(_merge_all(inner, item.children))
+            merged = _merge_all(inner, item.children)
+            return None if merged is None else Array(merged)
         case Map(key, value), MapConstructor():
-            return Map(_merge_all(key, item.children[::2]), _merge_all(value, item.children[1::2]))
+            keys, values = _merge_all(key, item.children[::2]), _merge_all(value, item.children[1::2])
+            return None if keys is None or values is None else Map(keys, values)
         case Struct(fields), StructConstructor(entries):
-            known = {f.name: f.type for f in fields}
-            named = [(name, child) for (name, _), child in zip(entries, item.children, strict=True)]
-            merged = [
-                (name, _merge_all(known.pop(name), (child,)) if name in known else child.type) for name, child in named
-            ]
-            return Struct(tuple(Field(name, kind) for name, kind in (*merged, *known.items()) if kind is not None))
+            return _merge_struct_items(
+                fields, {name: child for (name, _), child in zip(entries, item.children, strict=True)}
+            )
         case _:
             return None
 
 
-def _merge_all(common: SqlType, items: Iterable[Bound]) -> SqlType:
+def _merge_struct_items(fields: tuple[Field, ...], items: Mapping[str, Bound]) -> SqlType | None:
+    """Merge the items of a STRUCT constructor; its fields stand before those that only `fields` have."""
+    known = {field.name: field.type for field in fields}
+    merged: list[Field] = []
+    for name, item in items.items():
+        kind = _merge(known.pop(name), item) if name in known else item.type
+        if kind is None and item.type is not None:
+            return None
+        if kind is not None:
+            merged.append(Field(name, kind))
+    return Struct((*merged, *(Field(name, kind) for name, kind in known.items())))
+
+
+def _merge_all(common: SqlType, items: Iterable[Bound]) -> SqlType | None:
+    merged: SqlType | None = common
     for item in items:
-        common = _merge(common, item) or common
-    return common
+        merged = None if merged is None else _merge(merged, item)
+    return merged
 
 
 def _merge_types(common: SqlType, other: SqlType) -> SqlType | None:

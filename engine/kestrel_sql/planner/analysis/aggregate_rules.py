@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import SelectItem
 from kestrel_sql.planner.analysis.analyze import Analysis
-from kestrel_sql.planner.analysis.scope import BOUND_NAMES
+from kestrel_sql.planner.analysis.scope import BOUND_NAMES, Scope
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite, walk
 from kestrel_sql.sql.format.statements import format_expression
@@ -29,7 +29,7 @@ def check_aggregates(
     select = tuple(item.expression for item in items)
     if analysis.query.window is not None:
         _check_bounds(analysis, select, group_by, having, types)
-    _check_group_by(group_by, types)
+    _check_group_by(analysis.scope, group_by, types)
     aggregates = tuple(
         call for e in (*select, *((having,) if having is not None else ())) for call in calls(e, types.is_aggregate)
     )
@@ -58,7 +58,7 @@ def _check_has_group_by(analysis: Analysis, aggregates: tuple[FunctionCall, ...]
         )
 
 
-def _check_group_by(group_by: tuple[Expression, ...], types: Types) -> None:
+def _check_group_by(scope: Scope, group_by: tuple[Expression, ...], types: Types) -> None:
     for number, expression in enumerate(group_by):
         for call in calls(expression, types.is_aggregate):
             raise StatementError(
@@ -66,9 +66,7 @@ def _check_group_by(group_by: tuple[Expression, ...], types: Types) -> None:
                 span=expression.span,
             )
         if expression in group_by[:number]:
-            raise StatementError(
-                f"Duplicate GROUP BY expression: {format_expression(expression)}", span=expression.span
-            )
+            raise StatementError(f"Duplicate GROUP BY expression: {scope.written(expression)}", span=expression.span)
         if isinstance(expression, NullLiteral):
             raise StatementError("GROUP BY does not support NULL.", span=expression.span)
 

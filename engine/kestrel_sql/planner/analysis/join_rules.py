@@ -40,24 +40,14 @@ def _check_kinds(join: Joined, *, left_is_table: bool) -> None:
     if join.type is JoinType.RIGHT:
         raise StatementError(f"Invalid join type: right join not supported for stream-table join. {got}")
     if not is_key(join.right, join.right_on):
-        _check_single_key(join.right)
         raise StatementError(
             "Invalid join condition: stream-table joins require to join on the table's primary key. "
             f"Got {join.written}."
         )
 
 
-def _check_single_key(source: QuerySource) -> None:
-    if len(source.source.schema.key) > 1:
-        raise StatementError(
-            "JOINs are not supported with multiple key columns: "
-            f"`{source.alias}` has the keys {', '.join(c.name for c in source.source.schema.key)}."
-        )
-
-
 def _check_tables(join: Joined, *, foreign: bool, keyed: bool) -> None:
     if not is_key(join.right, join.right_on):
-        _check_single_key(join.right)
         raise StatementError(
             "Invalid join condition: table-table joins require to join on the primary key of the right input table. "
             f"Got {join.written}."

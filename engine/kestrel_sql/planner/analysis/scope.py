@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import Span, StatementError, UnknownColumnError, UnknownSourceError, did_you_mean
+from kestrel_sql.errors import Span, StatementError, UnknownColumnError, UnknownSourceError, did_you_mean, other_case
 from kestrel_sql.plan.column_names import AliasGenerator
 from kestrel_sql.plan.schemas import source_columns
 from kestrel_sql.planner.analysis.join_names import SYNTHETIC_KEY, prefixed
 from kestrel_sql.planner.expressions.walk import column_refs, rewrite
+from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     ColumnRef,
     Comparison,
@@ -108,7 +109,7 @@ class Scope:
         if len(owners) > 1:
             candidates = " or ".join(f"{owner}.{node.name}" for owner in sorted(owners))
             raise StatementError(
-                f"Exception while preparing statement: {_position(node.span)}Column '{node.name}' is ambiguous. "
+                f"Exception while preparing statement: {position(node.span)}Column '{node.name}' is ambiguous. "
                 f"Could be {candidates}.",
                 span=node.span,
             )
@@ -144,9 +145,11 @@ class Scope:
                 if clause == "PARTITION BY"
                 else ""
             )
-            hint = did_you_mean(node.name, self._names(owner))
-            message = f"{_position(node.span)}{clause} column '{written}' cannot be resolved.{note}"
-            raise UnknownColumnError(message, span=node.span, hint=hint)
+            known = tuple(self._names(owner))
+            message = f"{position(node.span)}{clause} column '{written}' cannot be resolved.{note}"
+            raise UnknownColumnError(
+                message + other_case(node.name, known, "column"), span=node.span, hint=did_you_mean(node.name, known)
+            )
 
     def _names(self, owner: QuerySource | None) -> Iterator[str]:
         """The columns to suggest: those of `owner`, or of all sources."""
@@ -155,6 +158,19 @@ class Scope:
     def clashes(self, name: str) -> bool:
         """Whether more than one source has the column `name`."""
         return sum(source.has(name) for source in self.sources) > 1
+
+    def written(self, expression: Expression) -> str:
+        """Return the text of an expression with the qualifiers that `plain` takes away, for messages."""
+        owners = {
+            prefixed(s.alias, c.name) if self.is_join else c.name: (c.name, s.alias)
+            for s in self.sources
+            for c in s.rows.value
+        }
+
+        def qualified(node: Expression) -> Expression | None:
+            return ColumnRef(*owners[node.name]) if isinstance(node, ColumnRef) and node.name in owners else None
+
+        return format_expression(rewrite(expression, qualified))
 
     def plain(self, expression: Expression) -> Expression:
         """Replace qualified references by the column names in the plan of this query."""
@@ -211,18 +227,17 @@ def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
 
 
 def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
-    """Make the error for a source that does not exist; the hint suggests a source with a similar name."""
-    hint = similar_source(name, catalog)
-    return UnknownSourceError(f"{_position(span)}Source `{name}` does not exist.", span=span, hint=hint)
+    """Make the error for a source of a query that does not exist."""
+    return missing_source(f"{position(span)}Source `{name}` does not exist.", name, catalog, span)
 
 
-def similar_source(name: str, catalog: Catalog) -> str | None:
-    """Return a hint at a source whose name differs in case only, else in a few letters; None if there is none."""
-    same = next((known for known in catalog.sources if known.upper() == name.upper()), None)
-    if same is not None:
-        return f'did you mean "{same}"? a name in double quotes keeps its case'
-    return did_you_mean(name, catalog.sources)
+def missing_source(message: str, name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
+    """Make an error for a source that does not exist; it suggests the sources with a similar name."""
+    return UnknownSourceError(
+        message + other_case(name, catalog.sources, "source"), span=span, hint=did_you_mean(name, catalog.sources)
+    )
 
 
-def _position(span: Span | None) -> str:
+def position(span: Span | None) -> str:
+    """Return the position as ksqlDB begins a message with it."""
     return f"Line: {span.line}, Col: {span.column}: " if span else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.plan.step import TimestampColumn
+from kestrel_sql.planner.analysis.scope import position
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.properties.with_clause import TimestampProperty
 from kestrel_sql.sql.nodes.statements import Element, ElementRole, SourceKind
@@ -103,7 +104,7 @@ def _check_role(element: Element, kind: SourceKind) -> None:
     if wrong is not None:
         used, right, sources = wrong
         raise StatementError(
-            f"Column {quote(element.name)} is a '{used}' column: please use '{right}' for {sources}.\n"
+            f"{position(element.span)}Column {quote(element.name)} is a '{used}' column: please use '{right}' for {sources}.\n"
             "Tables have PRIMARY KEYs, which are unique and NON NULL.\n"
             "Streams have KEYs, which have no uniqueness or NON NULL constraints.",
             span=element.span,

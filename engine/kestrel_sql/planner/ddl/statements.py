@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.catalog.upgrade import check_source_upgrade
-from kestrel_sql.errors import StatementError, UnknownSourceError
+from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.commands import (
     AlterSourceV1,
     CreateStreamV1,
@@ -16,6 +16,7 @@ from kestrel_sql.plan.commands import (
     RegisterTypeV1,
 )
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
+from kestrel_sql.planner.analysis.scope import missing_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_names, declared_columns, resolve_type, source_schema, timestamp_column
 from kestrel_sql.planner.ddl.inference import Inferred, infer_source
@@ -186,9 +187,8 @@ def plan_drop(
     if source is None:
         if statement.if_exists:
             return None
-        raise UnknownSourceError(
-            f"{statement.kind.value.capitalize()} {statement.name} does not exist.", span=statement.span
-        )
+        message = f"{statement.kind.value.capitalize()} {statement.name} does not exist."
+        raise missing_source(message, statement.name, catalog, statement.span)
     _check_kind(source, statement.kind, "DROP")
     if statement.delete_topic:
         _check_topic_deletion(source, sharing_topic)
@@ -233,7 +233,7 @@ def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
     """
     source = catalog.sources.get(statement.name)
     if source is None:
-        raise UnknownSourceError(f"Source {statement.name} does not exist.", span=statement.span)
+        raise missing_source(f"Source {statement.name} does not exist.", statement.name, catalog, statement.span)
     _check_kind(source, statement.kind, "ALTER")
     kind = source.kind.value.lower()
     if source.is_source:

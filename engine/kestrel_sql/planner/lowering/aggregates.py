@@ -20,15 +20,15 @@ from kestrel_sql.planner.analysis.scope import BOUND_NAMES
 from kestrel_sql.planner.ddl.columns import check_key_types
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite
-from kestrel_sql.planner.lowering.projection import COPY_KEY_HINT, check_distinct, expand, select
+from kestrel_sql.planner.lowering.projection import COPY_KEY_HINT, check_distinct, expand, invalid_select, select
 from kestrel_sql.planner.lowering.relation import Relation
-from kestrel_sql.planner.lowering.single_source import filtered
+from kestrel_sql.planner.lowering.single_source import check_predicate, filtered
 from kestrel_sql.planner.lowering.windows import window_expression, window_info
 from kestrel_sql.planner.properties.serdes import internal_formats
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import BooleanLiteral, ColumnRef, Expression, FunctionCall
 from kestrel_sql.sql.nodes.statements import SourceKind
-from kestrel_sql.types.schema import ROWTIME, Column
+from kestrel_sql.types.schema import ROWTIME, WINDOW_BOUNDS, Column
 from kestrel_sql.types.sql_types import quote
 
 
@@ -56,6 +56,7 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
     grouping = _grouping(analysis, relation, types)
     check_aggregates(analysis, grouping.items, grouping.group_by, grouping.having, types)
     names = _key_names(grouping, sink)
+    _check_types(analysis, grouping, relation, types)
     # In a query without WINDOW clause over windowed rows, the bounds are ordinary columns.
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
     where = () if analysis.where is None else (analysis.scope.plain(analysis.where),)
@@ -97,6 +98,17 @@ def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
     )
     having = None if analysis.having is None else prepare(analysis.scope.plain(analysis.having))
     return Grouping(expand(analysis, relation, None, prepare), group_by, having)
+
+
+def _check_types(analysis: Analysis, grouping: Grouping, relation: Relation, types: Types) -> None:
+    """Check the types before aggregates become columns, so that messages name expressions as they are written."""
+    own_bounds = WINDOW_BOUNDS if analysis.query.window is not None else ()
+    scope = {**relation.scope, **{column.name: column.type for column in own_bounds}}
+    for item in grouping.items:
+        with invalid_select():
+            types.of(item.expression, scope)
+    if grouping.having is not None:
+        check_predicate(grouping.having, "HAVING", scope, types)
 
 
 def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import SelectItem, Step
@@ -131,8 +132,15 @@ def select(
         step = StreamSelectV1(
             query_context=context, source=relation.step, key_column_names=keys, select_expressions=items
         )
-    try:
+    with invalid_select():
         return relation.then(step, types)
+
+
+@contextmanager
+def invalid_select() -> Iterator[None]:
+    """Say before the message of an error that an item of SELECT causes it."""
+    try:
+        yield
     except StatementError as error:
         raise type(error)(f"Invalid Select: {error.message}", span=error.span, hint=error.hint) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kestrel_sql.catalog.catalog import Source
@@ -21,7 +22,7 @@ from kestrel_sql.planner.properties.serdes import internal_formats
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall
 from kestrel_sql.sql.nodes.statements import SourceKind
-from kestrel_sql.types.sql_types import BOOLEAN
+from kestrel_sql.types.sql_types import BOOLEAN, SqlType
 
 WINDOWED_REPARTITION = (
     "Implicit repartitioning of windowed sources is not supported. "
@@ -83,11 +84,23 @@ def filtered(relation: Relation, predicate: Expression, clause: str, context: st
     """Keep the rows for which `predicate` is true; `clause` is WHERE or HAVING.
 
     Raises:
+        StatementError: the predicate has a type error, or is not a BOOLEAN.
+    """
+    check_predicate(predicate, clause, relation.scope, types)
+    _check_row_wise(predicate, clause, types)
+    step = TableFilterV1 if relation.is_table else StreamFilterV1
+    return relation.then(step(query_context=context, source=relation.step, filter_expression=predicate), types)
+
+
+def check_predicate(predicate: Expression, clause: str, scope: Mapping[str, SqlType], types: Types) -> None:
+    """Check that `predicate` is a BOOLEAN over the columns of `scope`; `clause` is WHERE or HAVING.
+
+    Raises:
         TypeMismatchError: the predicate is not a BOOLEAN.
         StatementError: the predicate has a type error.
     """
     try:
-        predicate_type = types.of(predicate, relation.scope)
+        predicate_type = types.of(predicate, scope)
     except EngineError as error:
         raise StatementError(
             f"Error in {clause} expression: {error.message}", span=error.span, hint=error.hint
@@ -98,9 +111,6 @@ def filtered(relation: Relation, predicate: Expression, clause: str, context: st
             f"Should evaluate to boolean but is {format_expression(predicate)} ({predicate_type}) instead.",
             span=predicate.span,
         )
-    _check_row_wise(predicate, clause, types)
-    step = TableFilterV1 if relation.is_table else StreamFilterV1
-    return relation.then(step(query_context=context, source=relation.step, filter_expression=predicate), types)
 
 
 def _check_row_wise(predicate: Expression, clause: str, types: Types) -> None:
