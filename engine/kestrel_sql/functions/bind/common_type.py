@@ -62,6 +62,8 @@ def _merge(common: SqlType, item: Bound) -> SqlType | None:
     """Return `common` widened for `item`, or None if it does not convert."""
     if item.type is None:
         return common
+    if item.implicit:
+        return _merge(common, item.children[0])
     if isinstance(item.node, StringLiteral):
         return _merge_string_literal(common, item, item.node.value)
     if common == STRING and isinstance(item.node, _LITERALS):
