@@ -19,6 +19,11 @@ class Span:
     end_column: int
 
 
+def position(span: Span | None) -> str:
+    """Return the position as ksqlDB begins a message with it."""
+    return f"Line: {span.line}, Col: {span.column}: " if span else ""
+
+
 class EngineError(Exception):
     """Base class of all errors that a user can act on.
 

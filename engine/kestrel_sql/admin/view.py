@@ -8,7 +8,6 @@ from typing import Protocol
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import Span
-from kestrel_sql.planner.analysis.scope import missing_source
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.records import Record
 
@@ -55,7 +54,7 @@ class EngineView:
         source = self.session.catalog.sources.get(name)
         if source is None:
             message = f"Could not find STREAM/TABLE '{name}' in the Metastore"
-            raise missing_source(message, name, self.session.catalog, span)
+            raise self.session.catalog.missing_source(message, name, span)
         return source
 
     def state(self, query: PersistentQuery) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import StatementError, UnknownSourceError
+from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.commands import (
     AlterSourceV1,
     CreateKafkaSourceV1,
@@ -93,7 +93,7 @@ def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> S
 def _alter(catalog: Catalog, command: AlterSourceV1, statement_text: str) -> Catalog:
     source = catalog.sources.get(command.source_name)
     if source is None:
-        raise UnknownSourceError(f"Source {command.source_name} does not exist.")
+        raise catalog.missing_source(f"Source {command.source_name} does not exist.", command.source_name, None)
     _check_alterable(source, command.ksql_type)
     columns = list(source.schema.columns)
     for column in command.new_columns:

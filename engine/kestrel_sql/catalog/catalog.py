@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from kestrel_sql.errors import Span, UnknownSourceError, did_you_mean, other_case
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
 from kestrel_sql.sql.nodes.statements import SourceKind
@@ -67,3 +68,8 @@ class Catalog:
     def without_type(self, name: str) -> Catalog:
         """Return a copy without the custom type `name`; the name may be unknown."""
         return replace(self, types=MappingProxyType({k: v for k, v in self.types.items() if k != name}))
+
+    def missing_source(self, message: str, name: str, span: Span | None) -> UnknownSourceError:
+        """Make an error for a source that does not exist; it suggests the sources with a similar name."""
+        suggestion = other_case(name, self.sources, "source")
+        return UnknownSourceError(message + suggestion, span=span, hint=did_you_mean(name, self.sources))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import Span, StatementError, UnknownColumnError, did_you_mean, other_case
 from kestrel_sql.formats.capabilities import column_list
-from kestrel_sql.planner.analysis.scope import missing_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.sql.nodes.expressions import Expression
@@ -71,7 +70,7 @@ def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> So
     """
     source = catalog.sources.get(name)
     if source is None:
-        raise missing_source(f"Cannot insert values into an unknown stream/table: {quote(name)}", name, catalog, span)
+        raise catalog.missing_source(f"Cannot insert values into an unknown stream/table: {quote(name)}", name, span)
     if source.is_source:
         raise StatementError(
             f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=span

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import Span, StatementError, UnknownColumnError, UnknownSourceError, did_you_mean, other_case
+from kestrel_sql.errors import (
+    Span,
+    StatementError,
+    UnknownColumnError,
+    UnknownSourceError,
+    did_you_mean,
+    other_case,
+    position,
+)
 from kestrel_sql.plan.column_names import AliasGenerator
 from kestrel_sql.plan.schemas import source_columns
 from kestrel_sql.planner.analysis.join_names import SYNTHETIC_KEY, prefixed
@@ -228,16 +236,4 @@ def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
 
 def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
     """Make the error for a source of a query that does not exist."""
-    return missing_source(f"{position(span)}Source `{name}` does not exist.", name, catalog, span)
-
-
-def missing_source(message: str, name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
-    """Make an error for a source that does not exist; it suggests the sources with a similar name."""
-    return UnknownSourceError(
-        message + other_case(name, catalog.sources, "source"), span=span, hint=did_you_mean(name, catalog.sources)
-    )
-
-
-def position(span: Span | None) -> str:
-    """Return the position as ksqlDB begins a message with it."""
-    return f"Line: {span.line}, Col: {span.column}: " if span else ""
+    return catalog.missing_source(f"{position(span)}Source `{name}` does not exist.", name, span)

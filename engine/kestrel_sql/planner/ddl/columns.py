@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from kestrel_sql.errors import StatementError, TypeMismatchError
+from kestrel_sql.errors import StatementError, TypeMismatchError, position
 from kestrel_sql.plan.step import TimestampColumn
-from kestrel_sql.planner.analysis.scope import position
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.properties.with_clause import TimestampProperty
 from kestrel_sql.sql.nodes.statements import Element, ElementRole, SourceKind

@@ -16,7 +16,6 @@ from kestrel_sql.plan.commands import (
     RegisterTypeV1,
 )
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
-from kestrel_sql.planner.analysis.scope import missing_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_names, declared_columns, resolve_type, source_schema, timestamp_column
 from kestrel_sql.planner.ddl.inference import Inferred, infer_source
@@ -188,7 +187,7 @@ def plan_drop(
         if statement.if_exists:
             return None
         message = f"{statement.kind.value.capitalize()} {statement.name} does not exist."
-        raise missing_source(message, statement.name, catalog, statement.span)
+        raise catalog.missing_source(message, statement.name, statement.span)
     _check_kind(source, statement.kind, "DROP")
     if statement.delete_topic:
         _check_topic_deletion(source, sharing_topic)
@@ -233,7 +232,7 @@ def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
     """
     source = catalog.sources.get(statement.name)
     if source is None:
-        raise missing_source(f"Source {statement.name} does not exist.", statement.name, catalog, statement.span)
+        raise catalog.missing_source(f"Source {statement.name} does not exist.", statement.name, statement.span)
     _check_kind(source, statement.kind, "ALTER")
     kind = source.kind.value.lower()
     if source.is_source:
