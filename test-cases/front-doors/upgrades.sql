@@ -24,14 +24,38 @@ ASSERT VALUES o (ROWTIME, k, v) VALUES (5, 1, 2);
 ASSERT VALUES o (ROWTIME, k, v, w) VALUES (6, 3, 4, 'x');
 ASSERT STREAM o (k INT KEY, v INT, w STRING) WITH (kafka_topic='o', value_format='JSON');
 
---@test: a query does not follow its altered source
---@rules: L5.17
---@expected.error: io.confluent.ksql.util.KsqlException
---@expected.message: must have matching source schema
+--@test: a query over an altered stream is replaced
+--@rules: L5.17 L5.30
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
 CREATE STREAM o WITH (kafka_topic='o') AS SELECT k, v FROM s;
+INSERT INTO s (k, v) VALUES (1, 10);
 ALTER STREAM s ADD COLUMN w STRING;
 CREATE OR REPLACE STREAM o WITH (kafka_topic='o') AS SELECT k, v, w FROM s;
+INSERT INTO s (k, v, w) VALUES (2, 20, 'x');
+ASSERT VALUES o (k, v) VALUES (1, 10);
+ASSERT VALUES o (k, v, w) VALUES (2, 20, 'x');
+
+--@test: an aggregate over an altered stream is replaced and keeps its sums
+--@rules: L5.17 L5.30
+CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE t WITH (kafka_topic='t') AS SELECT k, SUM(v) AS total FROM s GROUP BY k;
+INSERT INTO s (k, v) VALUES (1, 10);
+ALTER STREAM s ADD COLUMN w STRING;
+CREATE OR REPLACE TABLE t WITH (kafka_topic='t') AS SELECT k, SUM(v) AS total FROM s GROUP BY k;
+INSERT INTO s (k, v, w) VALUES (1, 2, 'x');
+ASSERT VALUES t (k, total) VALUES (1, 10);
+ASSERT VALUES t (k, total) VALUES (1, 12);
+
+--@test: a record reaches the queries that exist when it is inserted
+--@rules: Q14.2
+CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE STREAM early WITH (kafka_topic='early') AS SELECT k, v FROM s;
+INSERT INTO s (k, v) VALUES (1, 10);
+CREATE STREAM late WITH (kafka_topic='late') AS SELECT k, v FROM early;
+INSERT INTO s (k, v) VALUES (2, 20);
+ASSERT VALUES late (k, v) VALUES (2, 20);
+ASSERT VALUES early (k, v) VALUES (1, 10);
+ASSERT VALUES early (k, v) VALUES (2, 20);
 
 --@test: a derived stream joins with the table that its own input feeds, row by row
 --@rules: Q14.2

@@ -88,8 +88,8 @@ def _parts(*names: str) -> tuple[Part, ...]:
     return tuple((name.replace("_", " "), attrgetter(name)) for name in names)
 
 
-_SOURCE = _parts("topic_name", "source_schema", "formats", "timestamp_column", "pseudo_column_version")
-_KAFKA = _parts("topic_name", "source_schema", "formats", "ingestion", "pseudo_column_version")
+_SOURCE = _parts("topic_name", "formats", "timestamp_column")
+_KAFKA = _parts("topic_name", "formats", "ingestion")
 _WINDOWED = (*_SOURCE, *_parts("window_info"))
 _SINK = _parts("topic_name", "formats", "timestamp_column")
 _GROUP = _parts("internal_formats", "group_by_expressions")

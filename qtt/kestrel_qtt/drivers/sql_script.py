@@ -24,12 +24,12 @@ from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.admin import AssertNullValues, AssertSource, AssertValues, RunScript
 from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.sql.nodes.statements import CreateSource
+from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource, InsertInto
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import ROWTIME, Column
 
-_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
+_PROPERTIES = {"auto.offset.reset": "latest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
 
 
 class AssertionFailedError(EngineError):
@@ -84,7 +84,10 @@ class _Script:
                     self._assert_source(expected, parsed)
                 case RunScript(path) if asserts:
                     self.run(self._script(path, parsed), asserts=False)
-                case _:
+                case statement:
+                    if isinstance(statement, CreateAs | InsertInto):
+                        # What was inserted so far is for the queries that there are.
+                        self.engine.flush()
                     self.engine.execute(parsed)
 
     def _script(self, path: str, parsed: ParsedStatement) -> str:
