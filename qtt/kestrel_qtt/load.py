@@ -9,10 +9,11 @@ from typing import Any
 
 from kestrel_qtt.cases.decode import (
     DecodeError,
+    each,
     exception_of,
-    listed,
     log_of,
     matching_of,
+    optional,
     outputs_of,
     post_of,
     rules_of,
@@ -25,7 +26,7 @@ from kestrel_qtt.cases.files import CaseFiles, Parts
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger, ledger_of, load_gaps
 from kestrel_qtt.cases.model import Case, CaseFileError, Json
 from kestrel_qtt.cases.raw import RawFile, RawItem, TextError
-from kestrel_qtt.cases.read_json import parse_json, read_json
+from kestrel_qtt.cases.read_json import line_of, parse_json, read_json
 from kestrel_qtt.cases.read_yaml import read_yaml
 from kestrel_qtt.cases.schema import case_problems, file_problems
 from kestrel_qtt.ksqldb.rest_cases import is_rest, rest_cases
@@ -154,12 +155,13 @@ def case_of_spec(file: CaseFile, spec: Json) -> Case:
     try:
         (variant,) = expand({**members, "format": None, "config": None}, "")
         parts = CaseFiles(file.path, _read).parts(members)
-        case = replace(_Context(file).build(members, variant, parts, 1), serdes=serdes_of(spec.get("schemas")))
+        case = _Context(file).build(members, variant, parts, 1)
+        case = replace(case, serdes=serdes_of(spec), log=log_of(members) if "hash" in spec else None)
     except DecodeError as error:
-        raise CaseFileError(file.path, 1, str(error)) from error
-    if "hash" in spec:
-        return replace(case, tolerant=False, log=log_of(members))
-    return replace(case, functions=CORPUS_FUNCTIONS)
+        path = error.path if error.path[:1] == ("schemas",) else ("testCase", *error.path)
+        line = line_of(_read(file.path), path) if file.path.is_file() else 1
+        raise CaseFileError(file.path, line, str(error)) from error
+    return replace(case, tolerant=False) if "hash" in spec else replace(case, functions=CORPUS_FUNCTIONS)
 
 
 def _load(file: CaseFile) -> Loaded:
@@ -235,7 +237,7 @@ class _Context:
 
     def cases(self, item: RawItem) -> Iterator[Case]:
         if item.error:
-            raise CaseFileError(self.path, item.line, item.error.message)
+            raise CaseFileError(self.path, item.error.line, item.error.message)
         if self.file.kind is Kind.REST:
             yield from rest_cases(self.file, item)
             return
@@ -250,7 +252,8 @@ class _Context:
             for variant in expand(given, self.path.stem):
                 yield self.build(members, variant, parts, item.line, item.lines_of("outputs"))
         except DecodeError as error:
-            raise CaseFileError(self.path, item.line, f"{_named(members)}{error}") from error
+            line = item.locate(error.path) if error.path else item.line
+            raise CaseFileError(self.path, line, f"{_named(members)}{error}") from error
 
     def problems(self, item: RawItem) -> list[CaseFileError]:
         """What the schema and the placeholders of formats find wrong with a case."""
@@ -275,7 +278,7 @@ class _Context:
         """Build one concrete case; raise DecodeError."""
         foreign = self.file.ksqldb or self.file.kind is Kind.STORED
         outputs = outputs_of(members, output_lines)
-        exception = exception_of(members.get("expectedException"))
+        exception = exception_of(members)
         if self.file.ksqldb and not (parts.inputs or outputs or exception):
             raise DecodeError("the case has neither inputs nor outputs nor an expected exception")
         return Case(
@@ -288,16 +291,16 @@ class _Context:
             config=variant.config,
             inputs=parts.inputs,
             outputs=outputs,
-            topics=tuple(map(topic_of, listed(members, "topics"))),
+            topics=each(members, "topics", topic_of),
             properties=variant.properties,
             expected_exception=exception,
-            post=post_of(members.get("post")),
+            post=post_of(members),
             log=None if foreign else log_of(members),
             rules=() if foreign else rules_of(members),
             tolerant=foreign,
             plan=self.path.with_name("plan.json") if self.file.kind is Kind.STORED else None,
             script=parts.script,
-            variables=members.get("variables") or {},
+            variables=optional(members, "variables", dict) or {},
             matching=matching_of(members),
         )
 

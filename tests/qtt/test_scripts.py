@@ -106,7 +106,7 @@ def test_three_files_are_one_case(tmp_path: Path) -> None:
     [
         ({"output": "{}"}, "output.json"),
         ({"output": "{"}, "output.json"),
-        ({"output": '{"outputs": [{"topic": "o"}]}'}, "statements.sql"),
+        ({"output": '{"outputs": [{"topic": "o"}]}'}, "output.json"),
         ({"output": '{"outputs": [{"topic": "o", "value": 1}]}', "input": '{"inputs": []}'}, "input.json"),
         ({"output": '{"outputs": 3}'}, "output.json"),
         ({"input": "{}"}, "output.json"),

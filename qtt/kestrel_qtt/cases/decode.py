@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import (
@@ -27,54 +28,113 @@ from kestrel_qtt.cases.model import (
 
 Members = Mapping[str, Any]
 
+_Built = TypeVar("_Built")
+
+_INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
+
 
 class DecodeError(ValueError):
-    """A value of a case that is missing or of the wrong kind."""
+    """A value of a case that is missing or of the wrong kind; `path` leads to it from the case."""
+
+    def __init__(self, message: str, *path: str | int) -> None:
+        super().__init__(message)
+        self.path = path
+
+    def below(self, *path: str | int) -> DecodeError:
+        """Return the error with a path that begins further up."""
+        return DecodeError(str(self), *path, *self.path)
 
 
 def required(members: Members, name: str, kind: type) -> Any:
     """The member `name`, which must be there and of type `kind`; raise DecodeError."""
-    value = members.get(name)
-    if not isinstance(value, kind):
-        shown = "is missing" if name not in members else f"must be a {_KINDS[kind]}"
-        raise DecodeError(f"`{name}` {shown}")
+    if name not in members:
+        raise DecodeError(f"`{name}` is missing")
+    return _of_kind(members, name, kind)
+
+
+def optional(members: Members, name: str, kind: type) -> Any:
+    """The member `name` of type `kind`, or None where it is missing or null; raise DecodeError."""
+    return None if members.get(name) is None else _of_kind(members, name, kind)
+
+
+def _of_kind(members: Members, name: str, kind: type) -> Any:
+    value = members[name]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise DecodeError(f"`{name}` must be {_KINDS[kind]}", name)
     return value
 
 
-_KINDS = {str: "string", dict: "object", list: "list", int: "integer"}
+_KINDS = {str: "a string", dict: "an object", list: "a list", int: "an integer", bool: "true or false"}
 
 
 def listed(members: Members, name: str, kind: type = dict) -> list[Any]:
     """The list `name`, empty where it is missing or null, with elements of type `kind`; raise DecodeError."""
-    value = members.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(element, kind) for element in value):
-        raise DecodeError(f"`{name}` must be a list of {_KINDS[kind]}s")
+    value = optional(members, name, list) or []
+    for at, element in enumerate(value):
+        if not isinstance(element, kind):
+            raise DecodeError(f"an element of `{name}` must be {_KINDS[kind]}", name, at)
+    return list(value)
+
+
+def each(members: Members, name: str, build: Callable[[Any], _Built]) -> tuple[_Built, ...]:
+    """What `build` makes of each object of the list `name`; raise DecodeError."""
+    built = []
+    for at, element in enumerate(listed(members, name)):
+        try:
+            built.append(build(element))
+        except DecodeError as error:
+            raise error.below(name, at) from error
+    return tuple(built)
+
+
+def below(members: Members, name: str, build: Callable[[Any], _Built]) -> _Built | None:
+    """What `build` makes of the object `name`, or None where it is missing or null; raise DecodeError."""
+    return None if members.get(name) is None else _needed(members, name, build)
+
+
+def _needed(members: Members, name: str, build: Callable[[Any], _Built]) -> _Built:
+    """What `build` makes of the object `name`, which must be there; raise DecodeError."""
+    value = required(members, name, dict)
+    try:
+        return build(value)
+    except DecodeError as error:
+        raise error.below(name) from error
+
+
+def integer(members: Members, name: str, low: int = -_LONG_MAX - 1, high: int = _LONG_MAX) -> int | None:
+    """The integer `name`, or None where it is missing or null; raise DecodeError."""
+    value: int | None = optional(members, name, int)
+    if value is not None and not low <= value <= high:
+        raise DecodeError(f"`{name}` must be between {low} and {high}", name)
     return value
 
 
 def window_of(members: Members) -> Window | None:
-    """The window of a record, or None."""
-    window = members.get("window")
-    if window is None:
-        return None
-    if not isinstance(window, dict) or str(window.get("type")).lower() not in ("time", "session"):
-        raise DecodeError("`window` must be an object with start, end and a type of time or session")
-    return Window(required(window, "start", int), required(window, "end", int), window["type"].lower())
+    """The window of a record, or None; raise DecodeError."""
+    return below(members, "window", _window)
+
+
+def _window(members: Members) -> Window:
+    kind = required(members, "type", str).lower()
+    if kind not in ("time", "session"):
+        raise DecodeError("the `type` of a window is time or session", "type")
+    required(members, "start", int)
+    required(members, "end", int)
+    return Window(integer(members, "start") or 0, integer(members, "end") or 0, kind)
 
 
 def headers_of(members: Members) -> Headers:
     """The headers of a record; values are base64 text; raise DecodeError."""
-    headers = []
-    for header in listed(members, "headers"):
-        text = header.get("VALUE")
-        try:
-            value = None if text is None else base64.b64decode(text, validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise DecodeError(f"the header value {text!r} is not base64 text") from error
-        headers.append((str(required(header, "KEY", str)), value))
-    return tuple(headers)
+    return each(members, "headers", _header)
+
+
+def _header(members: Members) -> tuple[str, bytes | None]:
+    text: str | None = optional(members, "VALUE", str)
+    try:
+        value = None if text is None else base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DecodeError(f"the header value {text!r} is not base64 text", "VALUE") from error
+    return required(members, "KEY", str), value
 
 
 def input_of(members: Members) -> InputRecord:
@@ -84,12 +144,12 @@ def input_of(members: Members) -> InputRecord:
         topic=required(members, "topic", str),
         key=members.get("key"),
         value=members.get("value"),
-        timestamp=_integer(members, "timestamp") or 0,
+        timestamp=integer(members, "timestamp") or 0,
         window=window_of(members),
         headers=headers_of(members),
-        partition=_integer(members, "partition"),
-        offset=_integer(members, "offset"),
-        cells=members.get("cells"),
+        partition=integer(members, "partition", 0, _INT_MAX),
+        offset=integer(members, "offset", 0),
+        cells=optional(members, "cells", dict),
     )
 
 
@@ -100,11 +160,11 @@ def output_of(members: Members, line: int | None) -> OutputRecord:
         topic=required(members, "topic", str),
         key=members.get("key"),
         value=members["value"],
-        timestamp=_integer(members, "timestamp"),
+        timestamp=integer(members, "timestamp"),
         window=window_of(members),
         headers=headers_of(members),
-        partition=_integer(members, "partition"),
-        offset=_integer(members, "offset"),
+        partition=integer(members, "partition", 0, _INT_MAX),
+        offset=integer(members, "offset", 0),
         line=line,
     )
 
@@ -114,26 +174,19 @@ def _check_record(members: Members) -> None:
         raise DecodeError("a record has no `value` (null is a tombstone)")
 
 
-def _integer(members: Members, name: str) -> int | None:
-    value = members.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise DecodeError(f"`{name}` must be an integer")
-    return value
-
-
 def topic_of(members: Members) -> Topic:
     """A declared topic, in the spelling of cases or of stored specs (`numPartitions`)."""
-    partitions = _integer(members, "partitions") or _integer(members, "numPartitions")
+    partitions = integer(members, "partitions", 1, _INT_MAX) or integer(members, "numPartitions", 1, _INT_MAX)
     return Topic(
         name=required(members, "name", str),
         partitions=partitions or 1,
-        replicas=_integer(members, "replicas") or 1,
+        replicas=integer(members, "replicas", 1, _INT_MAX) or 1,
         key_format=_upper(members.get("keyFormat")),
         value_format=_upper(members.get("valueFormat")),
         key_schema=members.get("keySchema"),
         value_schema=members.get("valueSchema"),
-        key_schema_id=_integer(members, "keySchemaId"),
-        value_schema_id=_integer(members, "valueSchemaId"),
+        key_schema_id=integer(members, "keySchemaId"),
+        value_schema_id=integer(members, "valueSchemaId"),
         key_references=_references(members, "keySchemaReferences"),
         value_references=_references(members, "valueSchemaReferences"),
         key_features=_features(members, "keySerdeFeatures") or frozenset(),
@@ -146,9 +199,12 @@ def _upper(text: Any) -> str | None:
 
 
 def _references(members: Members, name: str) -> tuple[SchemaReference, ...]:
-    return tuple(
-        SchemaReference(required(r, "name", str), required(r, "format", str).upper(), r.get("schema"))
-        for r in listed(members, name)
+    return each(members, name, _reference)
+
+
+def _reference(members: Members) -> SchemaReference:
+    return SchemaReference(
+        required(members, "name", str), required(members, "format", str).upper(), members.get("schema")
     )
 
 
@@ -156,31 +212,40 @@ def _features(members: Members, name: str) -> frozenset[str] | None:
     return None if members.get(name) is None else frozenset(listed(members, name, str))
 
 
-def exception_of(members: Members | None) -> ExpectedException | None:
-    """The expected exception, or None."""
-    if members is None:
-        return None
-    if not isinstance(members, dict) or not any(members.get(name) for name in ("type", "message", "code")):
+def exception_of(members: Members) -> ExpectedException | None:
+    """The `expectedException` of a case, or None; raise DecodeError."""
+    return below(members, "expectedException", _exception)
+
+
+def _exception(members: Members) -> ExpectedException:
+    if not any(members.get(name) for name in ("type", "message", "code")):
         raise DecodeError("`expectedException` must be an object with a type or a message")
     return ExpectedException(
-        message=members.get("message"),
-        type=members.get("type"),
-        code=members.get("code"),
-        cause=members.get("cause"),
-        cause_message=members.get("causeMessage"),
+        message=optional(members, "message", str),
+        type=optional(members, "type", str),
+        code=optional(members, "code", str),
+        cause=optional(members, "cause", str),
+        cause_message=optional(members, "causeMessage", str),
     )
 
 
-def post_of(members: Members | None) -> Post | None:
-    """The checks of the final state, in the spelling of cases or of stored specs (`blackList`), or None."""
-    if members is None:
-        return None
-    topics = members.get("topics") or {}
-    return Post(
-        sources=tuple(map(_source, listed(members, "sources"))),
-        blacklist=topics.get("blacklist") or topics.get("blackList"),
-        topics=tuple(map(_topic, listed(topics, "topics"))),
-    )
+def post_of(members: Members) -> Post | None:
+    """The `post` of a case, in the spelling of cases or of stored specs (`blackList`), or None; raise DecodeError."""
+    return below(members, "post", _post)
+
+
+def _post(members: Members) -> Post:
+    blacklist, topics = below(members, "topics", _post_topics) or (None, ())
+    return Post(sources=each(members, "sources", _source), blacklist=blacklist, topics=topics)
+
+
+def _post_topics(members: Members) -> tuple[str | None, tuple[ExpectedTopic, ...]]:
+    blacklist = optional(members, "blacklist", str) or optional(members, "blackList", str)
+    try:
+        re.compile(blacklist or "")
+    except (re.error, OverflowError, RecursionError) as error:
+        raise DecodeError(f"the blacklist {blacklist!r} is not a regular expression: {error}", "blacklist") from error
+    return blacklist, each(members, "topics", _topic)
 
 
 def _source(members: Members) -> ExpectedSource:
@@ -189,67 +254,78 @@ def _source(members: Members) -> ExpectedSource:
     return ExpectedSource(
         name=required(members, "name", str),
         kind=required(members, "type", str).lower(),
-        schema=members.get("schema"),
+        schema=optional(members, "schema", str),
         checks_key=isinstance(key, dict),
-        key_format=key_format.get("format"),
-        key_window=(_upper(key_format.get("windowType")), _integer(key_format, "windowSize")),
-        value_format=members.get("valueFormat"),
+        key_format=optional(key_format, "format", str),
+        key_window=(_upper(key_format.get("windowType")), integer(key_format, "windowSize")),
+        value_format=optional(members, "valueFormat", str),
         key_features=_features(members, "keyFeatures"),
         value_features=_features(members, "valueFeatures"),
-        is_source=members.get("isSource"),
+        is_source=optional(members, "isSource", bool),
     )
 
 
 def _topic(members: Members) -> ExpectedTopic:
     return ExpectedTopic(
         name=required(members, "name", str),
-        key_format=_format(required(members, "keyFormat", dict)),
-        value_format=_format(required(members, "valueFormat", dict)),
-        partitions=_integer(members, "partitions"),
-        key_schema_id=_integer(members, "keySchemaId"),
-        value_schema_id=_integer(members, "valueSchemaId"),
+        key_format=_needed(members, "keyFormat", _format),
+        value_format=_needed(members, "valueFormat", _format),
+        partitions=integer(members, "partitions"),
+        key_schema_id=integer(members, "keySchemaId"),
+        value_schema_id=integer(members, "valueSchemaId"),
         key_schema=members.get("keySchema"),
         value_schema=members.get("valueSchema"),
     )
 
 
 def _format(members: Members) -> FormatInfo:
-    window = members.get("windowInfo") or {}
-    size = window.get("size")
+    window_type, window_size = below(members, "windowInfo", _window_info) or (None, None)
     return FormatInfo(
         format=required(members, "format", str),
-        properties=dict(members.get("properties") or {}),
+        properties=optional(members, "properties", dict) or {},
         features=_features(members, "features") or frozenset(),
-        window_type=_upper(window.get("type")),
-        window_size=None if size is None else int(Decimal(str(size)) * 1000),
+        window_type=window_type,
+        window_size=window_size,
     )
 
 
-def serdes_of(members: Any) -> dict[str, SerdeInfo] | None:
-    """The `schemas` of a stored spec, or None where there are none."""
-    if not isinstance(members, dict) or not members:
-        return None
-    return {name: _serde(entry) for name, entry in members.items()}
+def _window_info(members: Members) -> tuple[str | None, int | None]:
+    size = members.get("size")
+    if size is not None and (not isinstance(size, int | Decimal) or isinstance(size, bool)):
+        raise DecodeError("`size` must be a number of seconds", "size")
+    if size is not None and not 0 <= size <= _LONG_MAX // 1000:
+        raise DecodeError(f"`size` must be between 0 and {_LONG_MAX // 1000} seconds", "size")
+    return _upper(members.get("type")), None if size is None else int(Decimal(size) * 1000)
 
 
-def _serde(members: Any) -> SerdeInfo:
-    if not isinstance(members, dict):
-        raise DecodeError("an entry of `schemas` is an object")
-    key, value = members.get("keyFormat"), members.get("valueFormat")
+def serdes_of(spec: Members) -> dict[str, SerdeInfo] | None:
+    """The `schemas` of a stored spec, or None where there are none; raise DecodeError."""
+    return below(spec, "schemas", _serdes) or None
+
+
+def _serdes(members: Members) -> dict[str, SerdeInfo]:
+    return {name: found for name in members if (found := below(members, name, _serde)) is not None}
+
+
+def _serde(members: Members) -> SerdeInfo:
     return SerdeInfo(
         schema=required(members, "schema", str),
-        key_format=_format(key) if isinstance(key, dict) else None,
-        value_format=_format(value) if isinstance(value, dict) else None,
+        key_format=below(members, "keyFormat", _format),
+        value_format=below(members, "valueFormat", _format),
     )
 
 
 def log_of(members: Members) -> tuple[ExpectedLog, ...] | None:
-    """The expected processing log, or None where the case gives none."""
-    if members.get("log") is None:
-        return None
-    return tuple(
-        ExpectedLog(type=e.get("type"), message=e.get("message"), topic=e.get("topic"), offset=_integer(e, "offset"))
-        for e in listed(members, "log")
+    """The expected processing log, or None where the case gives none; raise DecodeError."""
+    return None if members.get("log") is None else each(members, "log", _log_entry)
+
+
+def _log_entry(members: Members) -> ExpectedLog:
+    return ExpectedLog(
+        type=optional(members, "type", str),
+        message=optional(members, "message", str),
+        topic=optional(members, "topic", str),
+        offset=integer(members, "offset", 0),
     )
 
 
@@ -261,17 +337,18 @@ def rules_of(members: Members) -> tuple[str, ...]:
 def matching_of(members: Members) -> Matching:
     """How the outputs of a case are compared; raise DecodeError."""
     tolerance = members.get("tolerance")
+    if tolerance is not None and (not isinstance(tolerance, int | Decimal) or isinstance(tolerance, bool)):
+        raise DecodeError("`tolerance` must be a number", "tolerance")
     return Matching(
         ignore=tuple(listed(members, "ignore", str)),
         unordered=bool(members.get("unordered")),
-        tolerance=None if tolerance is None else Decimal(str(tolerance)),
+        tolerance=None if tolerance is None else Decimal(tolerance),
     )
 
 
 def outputs_of(members: Members, lines: Sequence[int]) -> tuple[OutputRecord, ...] | None:
-    """The expected records with their lines, or None where the case gives none."""
+    """The expected records with their lines, or None where the case gives none; raise DecodeError."""
     if members.get("outputs") is None:
         return None
-    records = listed(members, "outputs")
-    at: list[int | None] = [*lines, *[None] * (len(records) - len(lines))]
-    return tuple(output_of(record, line) for record, line in zip(records, at, strict=True))
+    at = iter(lines)
+    return each(members, "outputs", lambda record: output_of(record, next(at, None)))

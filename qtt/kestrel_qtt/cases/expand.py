@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kestrel_qtt.cases.decode import DecodeError, listed, required
+from kestrel_qtt.cases.decode import DecodeError, listed, optional, required
 from kestrel_qtt.cases.model import Json
 
 FORMAT = "{FORMAT}"
@@ -30,7 +30,7 @@ def expand(members: Mapping[str, Any], stem: str) -> Iterator[Variant]:
     """Expand the case `members` of the file called `stem`; raise DecodeError where an axis does not fit the case."""
     name = required(members, "name", str)
     statements = listed(members, "statements", str)
-    properties = members.get("properties") or {}
+    properties: Mapping[str, Json] = optional(members, "properties", dict) or {}
     if not statements:
         raise DecodeError("`statements` is missing or empty")
     formats = listed(members, "format", str) or [None]

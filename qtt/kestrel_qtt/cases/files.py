@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from kestrel_qtt.cases.decode import DecodeError, input_of, listed
+from kestrel_qtt.cases.decode import DecodeError, input_of, integer, listed, optional, required
 from kestrel_qtt.cases.model import CaseFileError, InputRecord
 from kestrel_qtt.cases.raw import RawItem, TextError
 from kestrel_qtt.cases.read_json import parse_json
@@ -60,16 +60,19 @@ class CaseFiles:
         records = listed(members, "inputs")
         lines: Sequence[int | None] = item.lines_of("inputs") if item is not None else ()
         for index, record in enumerate(records):
-            if "file" in record:
-                yield from self._records(record, item, ("inputs", index))
-            else:
-                yield replace(input_of(record), line=lines[index] if index < len(lines) else None)
+            try:
+                if "file" in record:
+                    yield from self._records(record, item, ("inputs", index))
+                else:
+                    yield replace(input_of(record), line=lines[index] if index < len(lines) else None)
+            except DecodeError as error:
+                raise error.below("inputs", index) from error
 
     def _records(
         self, reference: Mapping[str, Any], item: RawItem | None, at: Sequence[str | int]
     ) -> Iterator[InputRecord]:
         file = self._named(reference, item, at)
-        topic = reference.get("topic") or file.stem
+        topic = optional(reference, "topic", str) or file.stem
         text = self.read(file)
         if file.suffix in (".jsonl", ".ndjson"):
             yield from _json_lines(file, text, topic)
@@ -80,7 +83,7 @@ class CaseFiles:
 
     def _named(self, reference: Mapping[str, Any], item: RawItem | None, at: Sequence[str | int]) -> Path:
         """The file that a reference names."""
-        file = Path(os.path.normpath(self.path.parent / str(reference["file"])))
+        file = Path(os.path.normpath(self.path.parent / required(reference, "file", str)))
         if file.is_file():
             return file
         others = [each.name for each in file.parent.iterdir()] if file.parent.is_dir() else []
@@ -139,12 +142,17 @@ def _header(file: Path, line: int, row: list[str]) -> list[str]:
 
 
 def _row(file: Path, line: int, topic: str, cells: dict[str, str | None]) -> InputRecord:
-    places: dict[str, int | None] = {}
+    places: dict[str, Any] = {}
     for name in ROW_COLUMNS:
         text = cells.pop(name, None)
-        if text is not None and not text.strip().isdecimal():
-            raise CaseFileError(file, line, f"{name} is a whole number, not {text!r}")
+        if text is not None and not (text.strip().isdecimal() and len(text) < 20):
+            raise CaseFileError(file, line, f"{name} is a whole number, not {text[:40]!r}")
         places[name] = None if text is None else int(text)
+    try:
+        for name in ROW_COLUMNS:
+            integer(places, name, 0)
+    except DecodeError as error:
+        raise CaseFileError(file, line, str(error)) from error
     return InputRecord(
         topic=topic,
         timestamp=places["ROWTIME"] or 0,

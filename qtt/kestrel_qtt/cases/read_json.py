@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import NoReturn
 
@@ -14,10 +14,22 @@ from kestrel_qtt.cases.raw import JsonPath, RawFile, RawItem, TextError
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _BLANK = re.compile(r"[ \t\r\n]*")
+_BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[\[{\]}]', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MAX_DEPTH = 200
+_MAX_DIGITS = 4000
 
 
 class _DuplicateKeyError(ValueError):
     pass
+
+
+class _NumberError(ValueError):
+    """A number, as it is written, that is none or cannot be read."""
+
+    def __init__(self, written: str, message: str) -> None:
+        super().__init__(message)
+        self.written = written
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -31,13 +43,30 @@ def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
+    raise _NumberError(name, f"{name} is not a JSON number")
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise _NumberError(text, f"a number of {len(text)} digits; at most {_MAX_DIGITS} are read")
+    return int(text)
+
+
+def _fraction(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise _NumberError(text, f"the number {text[:40]} is out of range") from error
 
 
 _EXACT = json.JSONDecoder(
-    parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates, strict=False
+    parse_int=_whole,
+    parse_float=_fraction,
+    parse_constant=_refuse_constant,
+    object_pairs_hook=_refuse_duplicates,
+    strict=False,
 )
-_SKIP = json.JSONDecoder(strict=False)
+_SKIP = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 
 def strip_comments(text: str) -> str:
@@ -47,7 +76,7 @@ def strip_comments(text: str) -> str:
 
 def parse_json(text: str) -> Json:
     """Parse JSON text with exact decimals, refusing duplicate members; raise TextError."""
-    clean = strip_comments(text)
+    clean = _clean(text)
     start = _blank(clean, 0)
     value, end = _decode(clean, start)
     if _blank(clean, end) != len(clean):
@@ -57,7 +86,7 @@ def parse_json(text: str) -> Json:
 
 def read_json(text: str) -> RawFile:
     """Read a case file; an element of `tests` that has duplicate members becomes an item with an error."""
-    clean = strip_comments(text)
+    clean = _clean(text)
     start = _blank(clean, 0)
     if clean[start : start + 1] != "{":
         raise TextError(_line(clean, start), "a case file is one object with a list `tests`")
@@ -67,9 +96,9 @@ def read_json(text: str) -> RawFile:
     for name, key_at, at in _members(clean, start):
         if name in head or (name == "tests" and items is not None):
             raise TextError(_line(clean, key_at), f"the member {name!r} occurs twice in one object")
-        if name == "tests" and clean[at] == "[":
+        if name == "tests" and clean[at : at + 1] == "[":
             items = tuple(_item(clean, element) for element in _elements(clean, at))
-            end = _SKIP.raw_decode(clean, at)[1]
+            end = _skip(clean, at)
         else:
             head[name], end = _decode(clean, at)
     end = _blank(clean, end) + 1
@@ -84,15 +113,33 @@ def item_span(text: str, index: int) -> tuple[int, int]:
     for name, _, at in _members(clean, _blank(clean, 0)):
         if name == "tests":
             start = list(_elements(clean, at))[index]
-            return start, _SKIP.raw_decode(clean, start)[1]
+            return start, _skip(clean, start)
     raise TextError(1, "there is no list `tests`")
+
+
+def line_of(text: str, path: JsonPath) -> int:
+    """The line of the value at `path` in a JSON text, or of its nearest existing parent."""
+    clean = strip_comments(text)
+    return _locate(clean, _blank(clean, 0), path)
+
+
+def _clean(text: str) -> str:
+    """Blank the comments; raise TextError for a text that is nested deeper than what reads it later can follow."""
+    clean = strip_comments(text)
+    depth = 0
+    for found in _BRACKET.finditer(clean):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > _MAX_DEPTH:
+            raise TextError(_line(clean, found.start()), f"values are nested more than {_MAX_DEPTH} deep")
+    return clean
 
 
 def _item(text: str, at: int) -> RawItem:
     locate = partial(_locate, text, at)
     lines_of = partial(_lines_of, text, at)
     try:
-        data, _ = _decode(text, at)
+        data, end = _decode(text, at)
+        _check_surrogates(text, at, end, data)
     except TextError as error:
         return RawItem(None, _line(text, at), locate, lines_of, error)
     return RawItem(data, locate(("name",)), locate, lines_of)
@@ -103,9 +150,22 @@ def _decode(text: str, at: int) -> tuple[Json, int]:
         value, end = _EXACT.raw_decode(text, at)
     except json.JSONDecodeError as error:
         raise TextError(error.lineno, error.msg[:1].lower() + error.msg[1:]) from error
+    except _NumberError as error:
+        raise TextError(_line(text, text.find(error.written, at)), str(error)) from error
     except ValueError as error:
         raise TextError(_line(text, at), str(error)) from error
     return value, end
+
+
+def _check_surrogates(text: str, at: int, end: int, value: Json) -> None:
+    """Refuse half a surrogate pair: no file and no terminal takes such a string."""
+    found = _SURROGATE.search(text, at, end)
+    if found is None:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        raise TextError(_line(text, found.start()), "a string holds half of a surrogate pair") from error
 
 
 def _blank(text: str, at: int) -> int:
@@ -168,14 +228,22 @@ def _locate(text: str, at: int, path: JsonPath) -> int:
 
 def _step(text: str, at: int, step: str | int) -> int | None:
     if isinstance(step, int):
-        return next((e for i, e in enumerate(_elements(text, at)) if i == step), None) if text[at] == "[" else None
-    return next((value for name, _, value in _members(text, at) if name == step), None) if text[at] == "{" else None
+        return (
+            next((e for i, e in enumerate(_elements(text, at)) if i == step), None)
+            if text[at : at + 1] == "["
+            else None
+        )
+    return (
+        next((value for name, _, value in _members(text, at) if name == step), None)
+        if text[at : at + 1] == "{"
+        else None
+    )
 
 
 def _lines_of(text: str, at: int, member: str) -> list[int]:
     """The line of every element of the list `member` of the object at `at`."""
     start = _step(text, at, member)
-    if start is None or text[start] != "[":
+    if start is None or text[start : start + 1] != "[":
         return []
     lines, line, last = [], _line(text, start), start
     for element in _elements(text, start):

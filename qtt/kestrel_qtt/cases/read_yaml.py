@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
@@ -51,9 +51,13 @@ def parse_yaml(text: str) -> YamlNode:
     try:
         events = yaml.parse(text, Loader=_LOADER)
         return _document(events)
+    except RecursionError as error:
+        raise TextError(1, "values are nested too deeply") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise TextError(mark.line + 1 if mark else 1, str(error.problem or error.context)) from error
+        # At the end of a text the mark may stand behind its last line.
+        line = min(mark.line, text.count("\n")) + 1 if mark else 1
+        raise TextError(line, str(error.problem or error.context)) from error
     except yaml.YAMLError as error:
         raise TextError(1, str(error)) from error
 
@@ -144,10 +148,13 @@ def _collection(start: Any, end: Any, value: Json, children: dict[str | int, Yam
 def _plain(text: str, line: int) -> Json:
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    if _FRACTION.fullmatch(text):
-        return Decimal(text)
+    try:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _FRACTION.fullmatch(text):
+            return Decimal(text)
+    except (ValueError, InvalidOperation) as error:
+        raise TextError(line, f"the number {text[:40]} is out of range") from error
     if _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != _TEXT_TAG:
         shown = f"`{text}`" if text else "an empty value"
         raise TextError(

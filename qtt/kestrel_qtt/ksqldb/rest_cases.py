@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kestrel_qtt.cases.decode import DecodeError, input_of, listed, outputs_of, rules_of, topic_of
+from kestrel_qtt.cases.decode import DecodeError, below, each, input_of, optional, outputs_of, rules_of, topic_of
 from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.expand import Variant, expand
 from kestrel_qtt.cases.model import Actual, Case, CaseFileError, ExpectedException, Json, Produced
@@ -69,12 +69,12 @@ def rest_cases(file: CaseFile, item: RawItem) -> Iterator[RestCase]:
         for variant in expand(members, path.stem):
             yield _case(file, members, variant, item)
     except DecodeError as error:
-        raise CaseFileError(path, item.line, str(error)) from error
+        raise CaseFileError(path, item.locate(error.path) if error.path else item.line, str(error)) from error
 
 
 def _case(file: CaseFile, members: dict[str, Any], variant: Variant, item: RawItem) -> RestCase:
-    inputs = tuple(map(input_of, listed(members, "inputs")))
-    error = _expected_error(members.get("expectedError"))
+    inputs = each(members, "inputs", input_of)
+    error = below(members, "expectedError", _expected_error)
     if error is not None and inputs:
         raise DecodeError("`inputs` and `expectedError` exclude each other")
     return RestCase(
@@ -87,26 +87,32 @@ def _case(file: CaseFile, members: dict[str, Any], variant: Variant, item: RawIt
         config=variant.config,
         inputs=inputs,
         outputs=outputs_of(members, item.lines_of("outputs")),
-        topics=tuple(map(topic_of, listed(members, "topics"))),
+        topics=each(members, "topics", topic_of),
         properties=variant.properties,
         expected_exception=error,
         rules=() if file.ksqldb else rules_of(members),
         tolerant=True,
-        responses=tuple(listed(members, "responses")),
+        responses=each(members, "responses", _response),
         late_inputs=_flag(members, "inputConditions", "waitForActivePushQuery"),
         in_order=_flag(members, "outputConditions", "verifyOrder"),
         with_proto=bool(members.get("testPullWithProtoFormat")),
     )
 
 
+def _response(members: dict[str, Json]) -> dict[str, Json]:
+    kinds = {"admin": dict, "query": list, "queryProto": list}
+    if len(members) != 1 or not members.keys() <= kinds.keys():
+        raise DecodeError(f"a response has one member, of {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        optional(members, name, kind)
+    return members
+
+
 def _flag(members: dict[str, Any], group: str, name: str) -> bool:
-    conditions = members.get(group)
-    return isinstance(conditions, dict) and bool(conditions.get(name))
+    return bool((optional(members, group, dict) or {}).get(name))
 
 
-def _expected_error(members: Any) -> ExpectedException | None:
-    if members is None:
-        return None
-    if not isinstance(members, dict) or not any(members.get(name) for name in ("type", "message", "status")):
+def _expected_error(members: dict[str, Any]) -> ExpectedException:
+    if not any(members.get(name) for name in ("type", "message", "status")):
         raise DecodeError("`expectedError` must be an object with a type, a message or a status")
-    return ExpectedException(message=members.get("message"), type=members.get("type"))
+    return ExpectedException(message=optional(members, "message", str), type=optional(members, "type", str))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from kestrel_qtt.cases.decode import DecodeError, input_of, listed, output_of
+from kestrel_qtt.cases.decode import DecodeError, Members, each, input_of, output_of
 from kestrel_qtt.cases.discovery import INPUT_FILE, OUTPUT_FILE, CaseFile
 from kestrel_qtt.cases.model import Case, CaseFileError
 from kestrel_qtt.cases.raw import TextError
-from kestrel_qtt.cases.read_json import parse_json
+from kestrel_qtt.cases.read_json import line_of, parse_json
+
+_Record = TypeVar("_Record")
 
 
 def three_file_case(file: CaseFile, read: Callable[[Path], str]) -> Case:
@@ -20,33 +22,32 @@ def three_file_case(file: CaseFile, read: Callable[[Path], str]) -> Case:
         CaseFileError: a file cannot be read, or holds something else.
     """
     path = file.path
-    inputs, outputs = path.with_name(INPUT_FILE), path.with_name(OUTPUT_FILE)
-    expected = _records(outputs, "outputs", read)
-    given = _records(inputs, "inputs", read) if inputs.is_file() else []
-    for beside, records, word in ((outputs, expected, "outputs"), (inputs, given, "inputs")):
-        if not records and beside.is_file():
-            raise CaseFileError(beside, 1, f"`{word}` is missing or empty")
-    try:
-        return Case(
-            id=f"{file.name}::{path.parent.name}",
-            file=path,
-            line=1,
-            name=path.parent.name,
-            statements=(read(path),),
-            inputs=tuple(map(input_of, given)),
-            outputs=tuple(output_of(record, None) for record in expected),
-            tolerant=True,
-        )
-    except DecodeError as error:
-        raise CaseFileError(path, 1, str(error)) from error
+    inputs = path.with_name(INPUT_FILE)
+    expected = _records(path.with_name(OUTPUT_FILE), "outputs", read, lambda record: output_of(record, None))
+    return Case(
+        id=f"{file.name}::{path.parent.name}",
+        file=path,
+        line=1,
+        name=path.parent.name,
+        statements=(read(path),),
+        inputs=_records(inputs, "inputs", read, input_of) if inputs.is_file() else (),
+        outputs=expected,
+        tolerant=True,
+    )
 
 
-def _records(file: Path, name: str, read: Callable[[Path], str]) -> list[dict[str, Any]]:
+def _records(
+    file: Path, name: str, read: Callable[[Path], str], build: Callable[[Members], _Record]
+) -> tuple[_Record, ...]:
+    """Read the list `name` of a file, which has at least one record; raise CaseFileError."""
     text = read(file)
     try:
         content = parse_json(text)
-        return listed(content if isinstance(content, dict) else {}, name)
+        records = each(content if isinstance(content, dict) else {}, name, build)
     except TextError as error:
         raise CaseFileError(file, error.line, error.message) from error
     except DecodeError as error:
-        raise CaseFileError(file, 1, str(error)) from error
+        raise CaseFileError(file, line_of(text, error.path), str(error)) from error
+    if not records:
+        raise CaseFileError(file, 1, f"`{name}` is missing or empty")
+    return records
