@@ -15,12 +15,13 @@ from kestrel_sql.admin.describe import describe
 from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
+from kestrel_sql.cli.broker_options import wants_broker
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
 from kestrel_sql.cli.prompt import run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, record_lines, sink_topics
 from kestrel_sql.cli.render import show, show_error, show_progress
-from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker, wants_broker
+from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
@@ -43,6 +44,8 @@ EXAMPLES = """examples:
                                                         a script against a Kafka broker, until Ctrl-C
   kestrel run app.sql --functions mine.py …             the same, with functions of your own
   kestrel serve                                         ksqlDB's HTTP API over topics in memory, and a page
+  kestrel serve --bootstrap-servers H:P --checkpoint DIR
+                                                        the same over the topics of a Kafka broker
   kestrel functions SUBSTRING                           what a function takes and gives
   kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
   kestrel import plans/                                 which statements of a ksqlDB installation would run

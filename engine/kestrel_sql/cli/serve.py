@@ -8,18 +8,23 @@ import logging
 import signal
 import sys
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
+from rich.text import Text
 
+from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings, wants_broker
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.kafka.run.run import connect
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
-from kestrel_sql.server.open import ServerSettings, memory_server
+from kestrel_sql.server.open import Running, ServerSettings, broker_server, memory_server
 from kestrel_sql.server.security.open import SecuritySettings, hash_password
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_memory_session
@@ -50,6 +55,7 @@ def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
     add("--max-body-bytes", type=int, default=10 << 20, metavar="N", help="the largest body of a request (10 MiB)")
     add("--max-statements", type=int, default=500, metavar="N", help="the most statements of a request (500)")
     add("--push-queue-rows", type=int, default=10_000, metavar="N", help="rows that may wait for a client (10000)")
+    add_broker_options(parser)
     return parser
 
 
@@ -62,18 +68,13 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         )
         return 0
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
-    config = Config.of(dict(arguments.set))
-    if arguments.service_id:
-        config = Config.of({**config.overrides, "ksql.service.id": arguments.service_id})
-    session = Session(config=config, functions=functions_with(arguments.functions))
-    engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.set()
 
     try:
-        with memory_server(engine, _settings(arguments, config)) as running:
+        with _server(arguments, errors) as running:
             signal.signal(signal.SIGINT, stop)
             signal.signal(signal.SIGTERM, stop)
             text = f"Kestrel answers at {running.url}; its page is {running.url}/ui. Ctrl-C ends it."
@@ -82,6 +83,26 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     except OSError as error:
         raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
     return 0
+
+
+def _server(arguments: argparse.Namespace, errors: Console) -> AbstractContextManager[Running]:
+    service = {"ksql.service.id": arguments.service_id} if arguments.service_id else {}
+    config = Config.of({**properties_of(arguments), **service})
+    functions, settings = functions_with(arguments.functions), _settings(arguments, config)
+    if not wants_broker(arguments):
+        session = Session(config=config, functions=functions)
+        engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)
+        return memory_server(engine, settings)
+    run = run_settings(arguments)
+
+    def say(sentence: str) -> None:
+        errors.print(Text(sentence, "yellow"), soft_wrap=True)
+
+    connect(run.config, say, run.patience, threading.Event())
+    session = Session(config=config, registry=registry_of(arguments), functions=functions)
+    return broker_server(
+        session, BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say), settings
+    )
 
 
 def _settings(arguments: argparse.Namespace, config: Config) -> ServerSettings:

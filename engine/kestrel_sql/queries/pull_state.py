@@ -170,13 +170,8 @@ class TableReader:
         return there_and_back
 
     def place(self, row: TableRow) -> tuple[int, bytes]:
-        """Where a row stands when ksqlDB scans the table: its partition, then the bytes of its key in the table's topic."""
-        try:
-            bare = encoder(self.serde(source_spec(self.source, Side.KEY)))(row.key) or b""
-        except SerdeError:
-            bare = b""
-        whole = bare if row.window is None or self.source.window is None else join(bare, row.window, self.source.window)
-        return partition_of(bare, self.partitions), whole
+        """Where a row stands when ksqlDB scans the table."""
+        return row_place(self.source, self.serde, self.partitions, row)
 
     def records(self, log: list[LogEntry]) -> list[Record]:
         """All rows as records of the table's topic, for a query that needs Spark."""
@@ -194,7 +189,50 @@ class TableReader:
         ]
 
 
-def pull_rows(planned: TransientQuery, table: TableReader, log: list[LogEntry]) -> list[Row]:
+class PulledTable(Protocol):
+    """A table that a pull query reads."""
+
+    @property
+    def source(self) -> Source:
+        """The table."""
+        ...
+
+    @property
+    def functions(self) -> Registry:
+        """What expressions may call."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What expressions depend on."""
+        ...
+
+    def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
+        """Give the rows of the keys, or all; in no order.
+
+        Raises:
+            UnsupportedError: Spark is needed for them.
+        """
+        ...
+
+    def place(self, row: TableRow) -> tuple[int, bytes]:
+        """Where a row stands when ksqlDB scans the table."""
+        ...
+
+
+def row_place(
+    source: Source, serde: Callable[[SerdeSpec], SerdeSpec], partitions: int, row: TableRow
+) -> tuple[int, bytes]:
+    """Where a row stands when ksqlDB scans a table: its partition, then the bytes of its key in the table's topic."""
+    try:
+        bare = encoder(serde(source_spec(source, Side.KEY)))(row.key) or b""
+    except SerdeError:
+        bare = b""
+    whole = bare if row.window is None or source.window is None else join(bare, row.window, source.window)
+    return partition_of(bare, partitions), whole
+
+
+def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> list[Row]:
     """Answer a pull query over a table.
 
     Raises:

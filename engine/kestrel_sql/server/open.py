@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp
 
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, CheckpointInUseError
 from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.broker.backend import BrokerBackend, BrokerEngineSettings
 from kestrel_sql.server.http.app import build_app
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.context import Context
@@ -18,6 +21,10 @@ from kestrel_sql.server.security.open import SecuritySettings
 from kestrel_sql.server.service import Service
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.service import ServedService
+from kestrel_sql.session.session import Session
+
+_STANDBY_S = 0.5
+"""Seconds between two looks at the lock of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,36 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
     """
     with _server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings) as running:
         yield running
+
+
+@contextmanager
+def broker_server(session: Session, engine: BrokerEngineSettings, settings: ServerSettings) -> Iterator[Running]:
+    """Serve a session over the topics of a broker until the end of the block.
+
+    While another server holds the checkpoint, this one is its standby: it waits.
+
+    Raises:
+        OSError: the address cannot be listened on.
+        EngineError: the broker refuses, or the command topic cannot be carried out.
+    """
+    with ExitStack() as stack:
+        _hold(CheckpointFolder(engine.run.checkpoint), engine.say, stack)
+        yield stack.enter_context(_server(lambda _: BrokerBackend(session, engine), settings))
+
+
+def _hold(folder: CheckpointFolder, say: Callable[[str], None], stack: ExitStack) -> None:
+    """Take the lock of a checkpoint; wait for a server that has it to end."""
+    waits = False
+    while True:
+        try:
+            stack.enter_context(folder.locked())
+        except CheckpointInUseError as error:
+            if not waits:
+                say(f"{error.message}; waiting as its standby")
+            waits = True
+            time.sleep(_STANDBY_S)
+        else:
+            return
 
 
 @contextmanager

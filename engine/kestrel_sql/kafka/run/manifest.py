@@ -65,6 +65,10 @@ class Manifest:
         return replace(self, runs=self.runs + 1)
 
 
+class CheckpointInUseError(EngineError):
+    """Another process holds the lock of a checkpoint."""
+
+
 class CheckpointFolder:
     """The folder of `--checkpoint`: `manifest.json`, `lock`, and Spark's checkpoints below `queries/`."""
 
@@ -81,7 +85,8 @@ class CheckpointFolder:
         """Hold the lock; it is gone with the process that holds it, however that ends.
 
         Raises:
-            EngineError: another process holds it, or the folder cannot be written.
+            CheckpointInUseError: another process holds it.
+            EngineError: the folder cannot be written.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +104,7 @@ class CheckpointFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(descriptor, 100).decode("utf-8", "replace").strip()
-            raise EngineError(
+            raise CheckpointInUseError(
                 f"the checkpoint {self.folder} is in use by another kestrel run ({holder or 'starting'})",
                 hint="stop that one first, or give this one a checkpoint of its own",
             ) from None

@@ -67,15 +67,18 @@ class Pushes(PushClients):
             behind = since < arrivals
             return MemoryPush(key=key, planned=planned, config=config, text=text, since=since, catching_up=behind)
 
-        shared = self.add(subscriber, statement, key, make)
-        if isinstance(shared, MemoryPush):
-            shared.begins[subscriber.query_id] = since
+        self.add(subscriber, statement, key, make, since)
         self._wake()
 
     def emptied(self, shared: SharedQuery) -> None:
         """Let the engine's thread close a query."""
         if isinstance(shared, MemoryPush):
             self._left.append(shared)
+
+    def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
+        """Note the arrival number from which on a client gets rows."""
+        if isinstance(shared, MemoryPush) and isinstance(begin, int):
+            shared.begins[subscriber.query_id] = begin
 
     def work(self) -> list[Callable[[], None]]:
         """What the engine's thread can do now, one call a query."""

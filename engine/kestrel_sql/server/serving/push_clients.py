@@ -82,10 +82,14 @@ class PushClients:
         """Stop a query that has lost its last client; called under the lock, and must not wait."""
         raise NotImplementedError
 
+    def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
+        """Note where the rows of a client begin, before it gets any; called under the lock."""
+        raise NotImplementedError
+
     def add(
-        self, subscriber: Subscriber, statement: Query, key: object, make: Callable[[], SharedQuery]
+        self, subscriber: Subscriber, statement: Query, key: object, make: Callable[[], SharedQuery], begin: object
     ) -> SharedQuery:
-        """Add a client to the query of that key, or to a new one.
+        """Add a client to the query of that key, or to a new one; `begin` is the first record that it gets rows of.
 
         Raises:
             ApiError: there are too many clients.
@@ -101,6 +105,7 @@ class PushClients:
             shared = self._shared.get(key)
             if shared is None:
                 shared = self._shared[key] = make()
+            self.joined(shared, subscriber, begin)
             shared.subscribers.append(subscriber)
             self._clients[subscriber.query_id] = shared, subscriber
         if subscriber.is_closed:

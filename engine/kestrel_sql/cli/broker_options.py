@@ -1,0 +1,121 @@
+"""The options of commands that work against a Kafka broker."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
+from kestrel_sql.formats.registry.remote import open_registry
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.sink.sink import Delivery
+
+_REGISTRY = "ksql.schema.registry."
+
+
+def add_broker_options(parser: Any) -> Any:
+    """Add the options of everything that works against a broker, and return their group."""
+    group = parser.add_argument_group("against a Kafka broker (docs/production.md)")
+    group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")
+    group.add_argument(
+        "--checkpoint",
+        type=_folder,
+        metavar="DIR",
+        help="where the run keeps its progress and state; the same command resumes from it",
+    )
+    group.add_argument(
+        "--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like"
+    )
+    group.add_argument(
+        "--delivery", type=Delivery, choices=list(Delivery), default=Delivery.EXACTLY_ONCE, help="default: exactly-once"
+    )
+    group.add_argument(
+        "--batch-records",
+        type=_count,
+        default=100_000,
+        metavar="N",
+        help="about how many records a query takes at once",
+    )
+    group.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; default: local[*]")
+    group.add_argument(
+        "--spark-conf",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="K=V",
+        help="a setting of Spark; may be repeated",
+    )
+    group.add_argument(
+        "--patience", type=_count, default=60, metavar="SECONDS", help="how long to wait for a broker that is away"
+    )
+    registry = (
+        "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info"
+    )
+    group.add_argument("--schema-registry", metavar="URL", help=registry)
+    return group
+
+
+def wants_broker(arguments: argparse.Namespace) -> bool:
+    """Whether the options name a broker."""
+    return arguments.bootstrap_servers is not None or arguments.kafka_config is not None
+
+
+def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the properties of `--set` that are not the registry's."""
+    return {name: value for name, value in arguments.set if not name.startswith(_REGISTRY)}
+
+
+def _folder(text: str) -> Path:
+    """The folder that an option names; a URL is refused, because `Path` would make a local folder called `hdfs:` of it."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
+        raise argparse.ArgumentTypeError(f"{text} is a URL; a checkpoint must be a folder that the driver can open")
+    return Path(text)
+
+
+def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False) -> RunSettings:
+    """Return how to run against the broker of the options.
+
+    Raises:
+        EngineError: there is no checkpoint, or a property of Kafka's clients is refused.
+    """
+    if arguments.checkpoint is None:
+        raise EngineError(
+            "--checkpoint is missing", hint="--checkpoint DIR names the folder for its progress and state"
+        )
+    return RunSettings(
+        config=KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config),
+        checkpoint=arguments.checkpoint,
+        until_caught_up=until_caught_up,
+        delivery=arguments.delivery,
+        batch_records=arguments.batch_records,
+        master=arguments.master,
+        spark=dict(arguments.spark_conf),
+        patience=float(arguments.patience),
+    )
+
+
+def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
+    """The registry of the options; without a URL one in memory, that lives as long as the run."""
+    settings = {name: value for name, value in arguments.set if name.startswith(_REGISTRY)}
+    if arguments.schema_registry is not None:
+        return open_registry(arguments.schema_registry, settings)
+    if settings:
+        raise EngineError(f"{min(settings)} is a setting of a schema registry", hint="--schema-registry URL says which")
+    return MemoryRegistry()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a number above 0, not {text!r}")
+    return int(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"K=V, not {text!r}")
+    return name, value

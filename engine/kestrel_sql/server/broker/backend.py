@@ -1,0 +1,300 @@
+"""An engine over the topics of a Kafka broker as a `Backend`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import EngineError, StatementError
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.broker_session import open_for_brokers
+from kestrel_sql.kafka.run.declared_topics import Topics
+from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.run.topic_contents import BrokerTopics
+from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.broker.asking import BrokerAsking
+from kestrel_sql.server.broker.command_topic import CommandTopic
+from kestrel_sql.server.broker.printing import printed_lines
+from kestrel_sql.server.broker.producing import RowProducer
+from kestrel_sql.server.broker.pushes import BrokerPushes
+from kestrel_sql.server.broker.queries import BrokerQueries
+from kestrel_sql.server.broker.tables import TopicTable
+from kestrel_sql.server.entities.commands import command_id
+from kestrel_sql.server.sandbox import trial_session
+from kestrel_sql.server.serving.backend import Done
+from kestrel_sql.server.serving.statements import is_command
+from kestrel_sql.session.insert_values import Constants
+from kestrel_sql.session.schema_lookup import register_schemas
+from kestrel_sql.session.session import Executed, Session, properties_config
+from kestrel_sql.spark.runtime.start import SparkStart
+from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.records import Record
+
+_MOMENT_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEngineSettings:
+    """How to reach a broker, where the checkpoint is, and how many rows may wait for a push client."""
+
+    run: RunSettings
+    push_queue_rows: int
+    say: Callable[[str], None]
+
+
+class BrokerBackend:
+    """Statements through a command topic, persistent queries from their checkpoints, rows from and to a broker.
+
+    Whoever makes one holds the lock on the checkpoint.
+    """
+
+    idle_s = 0.2
+
+    def __init__(self, session: Session, settings: BrokerEngineSettings) -> None:
+        """Carry out what the command topic holds; no query runs before `start`.
+
+        Raises:
+            EngineError: the broker refuses, or the command topic has a command that cannot be carried out.
+        """
+        run = settings.run
+        self._session = session
+        self._base = session.config
+        self._config = run.config
+        folder = CheckpointFolder(run.checkpoint)
+        manifest = folder.load().next_run()
+        folder.save(manifest)
+        self._spark = SparkStart(partial(open_for_brokers, run, settings.say))
+        self._spark.begin()
+        self._offsets = BrokerOffsets(run.config)
+        self._queries = BrokerQueries(
+            settings=run,
+            session=session,
+            folder=folder,
+            offsets=self._offsets,
+            spark=self._spark.session,
+            manifest=manifest,
+        )
+        transient = run.checkpoint / "transient"
+        self.pushes = BrokerPushes(
+            run.config, session, self._spark.session, transient, self._queries.note, settings.push_queue_rows
+        )
+        self._asking = BrokerAsking(
+            session=session, open_spark=self._spark.session, config=run.config, table_of=self._table
+        )
+        self._rows: RowProducer | None = None
+        self._topic = CommandTopic(run.config, session.config["ksql.service.id"])
+        self._topic.open()
+        self.sequence = -1
+        self._stopped = False
+        self._restore()
+
+    @property
+    def session(self) -> Session:
+        """The catalog, queries and settings."""
+        return self._session
+
+    @property
+    def paused(self) -> set[str]:
+        """The ids of the paused queries."""
+        return self._queries.paused
+
+    @property
+    def errors(self) -> Sequence[Mapping[str, Any]]:
+        """The latest entries of the processing log."""
+        return self._queries.errors
+
+    def start(self) -> None:
+        """Wait for Spark, and start the queries."""
+        self._spark.session()
+        self._queries.follow()
+
+    def stop(self) -> None:
+        """Watch nothing any more."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Stop the queries between two batches, and disconnect."""
+        self._queries.close()
+        if self._rows is not None:
+            self._rows.close()
+        self._topic.close()
+        self._asking.close()
+        self._spark.close()
+
+    def step(self) -> bool:
+        """See what the queries did."""
+        if not self._stopped:
+            self._queries.watch()
+            self.pushes.watch()
+        return False
+
+    def now(self) -> int:
+        """The time in ms."""
+        return int(time.time() * 1000)
+
+    def constants(self) -> Constants:
+        """Return what evaluates constant expressions."""
+        return self._asking.constants()
+
+    def view(self) -> EngineView:
+        """What statements look at that ask about the engine."""
+        return EngineView(
+            session=self._session,
+            broker=BrokerTopics(self._config, self._offsets),
+            paused=frozenset(self.paused),
+            wait=partial(time.sleep, _MOMENT_S),
+        )
+
+    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
+        """Plan a push or pull query.
+
+        Raises:
+            StatementError: it is refused.
+        """
+        return self._asking.plan(query, config, query_id)
+
+    def pull(self, planned: TransientQuery, config: Config) -> Answer:
+        """Answer a pull query from the last batch of its table's query, or from what its stream holds now.
+
+        Raises:
+            EngineError: the query fails.
+        """
+        return self._asking.answer(planned, config)
+
+    def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
+        """Give the lines of PRINT."""
+        return printed_lines(statement, self.view(), self._config)
+
+    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
+        """Write a statement into the command topic once it is known to run, and carry it out.
+
+        Raises:
+            EngineError: it is refused, or the command topic does not take it; nothing has changed.
+        """
+        statement = parsed.statement
+        if not is_command(statement):
+            raise StatementError("the statement changes nothing", span=parsed.span)
+        trial = trial_session(self._session, config, variables)
+        done = None if isinstance(statement, ControlQuery) else self._tried(parsed, trial)
+        if done is not None and done.plan is None:
+            return Done(executed=done, sequence=self.sequence)
+        if isinstance(statement, ControlQuery):
+            self._named(statement)
+        plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
+        settings = {name: value for name, value in config.overrides.items() if self._base.overrides.get(name) != value}
+        text = parsed.text.rstrip().removesuffix(";") + ";"
+        key = command_id(statement, dict(trial.catalog.sources), str(uuid4()))
+        offset = self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
+        self._carry_out(offset, parsed, done, config)
+        self._queries.follow()
+        if done is not None and done.deletes is not None:
+            self.drop(done.deletes)
+            self._session.delete_schemas(done.deletes)
+        return Done(executed=done, sequence=offset)
+
+    def produce(self, record: Record) -> Future[None]:
+        """Hand a record to the broker; the result is its word."""
+        if self._rows is None:
+            self._rows = RowProducer(self._config)
+        return self._rows.write(record)
+
+    def drop(self, source: Source) -> None:
+        """Delete the topic of a source."""
+        Topics(self._config).delete(source.topic)
+
+    def terminate(self) -> None:
+        """End all persistent queries for good."""
+        self._session.queries.clear()
+        self._queries.follow()
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query has still to process, by topic."""
+        return self._queries.lags()
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+        return self._queries.progress()
+
+    def _table(self, source: Source) -> TopicTable | None:
+        topic = self._queries.table(source)
+        if topic is None:
+            return None
+        session = self._session
+        settings = self._queries.settings_of(source)
+        return TopicTable(topic=topic, functions=session.functions, settings=settings, serde=session.serde())
+
+    def _tried(self, parsed: ParsedStatement, trial: Session) -> Executed:
+        """Plan a statement on a copy of the session, make its topics, and check that its query could be started."""
+        done = trial.execute(parsed)
+        Topics(self._config).declare(done, trial)
+        query = done.plan.query_plan if done.plan is not None else None
+        if query is not None and query.sink is not None:
+            self._queries.check(trial.queries[query.query_id], trial)
+        return done
+
+    def _named(self, control: ControlQuery) -> list[str]:
+        """The queries that PAUSE, RESUME or TERMINATE is about."""
+        names = list(self._session.queries) if control.query_id is None else [control.query_id]
+        for name in names:
+            if name not in self._session.queries:
+                raise StatementError(f"Unknown queryId: {name}", span=control.span)
+        return names
+
+    def _restore(self) -> None:
+        for command in self._topic.read():
+            record = command.record
+            config = properties_config({**record.configured, **record.properties})
+            try:
+                (parsed,) = replace(self._session, variables={}, config=config).parse(record.statement) or (None,)
+                plan = None if record.plan is None else decode_statement(record.plan)
+                if parsed is None or not (plan is not None or isinstance(parsed.statement, ControlQuery)):
+                    raise StatementError("a command without a plan is of a release that is too old")
+                done = None if plan is None else Executed(statement=parsed, plan=plan)
+                self._carry_out(command.offset, parsed, done, config)
+            except EngineError as error:
+                raise EngineError(
+                    f"offset {command.offset} of the command topic {self._topic.topic} cannot be carried out: "
+                    f"{error.message}\n{record.statement}",
+                    hint=error.hint,
+                ) from error
+        self._queries.open_tables()
+
+    def _carry_out(self, offset: int, parsed: ParsedStatement, done: Executed | None, config: Config) -> None:
+        """Let the session follow a command that the topic holds."""
+        session, plan = self._session, done.plan if done is not None else None
+        if isinstance(parsed.statement, ControlQuery):
+            self._control(parsed.statement)
+        elif plan is not None:
+            command, query = plan.ddl_command, plan.query_plan
+            if isinstance(command, CreateStreamV1 | CreateTableV1):
+                register_schemas(session.registry, command, sink=query is not None and query.sink is not None)
+            session.execute_plan(plan, config)
+            session.counter = offset + 1
+        self.sequence = offset
+
+    def _control(self, control: ControlQuery) -> None:
+        queries = self._session.queries
+        names = list(queries) if control.query_id is None else [control.query_id]
+        known = [name for name in names if name in queries]
+        match control.verb:
+            case "PAUSE":
+                self._queries.pause(known)
+            case "RESUME":
+                self._queries.resume(known)
+            case _:
+                for name in known:
+                    del queries[name]

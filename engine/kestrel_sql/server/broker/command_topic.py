@@ -1,0 +1,159 @@
+"""The command topic: every statement that changes the engine, in ksqlDB's own format (rest-api.md, section 16)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.importer.command_backup import CommandRecord, read_backup
+from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.admin import admin_client
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import READER, until_ends
+from kestrel_sql.kafka.client.topic_configs import TIMEOUT, awaited_shape, shapes_of
+from kestrel_sql.topics.records import Record
+
+VERSION = 18
+"""The version of ksqlDB's commands that is written, and the highest that is read."""
+
+_FIELDS = frozenset({"statement", "streamsProperties", "overwriteProperties", "originalProperties", "plan", "version"})
+_FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "unclean.leader.election.enable": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command and its offset, which is its sequence number."""
+
+    offset: int
+    record: CommandRecord
+
+
+def topic_name(service_id: str) -> str:
+    """The name of a service's command topic."""
+    return f"_confluent-ksql-{service_id}_command_topic"
+
+
+class CommandTopic:
+    """Reads and writes the command topic of one service. Who opens it last is the only one that can write."""
+
+    def __init__(self, config: KafkaConfig, service_id: str) -> None:
+        """Connect to nothing."""
+        self._config = config
+        self._id = service_id
+        self.topic = topic_name(service_id)
+        self._producer: Producer | None = None
+
+    def open(self) -> None:
+        """Make the topic if it is missing, and fence whoever wrote before.
+
+        Raises:
+            EngineError: the broker refuses, or the topic has several partitions.
+        """
+        shape = shapes_of(self._config, [self.topic]).get(self.topic)
+        if shape is None:
+            self._create()
+        elif shape.partitions != 1:
+            raise EngineError(f"the command topic {self.topic} has {shape.partitions} partitions, and must have 1")
+        client = self._config.client(transactional_id=self._id, acks="all", enable_idempotence=True)
+        self._producer = Producer({**client, "log_level": 0})
+        try:
+            self._producer.init_transactions(TIMEOUT)
+        except KafkaException as error:
+            raise self._failed("is not to be written", error) from error
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def read(self) -> Iterator[Command]:
+        """Give all committed commands in order.
+
+        Raises:
+            EngineError: a record is no command that this release understands, or the broker refuses.
+        """
+        try:
+            with closing(Consumer({**self._config.client(), **READER})) as consumer:
+                consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
+                for records in until_ends(consumer, 1, settled=True):
+                    for record in records:
+                        yield from self._command(record)
+        except KafkaException as error:
+            raise self._failed("is not to be read", error) from error
+
+    def write(self, key: str, statement: str, settings: tuple[Mapping[str, str], Mapping[str, str]], plan: Any) -> int:
+        """Write a command in a transaction, and return its offset; `settings` are those of the request, and the server's.
+
+        Raises:
+            QueryError: it was not written.
+        """
+        if self._producer is None:
+            raise QueryError("the command topic is not open")
+        properties, configured = settings
+        value = {
+            "statement": statement,
+            "streamsProperties": dict(properties),
+            "originalProperties": dict(configured),
+            "plan": plan,
+            "version": VERSION,
+        }
+        offsets: list[int] = []
+
+        def note(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets.append(message.offset() or 0)
+
+        try:
+            self._producer.begin_transaction()
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            self._producer.produce(self.topic, key=json.dumps(key), value=text, partition=0, on_delivery=note)
+            self._producer.commit_transaction(TIMEOUT)
+        except KafkaException as error:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(TIMEOUT)
+            raise self._failed("did not take the statement", error) from error
+        if not offsets:
+            raise QueryError(f"the command topic {self.topic} did not take the statement")
+        return offsets[0]
+
+    def _create(self) -> None:
+        asked = admin_client(self._config).create_topics(
+            [NewTopic(self.topic, num_partitions=1, replication_factor=-1, config=dict(_FOREVER))]
+        )
+        try:
+            asked[self.topic].result(TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._failed("was not created", error) from error
+        awaited_shape(self._config, self.topic)
+
+    def _command(self, record: Record) -> Iterator[Command]:
+        if record.value is None:
+            return
+        where = f"offset {record.offset} of the command topic {self.topic}"
+        hint = "run the release that wrote it"
+        try:
+            value = json.loads(record.value)
+            key = (record.key or b'""').decode()
+        except ValueError as error:
+            raise EngineError(f"{where} is no command: it is not JSON", hint=hint) from error
+        strange = sorted(set(value) - _FIELDS) if isinstance(value, dict) else []
+        if strange or (isinstance(value, dict) and (value.get("version") or 0) > VERSION):
+            what = f"has the unknown field {strange[0]}" if strange else f"is of version {value['version']}"
+            raise EngineError(f"{where} {what}", hint=hint)
+        found = next(read_backup(f"{key}:{json.dumps(value)}"), None)
+        if found is None or found.problem is not None:
+            raise EngineError(f"{where} is no command: {found.problem if found else 'it is empty'}", hint=hint)
+        yield Command(record.offset, found)
+
+    def _failed(self, what: str, error: KafkaException) -> QueryError:
+        reason = error.args[0]
+        return QueryError(f"the command topic {self.topic} {what}: {reason.str()}", hint=needed(reason))

@@ -1,0 +1,213 @@
+"""Push queries over the topics of a broker: each is a streaming query of Spark without a sink."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kestrel_sql.errors import StatementError
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.run.running_query import reason_of
+from kestrel_sql.kafka.source.source import SourceSpec, open_source, reading_of
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.transient import Row, TransientQuery
+from kestrel_sql.server.errors import SERVER_ERROR, ApiError
+from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, is_stateless
+from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.runner import outputs_of
+from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.topics.records import LogEntry
+
+_log = logging.getLogger(__name__)
+
+_BATCH_RECORDS = 10_000
+_PIECE = 1_000
+"""Rows that a client from the beginning gets at once."""
+
+_PAUSE = "200 milliseconds"
+_MOMENT_S = 0.02
+
+_Begin = Mapping[Position, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerPush(SharedQuery):
+    """A push query that runs; `is_paced` if it reads from the beginning, as fast as its one client takes rows."""
+
+    start: _Begin
+    is_paced: bool
+    bound: int
+    count: Callable[[int, int], None]
+    note: Callable[[Sequence[LogEntry]], None]
+    begins: dict[str, _Begin] = field(default_factory=dict)
+    """From which offsets on each client gets rows, by query id; those of the query where it is not here."""
+    pipeline: Pipeline | None = None
+    execution: Any = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def collect(self, batch: DataFrame, _number: int) -> None:
+        """Give the rows of a batch to the clients."""
+        rows = batch.toArrow().to_pylist()
+        if not rows or self.pipeline is None:
+            return
+        (output,) = outputs_of(rows, 1)
+        self.note(output.log)
+        fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
+        if fatal is not None:
+            self.fail(ApiError(SERVER_ERROR, fatal.text))
+            return
+        window = self.pipeline.group.ends[0].window
+        unlimited = replace(self.planned, limit=None)
+        whole = unlimited.rows(output.records, window)
+        for subscriber in [*self.subscribers]:
+            begin = self.begins.get(subscriber.query_id)
+            found = whole
+            if begin is not None:
+                # A client that came later gets no row of a record that came before it.
+                (own,) = outputs_of([row for row in rows if _is_after(row, begin)], 1)
+                found = unlimited.rows(own.records, window)
+            self._give(subscriber, found)
+
+    def _give(self, subscriber: Subscriber, rows: Sequence[Row]) -> None:
+        dropped = 0
+        for piece in _pieces(rows, _PIECE if self.is_paced else max(1, len(rows))):
+            while self.is_paced and subscriber.waiting * 2 > self.bound and not self.stopped.is_set():
+                time.sleep(_MOMENT_S)
+            dropped += subscriber.put(piece)
+        self.count(len(rows), dropped)
+
+    def stop(self, folder: Path) -> None:
+        """Stop the query, and remove its checkpoint."""
+        self.stopped.set()
+        if self.execution is not None:
+            self.execution.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class BrokerPushes(PushClients):
+    """The push queries of a server over a broker."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        session: Session,
+        spark: Callable[[], SparkSession],
+        folder: Path,
+        note: Callable[[Sequence[LogEntry]], None],
+        queue_rows: int,
+    ) -> None:
+        """Keep checkpoints below `folder` as long as queries run; `note` gets entries of the processing log."""
+        super().__init__(session.config.integer("ksql.max.push.queries") or 100, queue_rows)
+        shutil.rmtree(folder, ignore_errors=True)
+        self._config = config
+        self._session = session
+        self._spark = spark
+        self._folder = folder
+        self._note = note
+        self._offsets = BrokerOffsets(config)
+        self._starting = threading.Lock()
+
+    def subscribe(self, subscriber: Subscriber, planned: TransientQuery, config: Config, statement: Query) -> None:
+        """Let a client have the rows of the records that come from now on, or of all.
+
+        Raises:
+            ApiError: there are too many.
+            EngineError: the broker refuses, or a topic is missing.
+        """
+        from_beginning = config["auto.offset.reset"].lower() == "earliest"
+        run = QueryRun(plan=planned.plan, settings=config, serde=self._session.serde())
+        pipeline = build_pipeline([run], self._session.functions)
+        partitions, start = self._start(pipeline, from_beginning=from_beginning)
+        key: object = planned.plan.query_id
+        if not from_beginning and is_stateless(planned.plan.physical_plan):
+            key = format_statement(replace(statement, limit=None)), tuple(sorted(config.items()))
+
+        def make() -> BrokerPush:
+            return BrokerPush(
+                key=key,
+                planned=planned,
+                config=config,
+                text=format_statement(statement),
+                start=start,
+                is_paced=from_beginning,
+                bound=self._queue_rows,
+                count=self._count,
+                note=self._note,
+            )
+
+        with self._starting:
+            shared = self.add(subscriber, statement, key, make, start)
+            if isinstance(shared, BrokerPush) and shared.pipeline is None:
+                self._run(shared, pipeline, partitions)
+
+    def emptied(self, shared: SharedQuery) -> None:
+        """Stop a query beside all else."""
+        if isinstance(shared, BrokerPush):
+            threading.Thread(target=shared.stop, args=(self._path(shared),), daemon=True).start()
+
+    def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
+        """Note from where on a client gets rows of a query that runs already."""
+        if isinstance(shared, BrokerPush) and begin != shared.start:
+            shared.begins[subscriber.query_id] = begin  # type: ignore[assignment]
+
+    def watch(self) -> None:
+        """End the streams of queries that Spark ended."""
+        for shared in [*self._shared.values()]:
+            if isinstance(shared, BrokerPush) and shared.execution is not None and not shared.failed:
+                if not shared.execution.isActive and not shared.stopped.is_set():
+                    shared.fail(ApiError(SERVER_ERROR, reason_of(str(shared.execution.exception()))))
+
+    def _start(self, pipeline: Pipeline, *, from_beginning: bool) -> tuple[dict[str, int], _Begin]:
+        sources = sorted(pipeline.group.sources, key=lambda source: not source.handle.is_table)
+        names = list(dict.fromkeys(source.topic for source in sources))
+        found = self._offsets.topics(names)
+        if missing := [name for name in names if name not in found]:
+            raise StatementError(f"the topic {missing[0]} does not exist")
+        positions = [position for name in names for position in found[name].positions]
+        start = self._offsets.first(positions) if from_beginning else self._offsets.ends(positions)
+        return {name: found[name].partitions for name in names}, start
+
+    def _run(self, shared: BrokerPush, pipeline: Pipeline, partitions: Mapping[str, int]) -> None:
+        shared.pipeline = pipeline
+        spark = self._spark()
+        spec = SourceSpec(config=self._config, partitions=partitions, start=shared.start, limit=_BATCH_RECORDS)
+        plan = shared.planned.plan.physical_plan
+        reading = reading_of(plan, list(partitions), partitions, len(pipeline.group.levels))
+        frame = pipeline.frame(spark, open_source(spark, spec, reading), PAGES, partitions, has_homes=True)
+        writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
+        writer = writer.option("checkpointLocation", self._path(shared).as_uri())
+        try:
+            shared.execution = writer.trigger(processingTime=_PAUSE).start()
+        except Exception as error:  # noqa: BLE001 - the client is told
+            shared.fail(ApiError(SERVER_ERROR, reason_of(str(error))))
+            _log.exception("a push query did not start")
+
+    def _path(self, shared: BrokerPush) -> Path:
+        return (self._folder / shared.planned.plan.query_id).resolve()
+
+    def _count(self, rows: int, dropped: int) -> None:
+        self.rows += rows
+        self.dropped += dropped
+
+
+def _is_after(row: Mapping[str, Any], begin: _Begin) -> bool:
+    return bool(row["src_off"] >= begin.get((row["src_topic"], row["src_part"]), 0))
+
+
+def _pieces(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]

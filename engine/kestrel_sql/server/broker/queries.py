@@ -1,0 +1,319 @@
+"""The persistent queries of a server over a broker: started, stopped and watched one by one, by the machinery of `kestrel run`."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
+from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
+from kestrel_sql.kafka.run.progress import QueryProgress
+from kestrel_sql.kafka.run.resume import NamedQuery
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
+from kestrel_sql.kafka.run.topic_changes import changed, damaged
+from kestrel_sql.server.broker.tables import TableTopic
+from kestrel_sql.session.session import PersistentQuery, Session
+from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.topics.records import LogEntry
+
+_log = logging.getLogger(__name__)
+
+_MEASURE_S = 2.0
+_ANSWER_S = 5.0
+_STOP_S = 60.0
+_RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+_ERRORS_KEPT = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervised:
+    """A query of the session; `running` is None where it does not run, and `error` says why if it should."""
+
+    query: PersistentQuery
+    stop: Event = field(default_factory=Event)
+    running: RunningQuery | None = None
+    table: TableTopic | None = None
+    error: str = ""
+    retry_at: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerQueries:
+    """Follows the queries of a session. One thread calls everything but `tables`, `progress` and `lags`."""
+
+    settings: RunSettings
+    session: Session
+    folder: CheckpointFolder
+    offsets: BrokerOffsets
+    spark: Callable[[], SparkSession]
+    manifest: Manifest
+    paused: set[str] = field(default_factory=set)
+    errors: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
+    _supervised: dict[str, Supervised] = field(default_factory=dict)
+    _measured: float = 0.0
+
+    def check(self, query: PersistentQuery, session: Session) -> None:
+        """Check that a query could be started.
+
+        Raises:
+            EngineError: a topic is missing, a join does not fit, or the broker refuses.
+        """
+        self._preparation(session).new(NamedQuery(name=query.id, query=query, replaces=False))
+
+    def open_tables(self) -> None:
+        """Copy the tables of all queries, so that they can be asked before Spark runs."""
+        for query in self.session.queries.values():
+            self._open(query)
+
+    def follow(self) -> None:
+        """Start the session's new queries, and stop those that it no longer has."""
+        queries = self.session.queries
+        for name in [*self.manifest.queries, *self._supervised]:
+            if name not in queries:
+                self._forget(name)
+        for name, query in [*queries.items()]:
+            known = self._supervised.get(name)
+            if known is not None and known.query is query:
+                if known.running is None and not known.error:
+                    self._start(known, replaces=False)
+                continue
+            if known is not None:
+                self._stop(known)
+            self._start(self._open(query), replaces=known is not None)
+
+    def pause(self, names: Sequence[str]) -> None:
+        """Stop queries until they are resumed."""
+        self.paused.update(names)
+        for name in names:
+            if (known := self._supervised.get(name)) is not None:
+                self._stop(known, keep_table=True)
+
+    def resume(self, names: Sequence[str]) -> None:
+        """Let paused queries go on from where they were."""
+        self.paused.difference_update(names)
+        for name in names:
+            known = self._supervised.get(name)
+            if known is not None and known.running is not None:
+                known.stop.clear()
+                known.running.start(until_caught_up=False)
+
+    def close(self) -> None:
+        """Stop all queries between two batches."""
+        for known in self._supervised.values():
+            known.stop.set()
+        for known in self._supervised.values():
+            self._stop(known)
+
+    def watch(self) -> None:
+        """Take in what the queries did, and start those again that something ended which may pass."""
+        active = []
+        for known in self._supervised.values():
+            if known.running is not None and known.running.execution is not None and not known.stop.is_set():
+                known.running.look()
+                active.append(known)
+                self._revive(known, known.running)
+        if time.monotonic() - self._measured > _MEASURE_S:
+            self._measured = time.monotonic()
+            self._measure(active)
+
+    def table(self, source: Source) -> TableTopic | None:
+        """The copy of a table that pull queries ask; None where no query keeps it."""
+        for known in [*self._supervised.values()]:
+            if known.table is not None and known.table.source.name == source.name:
+                return known.table
+        return None
+
+    def settings_of(self, source: Source) -> Mapping[str, str]:
+        """The settings of the query that writes a table."""
+        query = self.session.queries.get(source.created_by or "")
+        return self.session.config if query is None else query.config
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+        found = {}
+        for name, known in [*self._supervised.items()]:
+            progress = known.running.progress if known.running is not None else QueryProgress(name)
+            lag = sum((progress.lag or {}).values())
+            found[name] = progress.rows_in, progress.rows_out, lag, known.error or progress.error
+        return found
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query had still to process when the broker was asked last, by topic."""
+        return {
+            name: dict((known.running.progress.lag if known.running is not None else None) or {})
+            for name, known in [*self._supervised.items()]
+        }
+
+    def note(self, entries: Sequence[LogEntry]) -> None:
+        """Keep entries of the processing log."""
+        now = int(time.time() * 1000)
+        for entry in entries:
+            position = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
+            self.errors.append({"query": entry.logger, "message": entry.text, "time": now, **position})
+
+    def _preparation(self, session: Session) -> Preparation:
+        return Preparation(
+            session=session, folder=self.folder, offsets=self.offsets, from_start=False, fresh_topics=frozenset()
+        )
+
+    def _open(self, query: PersistentQuery) -> Supervised:
+        """Copy the table that a query writes, or that it only stands for."""
+        known = self._supervised[query.id] = Supervised(query=query)
+        sources = self.session.catalog.sources
+        source = sources.get(query.plan.sources[0] if query.plan.sink is None else query.plan.sink)
+        if source is None or source.kind is not SourceKind.TABLE or source.ingestion is not None:
+            return known
+        try:
+            topic = self.offsets.topics([source.topic]).get(source.topic)
+            if topic is None:
+                raise QueryError(f"the topic {source.topic} of the table {source.name} does not exist")
+            has_query = query.plan.sink is not None
+            table = known.table = TableTopic(
+                self.settings.config, source, topic.partitions, is_written_by_query=has_query
+            )
+            if has_query and not self._is_within_batch(query.id):
+                table.commit(self._ends(table))
+        except EngineError as error:
+            self._refuse(known, error)
+        return known
+
+    def _start(self, known: Supervised, *, replaces: bool) -> None:
+        if known.error or known.query.plan.sink is None:
+            return
+        try:
+            self._run(known, self._prepared(known.query, replaces=replaces))
+        except EngineError as error:
+            self._refuse(known, error)
+
+    def _refuse(self, known: Supervised, error: EngineError) -> None:
+        known.error = error.message
+        _log.warning("%s does not run: %s", known.query.id, error.render())
+
+    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> Prepared:
+        preparation, stored = self._preparation(self.session), self.manifest.queries.get(query.id)
+        named = NamedQuery(name=query.id, query=query, replaces=replaces)
+        prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
+        stored = prepared.stored
+        check_start(
+            self.spark,
+            prepared.pipeline,
+            self.folder.path_of(stored.id),
+            pages=stored.pages,
+            has_homes=stored.has_homes,
+            tasks=prepared.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
+            replaced=replaces,
+        )
+        self.manifest = self.manifest.with_query(stored)
+        self.folder.save(self.manifest)
+        return prepared
+
+    def _run(self, known: Supervised, prepared: Prepared) -> None:
+        around = Surroundings(
+            spark=self.spark(),
+            config=self.settings.config,
+            application=self.manifest.application,
+            run=self.manifest.runs,
+            delivery=self.settings.delivery,
+            batch_records=self.settings.batch_records,
+            log=lambda entries: self._batch_is_done(known, entries),
+            stop=known.stop,
+            flaw=lambda stored: changed(stored, self.offsets),
+        )
+        known.running = RunningQuery(
+            prepared=prepared,
+            around=around,
+            checkpoint=self.folder.path_of(known.query.id),
+            progress=QueryProgress(known.query.id),
+        )
+        if known.query.id in self.paused:
+            known.stop.set()
+        else:
+            known.running.start(until_caught_up=False)
+
+    def _batch_is_done(self, known: Supervised, entries: Sequence[LogEntry]) -> None:
+        """The sink has committed a batch: in a thread of the query, before its next batch begins."""
+        self.note(entries)
+        if known.table is not None:
+            known.table.commit(self._ends(known.table))
+
+    def _ends(self, table: TableTopic) -> Mapping[tuple[str, int], int]:
+        return self.offsets.ends([(table.source.topic, number) for number in range(table.partitions)])
+
+    def _is_within_batch(self, query_id: str) -> bool:
+        """Whether the process before ended within a batch, which may be in its topic in part."""
+        path = self.folder.folder / "queries" / query_id
+        planned, done = (
+            [int(entry.name) for entry in path.glob(f"{each}/[0-9]*") if entry.name.isdigit()]
+            for each in ("offsets", "commits")
+        )
+        return max(planned, default=-1) > max(done, default=-1)
+
+    def _stop(self, known: Supervised, *, keep_table: bool = False) -> None:
+        known.stop.set()
+        known.retry_at = None
+        if known.running is not None and known.running.execution is not None:
+            deadline = time.monotonic() + _STOP_S
+            while not known.running.stop_if_idle() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            known.running.execution.stop()
+        if known.table is not None and not keep_table:
+            known.table.close()
+            known.table = None
+
+    def _forget(self, name: str) -> None:
+        """Stop a query for good, and remove its checkpoint."""
+        known = self._supervised.pop(name, None)
+        if known is not None:
+            self._stop(known)
+        self.paused.discard(name)
+        rest = {key: stored for key, stored in self.manifest.queries.items() if key != name}
+        self.manifest = replace(self.manifest, queries=rest)
+        self.folder.save(self.manifest)
+        shutil.rmtree(self.folder.folder / "queries" / name, ignore_errors=True)
+
+    def _revive(self, known: Supervised, running: RunningQuery) -> None:
+        if running.is_active or running.failure is None:
+            return
+        if known.retry_at is None:
+            if not running.may_be_retried or running.attempts >= len(_RETRY_S):
+                return
+            known.retry_at = time.monotonic() + _RETRY_S[running.attempts]
+            _log.warning("%s; trying again", running.failure.message)
+        elif time.monotonic() > known.retry_at:
+            self._retry(known, running)
+
+    def _retry(self, known: Supervised, running: RunningQuery) -> None:
+        known.retry_at = None
+        try:
+            flaw = damaged(running.prepared.stored, self.folder, self.offsets)
+        except QueryError:
+            # The broker is away.
+            known.retry_at = time.monotonic() + _MEASURE_S
+            return
+        if flaw is not None:
+            running.fail(flaw)
+        else:
+            running.retry(until_caught_up=False)
+
+    def _measure(self, active: Sequence[Supervised]) -> None:
+        running = [known.running for known in active if known.running is not None]
+        positions = {position for query in running for position in query.progress.offsets}
+        try:
+            ends = self.offsets.ends(positions, _ANSWER_S)
+        except QueryError:
+            return
+        for query in running:
+            query.progress.behind(ends)

@@ -1,0 +1,206 @@
+"""Tables that pull queries ask: each is a copy of the table's topic in memory, one batch of its query at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import QueryError, SerdeError
+from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.windowed_key import split, window_bytes
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import READER
+from kestrel_sql.kafka.client.positions import Offsets
+from kestrel_sql.queries.pull_lookup import Keys
+from kestrel_sql.queries.pull_state import TableRow, row_place
+from kestrel_sql.session.source_records import source_spec
+from kestrel_sql.topics.records import LogEntry, Record
+
+_log = logging.getLogger(__name__)
+
+_CHUNK, _LOOK_S = 10_000, 0.05
+_LOADING_S = 30.0
+_END_OF_PARTITION = -191
+
+_Change = tuple[tuple[str, int], int, bytes, bytes | None, int]
+"""Position, offset, key, value and time (ms) of a record."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of a table by the bytes of their key; those of a windowed table also by their key without its window."""
+
+    suffix: int
+    """How many bytes at the end of a key are its window."""
+    by_key: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+    by_bare_key: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
+
+    def put(self, key: bytes, value: bytes | None, time: int) -> None:
+        """Write a row, or delete it."""
+        if value is None:
+            self.by_key.pop(key, None)
+        else:
+            self.by_key[key] = value, time
+        if self.suffix:
+            bare = key[: -self.suffix]
+            if value is not None:
+                self.by_bare_key.setdefault(bare, {})[key] = None
+            elif bare in self.by_bare_key:
+                self.by_bare_key[bare].pop(key, None)
+
+    def find(self, bare: bytes) -> list[tuple[bytes, bytes, int]]:
+        """The rows of a key, of all its windows."""
+        keys = self.by_bare_key.get(bare, ()) if self.suffix else (bare,)
+        return [(key, *self.by_key[key]) for key in keys if key in self.by_key]
+
+
+class TableTopic:
+    """Follows a table's topic in a thread.
+
+    The rows of a query's table change where a batch ends: `commit` says how far the topic reaches then. A table that no query writes
+    changes as its records come.
+    """
+
+    def __init__(self, config: KafkaConfig, source: Source, partitions: int, *, is_written_by_query: bool) -> None:
+        """Begin to read; the table can be asked after the first `commit`, or when its topic has been read once."""
+        self.source = source
+        self.partitions = partitions
+        self.rows = Rows(window_bytes(source.window))
+        self.lock = threading.Lock()
+        self.ready = threading.Event()
+        self._config = config
+        self._by_batch = is_written_by_query
+        self._seen: dict[tuple[str, int], int] = {}
+        self._ends: deque[Offsets] = deque()
+        self._changes: deque[_Change] = deque()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"kestrel-table-{source.name}", daemon=True)
+        self._thread.start()
+
+    def commit(self, ends: Offsets) -> None:
+        """A batch ends at these offsets of the topic."""
+        self._ends.append(ends)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self._thread.join(5)
+
+    def wait(self) -> None:
+        """Wait until the table has been read once.
+
+        Raises:
+            QueryError: that takes long.
+        """
+        if not self.ready.wait(_LOADING_S):
+            raise QueryError(f"the table {self.source.name} is still being loaded", hint="try again in a moment")
+
+    def _run(self) -> None:
+        places = [TopicPartition(self.source.topic, number, OFFSET_BEGINNING) for number in range(self.partitions)]
+        try:
+            with closing(Consumer({**self._config.client(), **READER})) as consumer:
+                consumer.assign(places)
+                while not self._closed.is_set():
+                    self._take(consumer.consume(_CHUNK, _LOOK_S))
+                    self._apply()
+        except Exception:  # noqa: BLE001 - pull queries are told
+            _log.exception("the table %s is not followed any more", self.source.name)
+            self.ready.clear()
+
+    def _take(self, messages: list[Message]) -> None:
+        for message in messages:
+            position = message.topic() or "", message.partition() or 0
+            offset: int = message.offset() or 0
+            error = message.error()
+            if error is None:
+                self._seen[position] = offset + 1
+                key: Any = message.key()
+                value: Any = message.value()
+                if key is not None:
+                    self._changes.append((position, offset, key, value, message.timestamp()[1]))
+            elif error.code() == _END_OF_PARTITION:
+                self._seen[position] = offset
+
+    def _apply(self) -> None:
+        if not self._by_batch:
+            self._write(lambda _position, _offset: True)
+            if len(self._seen) == self.partitions:
+                self.ready.set()
+            return
+        while self._ends and all(self._seen.get(position, 0) >= end for position, end in self._ends[0].items()):
+            ends = self._ends.popleft()
+            self._write(lambda position, offset, ends=ends: offset < ends[position])  # type: ignore[misc]
+            self.ready.set()
+
+    def _write(self, belongs: Callable[[tuple[str, int], int], bool]) -> None:
+        """Write the changes that belong to a batch, all at once for who asks."""
+        if not self._changes:
+            return
+        rest: list[_Change] = []
+        with self.lock:
+            for change in self._changes:
+                position, offset, key, value, time = change
+                if belongs(position, offset):
+                    self.rows.put(key, value, time)
+                else:
+                    rest.append(change)
+        self._changes = deque(rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTable:
+    """A table as one pull query reads it (`PulledTable`)."""
+
+    topic: TableTopic
+    functions: Registry
+    settings: Mapping[str, str]
+    serde: Callable[[SerdeSpec], SerdeSpec]
+
+    @property
+    def source(self) -> Source:
+        """The table."""
+        return self.topic.source
+
+    def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
+        """Give the rows of the keys, or all; in no order."""
+        source = self.source
+        key_of = decoder(self.serde(source_spec(source, Side.KEY)))
+        value_of = decoder(self.serde(source_spec(source, Side.VALUE)))
+        names = [column.name for column in source.schema.value]
+        for key, value, time in self._found(keys):
+            bare, window = (key, None) if source.window is None else split(key, source.window)
+            try:
+                row = value_of(value)
+                yield TableRow(key_of(bare) or (), dict(zip(names, row or (), strict=True)), time, window)
+            except SerdeError as error:
+                raise QueryError(f"a row of the table {source.name} cannot be read: {error}") from error
+
+    def place(self, row: TableRow) -> tuple[int, bytes]:
+        """Where a row stands when ksqlDB scans the table."""
+        return row_place(self.source, self.serde, self.topic.partitions, row)
+
+    def records(self) -> list[Record]:
+        """All rows as records of the table's topic, for a query that needs Spark."""
+        return [
+            Record(topic=self.source.topic, key=key, value=value, timestamp=time)
+            for key, value, time in sorted(self._found(None))
+        ]
+
+    def _found(self, keys: Keys | None) -> list[tuple[bytes, bytes, int]]:
+        self.topic.wait()
+        write = encoder(self.serde(source_spec(self.source, Side.KEY)))
+        with self.topic.lock:
+            rows = self.topic.rows
+            if keys is None:
+                return [(key, *entry) for key, entry in rows.by_key.items()]
+            return [row for key in dict.fromkeys(keys) for row in rows.find(write(key) or b"")]
