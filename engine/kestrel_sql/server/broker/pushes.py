@@ -187,7 +187,7 @@ class BrokerPushes(PushClients):
         spec = SourceSpec(config=self._config, partitions=partitions, start=shared.start, limit=_BATCH_RECORDS)
         plan = shared.planned.plan.physical_plan
         reading = reading_of(plan, list(partitions), partitions, len(pipeline.group.levels))
-        frame = pipeline.frame(spark, open_source(spark, spec, reading), PAGES, partitions, has_homes=True)
+        frame = pipeline.frame(spark, open_source(spark, spec, reading), PAGES, partitions, has_task_pages=True)
         writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
         writer = writer.option("checkpointLocation", self._path(shared).as_uri())
         try:

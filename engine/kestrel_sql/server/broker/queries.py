@@ -212,7 +212,7 @@ class BrokerQueries:
             prepared.pipeline,
             self.folder.path_of(stored.id),
             pages=stored.pages,
-            has_homes=stored.has_homes,
+            has_task_pages=stored.has_task_pages,
             tasks=prepared.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
             replaced=replaces,
         )
