@@ -301,7 +301,8 @@ class LogEntry:
 class Produced:
     """The case ran to its end.
 
-    `records` holds the records that its queries wrote, by topic, in order. `serdes` belong to the last query.
+    `records` holds the records that its queries wrote, by topic, in order. `serdes` belong to the last query. `silence`
+    says which inputs had no effect, one sentence each.
     """
 
     records: Mapping[str, tuple[ActualRecord, ...]]
@@ -309,6 +310,7 @@ class Produced:
     topics: tuple[TopicState, ...] = ()
     log: tuple[LogEntry, ...] = ()
     serdes: Mapping[str, SerdeInfo] = field(default_factory=lambda: MappingProxyType({}))
+    silence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

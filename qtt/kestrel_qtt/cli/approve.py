@@ -16,11 +16,15 @@ from kestrel_qtt.load import load
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The outputs seen for the case at `line`, one JSON text per record, or why there are none."""
+    """The outputs seen for the case at `line`, one JSON text per record, or why there are none.
+
+    `warnings` say what the outputs do not show: inputs that had no effect, or that there are no outputs at all.
+    """
 
     case: Case
     records: tuple[str, ...] = ()
     problem: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def is_open(case: Case) -> bool:
@@ -48,7 +52,9 @@ def _proposal(case: Case, outcome: Outcome) -> Proposal:
         return Proposal(case, (), f"{case.id} did not run to its end: {outcome.message}")
     internal = {topic.name for topic in outcome.topics if topic.internal}
     texts = (_record(topic, r) for topic, records in outcome.records.items() if topic not in internal for r in records)
-    return Proposal(case, tuple(texts))
+    records = tuple(texts)
+    nothing = () if records else ("no query wrote a record: the case will assert silence",)
+    return Proposal(case, records, warnings=(*nothing, *outcome.silence))
 
 
 def _record(topic: str, record: ActualRecord) -> str:

@@ -176,6 +176,8 @@ def _fill_in(file: Path, proposals: Sequence[Proposal], out: Console) -> int:
     for proposal in proposals:
         text = proposal.problem or f"{len(proposal.records)} records"
         out.print(f"{file}:{proposal.case.line}: {proposal.case.name}: {text}", markup=False, highlight=False)
+        for warning in proposal.warnings:
+            out.print(f"  warning: {warning}", markup=False, highlight=False, style="yellow")
     try:
         fill_in(file, proposals)
     except CaseFileError as error:

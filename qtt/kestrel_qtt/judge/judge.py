@@ -49,6 +49,8 @@ def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors
         classes = classify(case, produced, lambda relaxed: not _produced(relaxed, produced))
         if classes:
             return Result(case, Status.PASSED, seconds, f"{CLASS_PREFIX}{', '.join(classes)}")
+    if reason and isinstance(outcome, Produced):
+        reason = "\n".join([reason, *(f"note: {sentence}" for sentence in outcome.silence)])
     return Result(case, Status.FAILED if reason else Status.PASSED, seconds, reason)
 
 

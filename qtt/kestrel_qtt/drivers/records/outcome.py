@@ -7,6 +7,7 @@ from dataclasses import replace
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records
 from kestrel_qtt.drivers.records.run import CaseRun
+from kestrel_qtt.drivers.silence import late_inputs, unread_inputs
 from kestrel_qtt.drivers.stored_plan import last_serdes
 from kestrel_qtt.drivers.topics import source_state, topic_states
 from kestrel_sql.errors import EngineError
@@ -34,7 +35,15 @@ def produced(run: CaseRun) -> model.Produced | model.Crashed:
         topics=tuple(topic_states(session, case)),
         log=tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log),
         serdes=last_serdes(session) if case.serdes is not None else {},
+        silence=silence(run),
     )
+
+
+def silence(run: CaseRun) -> tuple[str, ...]:
+    """Say which inputs of a case had no effect."""
+    queries = run.session.queries.values()
+    late = (each for query in queries for each in late_inputs(query.plan, run.feed_of(query)))
+    return (*unread_inputs(run.session, run.case.inputs, [query.plan for query in queries]), *late)
 
 
 def _with_causes(run: CaseRun, topic: str, records: tuple[model.ActualRecord, ...]) -> tuple[model.ActualRecord, ...]:

@@ -11,6 +11,7 @@ from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.fused import crashed
 from kestrel_qtt.drivers.rest.answers import admin_answer
+from kestrel_qtt.drivers.silence import unread_inputs
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.errors import EngineError, SqlSyntaxError
@@ -77,7 +78,13 @@ class RestRun:
             }
         except EngineError as error:
             return model.Crashed(message=f"a record cannot be read back: {error}")
-        return Answered(records=records, answers=(*self.answers, *self.proto_answers))
+        return Answered(records=records, answers=(*self.answers, *self.proto_answers), silence=self._silence())
+
+    def _silence(self) -> tuple[str, ...]:
+        """Say which inputs had no effect."""
+        queries = [query.plan for query in self.engine.session.queries.values()]
+        plans = [*queries, *(asked.planned.plan for asked in self.asked)]
+        return tuple(unread_inputs(self.engine.session, self.case.inputs, plans))
 
 
 def prepared(case: RestCase) -> RestRun:

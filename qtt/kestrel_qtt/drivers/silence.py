@@ -1,0 +1,122 @@
+"""Say which inputs of a case had no effect, and why (rule Q8.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kestrel_qtt.cases.model import InputRecord
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import did_you_mean
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.step import SerdeFeature, Step
+from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
+from kestrel_sql.plan.steps.sources import StreamSourceV1
+from kestrel_sql.plan.steps.streams import (
+    StreamGroupByKeyV1,
+    StreamGroupByV1,
+    StreamGroupByV2,
+    StreamSelectV1,
+)
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.build.steps.aggregates import grace_and_retention
+from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, Window
+from kestrel_sql.topics.records import Record
+
+_PASSING = (StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectV1)
+"""Steps that let each row through with its timestamp."""
+
+
+def unread_inputs(session: Session, inputs: Sequence[InputRecord], plans: Iterable[QueryPlan]) -> Iterator[str]:
+    """Name the topics of inputs that no source has or no query reads, and the members that no column takes."""
+    sources = session.catalog.sources
+    read = {sources[name].topic for plan in plans for name in plan.sources if name in sources}
+    for topic, count in Counter(given.topic for given in inputs).items():
+        source = next(iter(session.sources_of_topic(topic)), None)
+        if source is None:
+            close = did_you_mean(topic, {known.topic for known in sources.values()})
+            yield f"no stream or table has the topic {topic}: {_inputs(count)} went nowhere" + (
+                f"; {close}" if close else ""
+            )
+            continue
+        if read and topic not in read:
+            yield f"no query reads the topic {topic}: {_inputs(count)} had no effect"
+        missing = dict.fromkeys(
+            name for given in inputs if given.topic == topic for name in _without_column(source, given.value)
+        )
+        if missing:
+            yield f"{source.name} has no column {', '.join(missing)}: these members of inputs of {topic} were dropped"
+
+
+def _inputs(count: int) -> str:
+    return f"{count} input" if count == 1 else f"{count} inputs"
+
+
+def _without_column(source: Source, value: object) -> Iterator[str]:
+    """The members of a value that are no columns of its source."""
+    if not isinstance(value, Mapping) or SerdeFeature.UNWRAP_SINGLES in source.message_formats.value_features:
+        return
+    columns = {column.name for column in source.message_schema.value}
+    yield from (name for name in value if name not in columns and name.upper() not in {c.upper() for c in columns})
+
+
+def late_inputs(plan: QueryPlan, feed: Sequence[Record]) -> Iterator[str]:
+    """Say how many windows had expired when an input for them came, and how many EMIT FINAL still holds back.
+
+    `feed` is what the query was fed, in order. Nothing is said of a query that filters, joins or sets timestamps of its
+    own, for its stream time is not that of the inputs.
+    """
+    found = _windowed(plan.physical_plan)
+    times = [record.timestamp for record in feed if record.value is not None]
+    if found is None or not times:
+        return
+    window, final = found.window_expression.window, found.window_expression.emit is Emit.FINAL
+    grace, _ = grace_and_retention(window)
+    expired, newest = 0, times[0]
+    windows: set[tuple[int, int]] = set()
+    for at, time in enumerate(times):
+        newest = max(newest, time)
+        for start, end in _windows(window, time):
+            if _is_over(window, end, newest - grace):
+                # A late row may still join a session of an earlier one.
+                expired += not (isinstance(window, SessionWindow) and any(start <= t <= end for t in times[:at]))
+            else:
+                windows.add((start, end))
+    if expired:
+        is_one = "1 window had" if expired == 1 else f"{expired} windows had"
+        yield f"{is_one} expired when an input for it came (stream time {newest}, grace {grace} ms): {plan.query_id}"
+    held = sum(not _is_over(window, end, newest - grace) for _, end in windows)
+    if final and held and not isinstance(window, SessionWindow):
+        are = "1 window is" if held == 1 else f"{held} windows are"
+        yield (
+            f"{are} still open at stream time {newest}: EMIT FINAL emits a window when an input comes "
+            f"{grace} ms or more after its end: {plan.query_id}"
+        )
+
+
+def _windowed(top: Step) -> StreamWindowedAggregateV1 | None:
+    """The windowed aggregate of a query whose rows all come to it, at the times of their records."""
+    found: StreamWindowedAggregateV1 | None = None
+    step: Step | None = top
+    while step is not None and not isinstance(step, StreamSourceV1):
+        if isinstance(step, StreamWindowedAggregateV1):
+            found = step
+        elif found is not None and not isinstance(step, _PASSING):
+            return None
+        step = getattr(step, "source", None)
+    return found if isinstance(step, StreamSourceV1) and step.timestamp_column is None else None
+
+
+def _windows(window: Window, time: int) -> Iterator[tuple[int, int]]:
+    """The windows that a row falls in, start and end in ms; of a session the row alone."""
+    if isinstance(window, SessionWindow):
+        yield time, time + window.gap.millis
+        return
+    size = window.size.millis
+    advance = window.advance.millis if isinstance(window, HoppingWindow) else size
+    first = max(0, time - size + advance) // advance * advance
+    yield from ((start, start + size) for start in range(first, time + 1, advance))
+
+
+def _is_over(window: Window, end: int, close: int) -> bool:
+    return end < close if isinstance(window, SessionWindow) else end <= close

@@ -1,0 +1,81 @@
+"""What is said of inputs that had no effect: the statements are planned, and no query runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kestrel_qtt.cases.model import Case, InputRecord, Produced
+from kestrel_qtt.cli.approve import propose
+from kestrel_qtt.drivers.records.outcome import silence
+from kestrel_qtt.drivers.records.prepare import prepare
+from kestrel_qtt.judge.judge import judge
+
+STREAM = "CREATE STREAM s (k STRING KEY, a INT, b INT) WITH (kafka_topic='s', value_format='JSON');"
+
+
+def case(statements: str, *inputs: InputRecord) -> Case:
+    return Case(id="x::x", file=Path("x.yaml"), line=1, name="x", statements=(statements,), inputs=inputs, outputs=())
+
+
+def at(*times: int) -> list[InputRecord]:
+    return [InputRecord(topic="s", key="k", value={"A": 1}, timestamp=time) for time in times]
+
+
+def said(statements: str, *inputs: InputRecord) -> tuple[str, ...]:
+    run = prepare(case(statements, *inputs))
+    assert run.outcome is None, run.outcome
+    return silence(run)
+
+
+@pytest.mark.rules("Q8.6")
+def test_topics_that_nobody_has_or_reads() -> None:
+    other = STREAM.replace("STREAM s", "STREAM t").replace("'s'", "'t'")
+    copy = f"{STREAM} {other} CREATE STREAM o AS SELECT * FROM s;"
+    unread, unknown = InputRecord(topic="t", value={"A": 1}), InputRecord(topic="tt", value={"A": 1})
+    assert said(copy, unread, unread) == ("no query reads the topic t: 2 inputs had no effect",)
+    (sentence,) = said(copy, unknown)
+    assert sentence.startswith("no stream or table has the topic tt: 1 input went nowhere; ")
+    assert said(copy, *at(0)) == ()
+
+
+@pytest.mark.rules("Q8.6")
+def test_members_that_no_column_takes() -> None:
+    given = InputRecord(topic="s", value={"A": 1, "b": 2, "C": 3, "d": 4})
+    assert said(f"{STREAM} CREATE STREAM o AS SELECT * FROM s;", given) == (
+        "S has no column C, d: these members of inputs of s were dropped",
+    )
+
+
+@pytest.mark.rules("Q8.6")
+@pytest.mark.parametrize(
+    ("window", "emit", "times", "expected"),
+    [
+        ("TUMBLING (SIZE 10 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)", "CHANGES", (1, 25, 9, 21), "1 window had expired"),
+        ("HOPPING (SIZE 10 MILLISECONDS, ADVANCE BY 5 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)", "CHANGES", (25, 9), "2 windows had"),
+        ("SESSION (10 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)", "CHANGES", (1, 50, 20), "1 window had expired"),
+        ("SESSION (10 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)", "CHANGES", (1, 50, 45), ""),
+        ("TUMBLING (SIZE 10 MILLISECONDS)", "CHANGES", (1, 25, 9), ""),
+        ("TUMBLING (SIZE 10 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)", "FINAL", (1, 9), "1 window is still open at stream time 9"),
+    ],
+)  # fmt: skip
+def test_windows(window: str, emit: str, times: tuple[int, ...], expected: str) -> None:
+    table = f"CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s WINDOW {window} GROUP BY k EMIT {emit};"
+    found = said(f"{STREAM} {table}", *at(*times))
+    assert len(found) == bool(expected)
+    assert expected in "".join(found)
+    filtered = table.replace(" GROUP", " WHERE a > 5 GROUP")
+    assert said(f"{STREAM} {filtered}", *at(*times)) == ()
+
+
+@pytest.mark.rules("Q8.6")
+def test_a_failure_says_so_and_approve_warns() -> None:
+    outcome = Produced(records={}, silence=("nobody reads it",))
+    failed = case(STREAM, *at(0))
+    assert judge(failed, outcome).reason == ""
+    reason = judge(replace(failed, outputs=None), outcome).reason
+    assert reason.endswith("\nnote: nobody reads it")
+    (proposal,) = propose([(failed, outcome)])
+    assert proposal.warnings == ("no query wrote a record: the case will assert silence", "nobody reads it")
