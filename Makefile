@@ -18,10 +18,8 @@ KILLS ?= 200
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## run the project's own cases on a real Spark, in an environment made here
-	@echo "Kestrel: every case below is planned as ksqlDB would, compiled to Spark SQL, and run on Spark."
-	@$(BIN)/qtt run test-cases
-	@echo "Next: qtt explain test-cases -k WORD shows the plan and the Spark SQL of a case; README.md says how to add one."
+demo: $(READY) ## show one application, its cases and a difference, then run all cases of the project on a real Spark
+	@$(BIN)/python -m tests.demo
 
 demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
 	@$(BIN)/python -m tests.kafka.demo

@@ -91,3 +91,20 @@ def test_a_path_without_plans_or_commands_is_an_error(tmp_path: Path) -> None:
         import_report(tmp_path)
     with pytest.raises(StatementError, match="cannot be read"):
         import_report(tmp_path / "nothing")
+
+
+def test_the_statements_of_a_script_are_tried_one_by_one(tmp_path: Path) -> None:
+    script = tmp_path / "app.sql"
+    script.write_text(
+        "CREATE STREAM S (ID INT KEY, A STRING) WITH (kafka_topic='s', value_format='JSON');\n\n"
+        "CREATE STREAM T AS SELECT ID, UCAS(A) AS A FROM S;\nSHOW STREAMS;\n"
+        "CREATE STREAM U AS SELECT * FROM S;\n"
+    )
+    report = import_report(script)
+    assert outcomes(report) == [Outcome.RUNS, Outcome.REFUSED, Outcome.NOTHING, Outcome.RUNS]
+    assert [entry.origin for entry in report.statements] == ["app.sql:1", "app.sql:3:31", "app.sql:4", "app.sql:5"]
+    assert report.statements[1].hint == "did you mean UCASE?"
+    assert report.statements[3].query == "CSAS_U_0"
+    script.write_text("CREATE STREAM;\n")
+    (refused,) = import_report(script).statements
+    assert (refused.code, refused.origin) == ("SYNTAX", "app.sql:1:14")

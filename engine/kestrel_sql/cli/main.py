@@ -26,6 +26,7 @@ from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
+from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
@@ -48,6 +49,7 @@ EXAMPLES = """examples:
                                                         the same over the topics of a Kafka broker
   kestrel functions SUBSTRING                           what a function takes and gives
   kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
+  kestrel import app.sql                                which statements of a script would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
 
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]}, in a JSON list or one a line.
@@ -94,6 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="kestrel", description=__doc__, epilog=EXAMPLES, formatter_class=raw)
     parser.add_argument("--debug", action="store_true", help="show the Python trace of an internal error")
+    parser.add_argument("--version", action="version", version=f"kestrel {engine_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     shell = commands.add_parser(
         "shell", help="a prompt, or statements from a text or file", epilog=EXAMPLES, formatter_class=raw
@@ -117,11 +120,16 @@ def build_parser() -> argparse.ArgumentParser:
     _add_functions_option(functions)
     add_broker_parser(commands, EXAMPLES)
     add_prepare_parser(commands)
-    importing = commands.add_parser("import", help="say which statements of a ksqlDB installation would run")
+    importing = commands.add_parser(
+        "import", help="say which statements of a script or of a ksqlDB installation would run"
+    )
     importing.add_argument("--json", action="store_true", help="print the report as JSON")
     _add_functions_option(importing)
     importing.add_argument(
-        "path", type=Path, metavar="PATH", help="a folder of plan.json files, one such file, or a command topic backup"
+        "path",
+        type=Path,
+        metavar="PATH",
+        help="a script (.sql), a folder of plan.json files, one such file, or a command topic backup",
     )
     return parser
 

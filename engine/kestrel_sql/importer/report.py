@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kestrel_sql.errors import EngineError, StatementError
+from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
@@ -19,9 +19,19 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
-from kestrel_sql.sql.nodes.admin import ControlQuery
+from kestrel_sql.sql.nodes.admin import (
+    AssertSchema,
+    AssertTopic,
+    ControlQuery,
+    Describe,
+    Explain,
+    ListObjects,
+    PrintTopic,
+)
+from kestrel_sql.sql.nodes.statements import Query
 
 PLAN_FILE = "plan.json"
+_ANSWERED = (AssertSchema, AssertTopic, ControlQuery, Describe, Explain, ListObjects, PrintTopic, Query)
 _SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 
 
@@ -83,9 +93,10 @@ class Report:
 
 
 def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
-    """Plan every statement at `path`: a folder of `plan.json` files, one such file, or a backup of a command topic.
+    """Plan every statement at `path`: a script, a folder of `plan.json` files, one such file, or a command topic backup.
 
-    Each plan file is planned in a session of its own; the commands of a backup share a session. No query starts.
+    Each plan file is planned in a session of its own; the commands of a backup and the statements of a script share a
+    session. No query starts.
 
     Raises:
         StatementError: `path` cannot be read or has no plans.
@@ -98,6 +109,8 @@ def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
             tuple(entry for file in files for entry in _of_plan_file(file, str(file.relative_to(path)), functions))
         )
     text = _read(path)
+    if path.suffix == ".sql":
+        return Report(tuple(_of_script(text, path.name, functions)))
     if path.name == PLAN_FILE or _is_plan(text):
         return Report(tuple(_of_plan_file(path, path.name, functions)))
     return Report(tuple(_of_commands(read_backup(text), functions)))
@@ -128,6 +141,35 @@ def _of_plan_file(file: Path, origin: str, functions: Registry) -> Iterator[Stat
     session = Session(config=config, functions=functions)
     for statement in stored.statements:
         yield _try_plan(session, statement, origin, config)
+
+
+def _of_script(text: str, name: str, functions: Registry) -> Iterator[StatementReport]:
+    """Try the statements of a script one by one; of one that does not parse, only the first error."""
+    session = Session(functions=functions)
+    try:
+        statements = session.parse(text)
+    except SqlSyntaxError as error:
+        span = error.span
+        yield _refused(f"{name}:{span.line}:{span.column}" if span else name, "", error)
+        return
+    for parsed in statements:
+        origin = f"{name}:{parsed.span.line}"
+        try:
+            if isinstance(parsed.statement, _ANSWERED):
+                yield StatementReport(
+                    origin, parsed.text, Outcome.NOTHING, reason="it answers a user and starts nothing"
+                )
+                continue
+            plan = session.execute(parsed).plan
+            query = None if plan is None else plan.query_plan
+            if query is not None:
+                run = QueryRun(plan=query, settings=session.config, serde=session.serde())
+                build_pipeline([run], session.functions)
+        except EngineError as error:
+            at = error.span
+            yield _refused(f"{name}:{at.line}:{at.column}" if at else origin, parsed.text, error)
+        else:
+            yield StatementReport(origin, parsed.text, Outcome.RUNS, query=None if query is None else query.query_id)
 
 
 def _of_commands(records: Iterator[CommandRecord], functions: Registry) -> Iterator[StatementReport]:

@@ -1,4 +1,4 @@
-"""The command `qtt`: run, list, explain and approve cases, count what they reach, and keep historic plans."""
+"""The command `qtt`: begin a project, run, list, explain and approve cases, count what they reach, and keep plans."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from kestrel_qtt.cases.model import CaseFileError
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
 from kestrel_qtt.cli.coverage import add_coverage, coverage_command
+from kestrel_qtt.cli.init import add_init, init_command
 from kestrel_qtt.cli.mutate import add_mutate, mutate_command
 from kestrel_qtt.cli.plans import add_plans, plans_command
 from kestrel_qtt.cli.run import (
@@ -26,6 +28,7 @@ from kestrel_qtt.cli.run import (
     run_loaded,
     selection_of,
 )
+from kestrel_qtt.cli.schema import add_schema, schema_command
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError, RunOptions
@@ -35,6 +38,8 @@ from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.runner import run_group
 
 EXAMPLES = """examples:
+  qtt init orders && cd orders && qtt run cases     a script, three cases, and their first run
+  qtt schema > case.schema.json                     the schema of case files, for the completion of an editor
   qtt run test-cases                                run our own cases
   qtt run test-cases/functions/lpad.json -k "negative and not AVRO"
   qtt run ../shared/ksqldb/query-validation-tests --tolerant-errors --json report.json
@@ -50,6 +55,7 @@ EXAMPLES = """examples:
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
+  qtt plans record cases --version 2.1              store the plans of your application's version 2.1
 
 exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read, 130 Ctrl-C
 """
@@ -74,7 +80,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="qtt", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--version", action="version", version=f"qtt {version('kestrel-sql')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_init(commands, EXAMPLES)
+    add_schema(commands, EXAMPLES)
     run = _command(commands, "run", "run cases and compare what comes out")
     add_run_options(run)
     run.add_argument(
@@ -197,6 +206,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "coverage": coverage_command,
     "mutate": mutate_command,
     "plans": plans_command,
+    "init": init_command,
+    "schema": schema_command,
 }
 
 if __name__ == "__main__":

@@ -58,6 +58,13 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
         action.add_argument(
             "--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept"
         )
+        if name == "record":
+            action.add_argument(
+                "--version",
+                metavar="VERSION",
+                help="the version of your application, such as 2.1 (default: that of the nearest pyproject.toml,"
+                " else the one after the newest stored plan)",
+            )
         if name == "run":
             add_run_options(action)
         if name == "compact":
@@ -83,7 +90,10 @@ def _run(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
 
 
 def _record(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    return _over_cases(arguments, open_driver, plan_commands.record_plans)
+    def recorded(cases: list[Case], driver: PlanningDriver, folder: Path) -> Findings:
+        return plan_commands.record_plans(cases, driver, folder, arguments.version)
+
+    return _over_cases(arguments, open_driver, recorded)
 
 
 def _check(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE, case_file, find_files, stored_spec
@@ -17,8 +17,6 @@ from kestrel_qtt.plan_commands.compact import choose
 from kestrel_qtt.plans import checkpoints as plan_checkpoints
 from kestrel_qtt.plans import store as plans
 from kestrel_qtt.plans.spec import case_document
-
-DISTRIBUTION = "kestrel-sql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +33,30 @@ def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = (), ledgers:
     return load_all(specs, functions, ledgers)
 
 
-def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
-    """Record new and changed plans below `folder`.
+def application_version(folder: Path) -> str | None:
+    """Return the version in the nearest `pyproject.toml` above the store `folder`; None if it gives none."""
+    for above in (folder.absolute(), *folder.absolute().parents):
+        if (above / "pyproject.toml").is_file():
+            try:
+                project = tomllib.loads((above / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+            except (OSError, ValueError):
+                return None
+            return str(project["version"]) if "version" in project else None
+    return None
 
-    A case that cannot be planned or stored is a problem and stops no other.
+
+def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path, version: str | None = None) -> Findings:
+    """Record new and changed plans below `folder` under a version of the application.
+
+    The `version` is by default that of `application_version`, else the one after the newest plan of the case. A case
+    that cannot be planned or stored is a problem and stops no other.
     """
+    version = version or application_version(folder)
     done: list[str] = []
     problems: list[str] = []
     for case in cases:
         try:
-            stored = plans.record(
-                folder, case.id, version(DISTRIBUTION), driver.plan_documents(case), case_document(case)
-            )
+            stored = plans.record(folder, case.id, version, driver.plan_documents(case), case_document(case))
         except PlanningError as error:
             problems.append(_unplanned(case, error))
         except plans.PlanStoreError as error:

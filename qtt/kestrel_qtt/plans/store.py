@@ -148,23 +148,26 @@ def needs_recording(fresh: Json, newest: Json) -> bool:
 def record(
     root: Path,
     case_id: str,
-    version: str,
+    version: str | None,
     plan: str,
     test_case: Mapping[str, Json],
     schemas: Mapping[str, Json] | None = None,
 ) -> StoredPlan | None:
     """Store the text `plan` of the case under `version` and return it; return None if the newest stored plan is equal.
 
-    The folder appears as a whole or not at all. Stored plans do not change.
+    The folder appears as a whole or not at all. Stored plans do not change. Without a version, the plan gets the one
+    after the newest: 1.0, then 1.1.
 
     Raises:
         PlanStoreError: the version has another plan of the case already, or the folder belongs to another case.
     """
-    folder = root / case_folder(case_id) / version
+    home = root / case_folder(case_id)
+    newest = newest_plans(find_plans(home)).get(home)
+    version = _next_version(newest) if version is None else version
+    folder = home / version
     stored = StoredPlan(version, None, folder)
     _parse_folder(version)
     path = case_id.rpartition("::")[0]
-    newest = newest_plans(find_plans(stored.home)).get(stored.home)
     if newest is not None:
         text, spec = load_stored(newest)
         _check_owner(newest, spec, path, test_case)
@@ -172,7 +175,8 @@ def record(
             return None
         if stored.age <= newest.age:
             raise PlanStoreError(
-                f"{newest.folder}: the plan of {case_id} has changed, so the version must be above {newest.version}"
+                f"{newest.folder}: the plan of {case_id} has changed, so its version must be above {newest.version};"
+                f" {version} is not: give a version of your application with --version"
             )
     spec = {
         "version": version,
@@ -183,6 +187,13 @@ def record(
     }
     _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json(spec)})
     return stored
+
+
+def _next_version(newest: StoredPlan | None) -> str:
+    if newest is None:
+        return "1.0"
+    numbers = newest.age[0]
+    return ".".join(str(number) for number in (*numbers[:-1], numbers[-1] + 1))
 
 
 def adopt(root: Path, draft: Path) -> StoredPlan:

@@ -134,7 +134,15 @@ def watched(results: Iterator[Result], total: int, console: Console) -> Iterator
         now = time.perf_counter()
         if now - shown >= _LINE_EVERY:
             shown = now
-            console.print(f"{done}/{total} cases, {done / (now - started):.1f} a second", highlight=False)
+            left = (now - started) / done * (total - done)
+            console.print(
+                f"{done}/{total} cases, {done / (now - started):.1f} a second, about {_span(left)} left",
+                highlight=False,
+            )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _with_bar(results: Iterator[Result], total: int, console: Console) -> Iterator[Result]:

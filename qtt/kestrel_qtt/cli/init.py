@@ -1,0 +1,112 @@
+"""The command `qtt init`: begin a project with a script, three cases and their configuration."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from rich.console import Console
+
+from kestrel_qtt.cases.schema import schema_text
+from kestrel_qtt.cli.run import ExitCode, OpenDriver
+
+APP = """\
+-- The application: orders of at least 10 are passed on, and counted by item.
+CREATE STREAM ORDERS (ID INT KEY, ITEM STRING, PRICE DOUBLE)
+  WITH (kafka_topic='orders', value_format='JSON');
+
+CREATE STREAM LARGE_ORDERS WITH (kafka_topic='large-orders') AS
+  SELECT ID, UCASE(ITEM) AS ITEM, PRICE
+  FROM ORDERS
+  WHERE PRICE >= 10;
+
+CREATE TABLE ITEMS WITH (kafka_topic='items') AS
+  SELECT ITEM, COUNT(*) AS ORDERS
+  FROM ORDERS
+  GROUP BY ITEM;
+"""
+
+CASES = """\
+# yaml-language-server: $schema=../case.schema.json
+tests:
+  - name: large orders are passed on in upper case
+    statements: {file: ../app.sql}
+    inputs:
+      - {topic: orders, key: 1, value: {ITEM: tea, PRICE: 12.5}, timestamp: 100}
+      - {topic: orders, key: 2, value: {ITEM: pen, PRICE: 2.0}, timestamp: 200}
+    outputs:
+      - {topic: large-orders, key: 1, value: {ITEM: TEA, PRICE: 12.5}, timestamp: 100}
+      - {topic: items, key: tea, value: {ORDERS: 1}}
+      - {topic: items, key: pen, value: {ORDERS: 1}}
+
+  # Break the application to see a difference: write > instead of >= in app.sql, and run the cases again.
+  - name: an order at the limit is large
+    statements: {file: ../app.sql}
+    inputs:
+      - {topic: orders, key: 1, value: {ITEM: cup, PRICE: 10.0}, timestamp: 100}
+    outputs:
+      - {topic: large-orders, key: 1, value: {ITEM: CUP, PRICE: 10.0}, timestamp: 100}
+      - {topic: items, key: cup, value: {ORDERS: 1}}
+
+  - name: items are counted over all orders of a file
+    statements: {file: ../app.sql}
+    inputs: {file: orders.csv}
+    unordered: true                # the order counts among records of one key only
+    outputs:
+      - {topic: items, key: pen, value: {ORDERS: 1}}
+      - {topic: items, key: tea, value: {ORDERS: 1}}
+      - {topic: items, key: tea, value: {ORDERS: 2}}
+      - {topic: large-orders, key: 1, value: {ITEM: TEA, PRICE: 12.5}}
+"""
+
+ORDERS = """\
+ID,ITEM,PRICE,ROWTIME
+1,tea,12.5,100
+2,pen,2,200
+3,tea,9.75,300
+"""
+
+PROJECT = """\
+[tool.pytest.ini_options]
+qtt_cases = ["cases"]        # pytest runs the cases of this folder, too
+"""
+
+FILES: Mapping[str, str] = MappingProxyType(
+    {"app.sql": APP, "cases/orders.yaml": CASES, "cases/orders.csv": ORDERS, "pyproject.toml": PROJECT}
+)
+"""What `qtt init` writes, besides the schema of case files."""
+
+
+def add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt init`."""
+    text = "write a script, three cases and a pyproject.toml to begin with"
+    layout = argparse.RawDescriptionHelpFormatter
+    command = commands.add_parser("init", help=text, description=text, epilog=examples, formatter_class=layout)
+    command.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where to begin (default: here)"
+    )
+
+
+def init_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    """`qtt init`: write the files of a new project; none of them may exist."""
+    folder: Path = arguments.folder
+    files = {folder / name: text for name, text in {**FILES, "case.schema.json": schema_text()}.items()}
+    out, errors = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+    taken = [str(path) for path in files if path.exists()]
+    if taken:
+        errors.print(f"qtt: nothing written, since there is {', '.join(taken)} already", markup=False, highlight=False)
+        return ExitCode.USAGE
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        out.print(f"wrote {path}", markup=False, highlight=False)
+    where = "" if folder == Path() else f"cd {folder} && "
+    out.print(
+        f"\nnext: {where}qtt run cases     three cases pass\n"
+        "then write > instead of >= in app.sql, and run them again: the second case shows the difference",
+        markup=False,
+        highlight=False,
+    )
+    return ExitCode.OK
