@@ -70,7 +70,7 @@ def test_a_refusal_is_told_in_the_broker_s_words(
     told: list[str] = []
     with pytest.raises(EngineError) as caught:
         connect(KafkaConfig.of(servers, file), told.append, patience=60, stop=Event())
-    assert caught.value.message.startswith(f"the broker {servers} refuses us: ")
+    assert caught.value.message.startswith(f"the broker {servers} refuses access: ")
     assert said in caught.value.message
     assert told == [], "waiting does not help"
     assert password not in caught.value.render()
@@ -86,7 +86,7 @@ def test_a_certificate_that_is_not_there_is_named(secured: Secured) -> None:
     config = KafkaConfig(
         servers=secured.tls, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}
     )
-    with pytest.raises(EngineError, match=r"the Kafka configuration is refused: .*ssl\.ca\.location"):
+    with pytest.raises(EngineError, match=r"the Kafka configuration is invalid: .*ssl\.ca\.location"):
         connect(config, lambda _: None, patience=60, stop=Event())
 
 

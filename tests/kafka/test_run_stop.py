@@ -112,7 +112,7 @@ class _Away:
     """Answers nothing, as a broker does that is gone."""
 
     def ends(self, *_: object) -> None:
-        raise QueryError("the broker h:1 gave no offsets")
+        raise QueryError("the broker h:1 returned no offsets")
 
     def problem(self) -> Problem:
         return Problem(message="it is away", hint="", is_final=False)
@@ -131,7 +131,7 @@ def test_a_broker_that_stays_away_is_given_up() -> None:
     time.sleep(settings.patience)
     with pytest.raises(EngineError, match=r"^the broker h:1 did not answer for 1 s$") as caught:
         run._watch(away)
-    assert said == ["the broker h:1 gave no offsets; waiting for it up to 1 s"]
+    assert said == ["the broker h:1 returned no offsets; waiting for it up to 1 s"]
     assert caught.value.hint == "nothing is lost: the same command goes on from the checkpoint"
 
 

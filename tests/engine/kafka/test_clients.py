@@ -1,4 +1,4 @@
-"""The clients that are kept: one for each configuration, whatever becomes of those who asked for it."""
+"""Tests that there is one client for each configuration, and that it is never destroyed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_what_a_connection_says_is_heard() -> None:
     assert any("Connect" in error.str() for error in found.heard)
 
 
-def test_a_property_that_is_refused_is_told() -> None:
-    with pytest.raises(QueryError, match=r"the Kafka configuration is refused: .*ssl\.ca\.location") as caught:
+def test_a_refused_property_is_named() -> None:
+    with pytest.raises(QueryError, match=r"the Kafka configuration is invalid: .*ssl\.ca\.location") as caught:
         admin_client(
             KafkaConfig(servers=NOBODY, properties={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
         )

@@ -34,7 +34,7 @@ def record(ordinal: list[int], key: bytes | None, topic: str = "a") -> dict[str,
 
 
 def through(tasks: list[list[pa.RecordBatch]], layout: Layout = LAYOUT) -> dict[int, list[dict[str, Any]]]:
-    """What each writer gets, its blobs sorted by their first ordinal as Spark sorts them."""
+    """The rows of each writer; blobs are sorted by their first ordinal, as in Spark."""
     blobs = [
         row for batches in tasks for made in distribute_batches(layout, {})(iter(batches)) for row in made.to_pylist()
     ]

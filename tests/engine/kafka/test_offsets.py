@@ -1,4 +1,4 @@
-"""A broker that was started again leads its partitions anew, and answers nobody who asks for its leadership of before."""
+"""Tests requests for offsets after a restart of the broker, which refuses those with an old leader epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kestrel_sql.kafka.client.offsets import BrokerOffsets
 
 
 class _Restarted:
-    """Refuses with a code until it is asked for its topics."""
+    """Refuses requests with an error code until topics are listed."""
 
     def __init__(self, code: int) -> None:
         self.code, self.is_known = code, False

@@ -1,4 +1,4 @@
-"""The processing log: the shape of an entry, and what is told when the broker does not take it."""
+"""Tests the processing log: the form of an entry, and the message when the broker refuses it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_people_are_told_what_led_to_it_once() -> None:
 
 
 class _Broker:
-    """Stands for a producer: reports what the test wants."""
+    """A producer that reports what the test wants."""
 
     sent: list[bytes]
     closed: list[bool]

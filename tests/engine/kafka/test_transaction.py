@@ -62,10 +62,10 @@ def test_a_refusal_names_topic_partition_cause_and_size() -> None:
 
 def test_a_refusal_of_unknown_cause() -> None:
     message: Any = Message("t", 9, b"k", b"v")
-    assert "a record for t-9, of unknown cause, was refused" in _text(
+    assert "a record for t-9, of unknown origin, was refused" in _text(
         KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None, message
     )
-    assert "a record for u-0, of unknown cause" in _text(
+    assert "a record for u-0, of unknown origin" in _text(
         KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), BATCH.slice(3, 1), None
     )
 

@@ -1,4 +1,4 @@
-"""An engine in memory for tests, and a way to talk to it."""
+"""An engine in memory for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.spark.runtime.session import open_test_session
 
 @contextmanager
 def engine_with(setup: str) -> Iterator[MemoryEngine]:
-    """An engine that has executed `setup`, reads from the earliest offset, and is always at 1000 ms."""
+    """An engine that has executed `setup`, reads from the earliest offset, and whose clock is always at 1000 ms."""
     made = MemoryEngine(
         Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session, now=lambda: 1000
     )
@@ -24,7 +24,7 @@ def engine_with(setup: str) -> Iterator[MemoryEngine]:
 
 
 def tell(engine: MemoryEngine, text: str) -> Answer:
-    """Execute statements, and give the answer of the last."""
+    """Execute statements, and return the answer of the last one."""
     answer = Answer()
     for parsed in engine.parse(text):
         answer = engine.execute(parsed)

@@ -1,4 +1,4 @@
-"""A whole engine in one process, on Spark."""
+"""Tests a whole engine in one process, on Spark."""
 
 from __future__ import annotations
 

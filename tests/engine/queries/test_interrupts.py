@@ -1,4 +1,4 @@
-"""An interrupt that waits: alone, and while a persistent query of an engine has its turn."""
+"""Tests interrupts that are held back: alone, and while the engine runs a persistent query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pull and push queries over sources FROM KAFKA."""
+"""Tests pull and push queries over sources FROM KAFKA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pull queries over states, without Spark: operators run here, and the pages that are read are counted."""
+"""Tests pull queries over state without Spark, with operators run in the test and a count of the pages read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE TABLE proto WITH (value_format='PROTOBUF') AS SELECT k, CAST(NULL AS BIGI
 
 
 class Pages:
-    """States of one level by page; `read` are the pages that were asked for."""
+    """The state of one level by page; `read` collects the pages that are read."""
 
     tasks = 1
     pages = PAGES
@@ -65,7 +65,7 @@ def kept(session: Session, table: str, *, queryable: bool = True) -> QueryableTa
 
 
 def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> tuple[TableReader, Pages]:
-    """A table whose last operator got these values of K and V, at the times 0, 1, …"""
+    """A table whose last operator processed these values of K and V, at the timestamps 0, 1, …"""
     found = kept(session, table)
     assert found is not None
     pages = Pages()

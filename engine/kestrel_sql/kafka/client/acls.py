@@ -1,4 +1,4 @@
-"""What the broker lets us do: asked before a query starts, and told with what is missing."""
+"""Checks the ACLs of a query before it starts, and names the missing ones."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 
 _NEEDED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user needs DESCRIBE and READ on topics that are read, WRITE on those that are written",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user needs CREATE on the topic or the cluster, or somebody else makes the topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user needs CREATE on the topic or the cluster, or somebody else must create the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the user needs READ on consumer groups whose names begin with kestrel-",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
         "the user needs WRITE and DESCRIBE on transactional ids that begin with kestrel-, or --delivery at-least-once"
     ),
 }
-"""Which entries of the broker's access control list are missing, by its error."""
+"""The missing ACLs, by the error of the broker."""
 
 
 def needed(error: Any) -> str | None:
-    """What a user needs whom the broker refused something; None for any other error."""
+    """Return the ACLs that a user needs after a refusal; None for any other error."""
     return _NEEDED.get(error.code())
 
 
 def check_acls(config: KafkaConfig, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
-    """Check that a query may read and write its topics; those that do not exist are not looked at.
+    """Check that a query may read and write its topics; topics that do not exist are ignored.
 
     Raises:
-        QueryError: it may not; names the topic, and what the broker allows.
+        QueryError: an ACL is missing; names the topic, and the operations that the broker allows.
     """
     wanted = {**dict.fromkeys(reads, _READ), **dict.fromkeys(writes, _WRITE)}
 
@@ -44,7 +44,7 @@ def check_acls(config: KafkaConfig, query: str, reads: Iterable[str], writes: It
 
     for name, described in describe_topics(config, wanted, _TIMEOUT, refused, include_authorized_operations=True):
         allowed = described.authorized_operations
-        # A broker that is too old to say it says nothing.
+        # Old brokers do not return the allowed operations.
         if allowed and wanted[name] not in allowed:
             said = f"the broker {config.servers} allows {_listed(allowed)} only"
             raise QueryError(

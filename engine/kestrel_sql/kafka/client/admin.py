@@ -1,4 +1,4 @@
-"""The admin clients of this process: one for each configuration, kept as long as the process lives; and what they say of topics."""
+"""The admin clients of this process, one for each configuration, which are never closed; and descriptions of topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient  # noqa: TID251 - the one place that makes one
+from confluent_kafka.admin import AdminClient  # noqa: TID251 - the only module that makes one
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -20,35 +20,35 @@ _CONFIGURED = "see the properties of --kafka-config, and the files that they nam
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """A client, and the latest errors of its connections, which no call reports."""
+    """A client, and the latest errors of its connections, which calls do not report."""
 
     client: Any
     heard: deque[Any]
 
 
 def admin_client(config: KafkaConfig) -> Any:
-    """The client of this process for a broker, see `admin`.
+    """Return the client of this process for a broker (see `admin`).
 
     Raises:
-        QueryError: a property is refused.
+        QueryError: librdkafka refuses a property.
     """
     return admin(config).client
 
 
 def admin(config: KafkaConfig) -> Admin:
-    """The client of this process for a broker, with what it heard.
+    """Return the client of this process for a broker, with the errors of its connections.
 
-    It is kept: one that nobody holds is destroyed, and its answer with it; and one that stands in the traceback of an error may be
-    destroyed by the garbage collector inside a thread of librdkafka, which then aborts the process. It does not grow old: a broker that
-    was away, or another one at its address, is found by it as by a new one.
+    The client is cached for two reasons: a client without a reference is destroyed together with its answers; and a client in the
+    traceback of an error may be destroyed by the garbage collector in a thread of librdkafka, which aborts the process. A cached client
+    finds a broker again after an outage, or a new one at its address, as a new client does.
 
     Raises:
-        QueryError: a property is refused.
+        QueryError: librdkafka refuses a property.
     """
     try:
-        return _kept(config)
+        return _cached(config)
     except KafkaException as error:
-        raise QueryError(f"the Kafka configuration is refused: {error.args[0].str()}", hint=_CONFIGURED) from error
+        raise QueryError(f"the Kafka configuration is invalid: {error.args[0].str()}", hint=_CONFIGURED) from error
 
 
 def describe_topics(
@@ -58,10 +58,10 @@ def describe_topics(
     refused: Callable[[str, KafkaError], EngineError],
     **more: Any,
 ) -> Iterator[tuple[str, Any]]:
-    """What the broker says of topics, by name in their order; those that do not exist are left out. `timeout` is in seconds.
+    """Describe topics, sorted by name; those that do not exist are left out. `timeout` is in seconds.
 
     Raises:
-        EngineError: what `refused` makes of a topic that the broker does not describe, and of its error.
+        EngineError: the result of `refused` for a topic that the broker does not describe, and for its error.
     """
     wanted = sorted(set(names))
     asked = (
@@ -76,7 +76,7 @@ def describe_topics(
 
 
 @cache
-def _kept(config: KafkaConfig) -> Admin:
+def _cached(config: KafkaConfig) -> Admin:
     heard: deque[Any] = deque(maxlen=_HEARD)
     settings: dict[str, Any] = {**config.client(), "log_level": 0, "error_cb": heard.append}
     return Admin(AdminClient(settings), heard)

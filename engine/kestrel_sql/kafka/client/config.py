@@ -1,4 +1,4 @@
-"""How to reach a broker: servers and client properties, translated for the two clients, Java's (in Spark) and librdkafka."""
+"""The configuration of Kafka clients: servers and properties, translated for both clients, Java's (in Spark) and librdkafka."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from kestrel_sql.kafka.client.properties_file import read_properties
 from kestrel_sql.kafka.client.translate import for_java, for_librdkafka
 
 _SHOWN = frozenset({"bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.mechanisms", "client.id"})
-"""Properties whose values may be shown; any other might be a secret or lead to one."""
+"""Properties whose values may be shown; any other value may be a secret or lead to one."""
 
 _SERVERS = "bootstrap.servers"
 
 _ALWAYS = {
-    # What librdkafka would write to standard error comes to us as errors, too.
+    # librdkafka also reports as errors what it would write to standard error.
     "log_level": 2,
-    # A broker that was away for long is found again at once.
+    # Reconnect quickly even after a long outage.
     "reconnect.backoff.max.ms": 1_000,
 }
 
 SPARK_REDACTION = "(?i)secret|password|token|access[.]?key|jaas|[.]key$|keystore|truststore"
-"""A value for `spark.redaction.regex` and `spark.sql.redaction.options.regex`, under which Spark shows none of these properties."""
+"""A value for `spark.redaction.regex` and `spark.sql.redaction.options.regex` that makes Spark hide secret properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class KafkaConfig:
-    """A broker and the properties of clients for it; it may travel to workers, and never shows its values.
+    """The servers and client properties of a broker. It can be pickled, and its `repr` hides secrets.
 
-    Clients are kept by it from batch to batch: two that say the same are equal, wherever they come from.
-    `properties` are spelled as for Java clients (`sasl.jaas.config`) or as for librdkafka (`sasl.username`).
+    It is the key under which clients are cached, so configurations with the same values are equal. `properties` have the names of Java
+    clients (`sasl.jaas.config`) or of librdkafka (`sasl.username`).
     """
 
     servers: str
@@ -39,17 +39,17 @@ class KafkaConfig:
 
     @staticmethod
     def of(servers: str | None, file: Path | None = None) -> KafkaConfig:
-        """Make the configuration of `--bootstrap-servers` and `--kafka-config`; the former wins over the file's.
+        """Make the configuration from `--bootstrap-servers` and `--kafka-config`; the servers override those in the file.
 
         Raises:
-            EngineError: no servers are given, the file cannot be read, or a property cannot be told to both clients.
+            EngineError: no servers are given, the file cannot be read, or a property cannot be translated for both clients.
         """
         properties = read_properties(file) if file is not None else {}
         chosen = servers or properties.get(_SERVERS)
         if not chosen:
             raise EngineError(
                 "no Kafka broker is given",
-                hint="--bootstrap-servers HOST:PORT, or bootstrap.servers in the Kafka configuration",
+                hint="use --bootstrap-servers HOST:PORT, or bootstrap.servers in the Kafka configuration",
             )
         config = KafkaConfig(servers=chosen, properties={k: v for k, v in properties.items() if k != _SERVERS})
         config.client()
@@ -57,19 +57,19 @@ class KafkaConfig:
         return config
 
     def client(self, **extra: str | int | float | bool) -> dict[str, str | int | float | bool]:
-        """The configuration of a confluent-kafka client; `extra` has underscores for dots and wins.
+        """Return the configuration of a confluent-kafka client; `extra` overrides it, with underscores for dots.
 
         Raises:
-            EngineError: a property cannot be said to librdkafka.
+            EngineError: a property cannot be translated for librdkafka.
         """
         given = {name.replace("_", "."): value for name, value in extra.items()}
         return {"bootstrap.servers": self.servers, **_ALWAYS, **for_librdkafka(self.properties), **given}
 
     def spark(self) -> dict[str, str]:
-        """The options of Spark's Kafka source.
+        """Return the options of Spark's Kafka source.
 
         Raises:
-            EngineError: a property cannot be said to a Java client.
+            EngineError: a property cannot be translated for a Java client.
         """
         return {
             "kafka.bootstrap.servers": self.servers,

@@ -1,4 +1,4 @@
-"""Reading topics as an application would: what transactions committed, and nothing of those that were aborted."""
+"""Reads the committed records of topics, as an application would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.topics.records import Record
 
 TIMEOUT = 30
-"""Seconds that the broker has to answer."""
+"""The timeout (s) of requests to the broker."""
 
 _END_OF_PARTITION = -191
 _CHUNK = 1_000
@@ -29,11 +29,11 @@ READER: Mapping[str, str | int | bool] = {
     "enable.partition.eof": True,
     "fetch.wait.max.ms": 20,
 }
-"""How a topic is read to its end and no further."""
+"""The properties of a consumer that reads a topic to its end."""
 
 
 def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -> dict[str, int]:
-    """The number of partitions of the topics that exist, of all by default.
+    """Return the number of partitions of these topics (by default of all) that exist.
 
     Raises:
         EngineError: the broker does not answer.
@@ -49,23 +49,23 @@ def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -
 
 
 def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Record]]:
-    """All committed records that the topics hold now, by topic, each partition's in offset order; topics that do not exist are left out.
+    """Return all committed records of topics by topic, sorted by partition and offset; topics that do not exist are left out.
 
     Raises:
         EngineError: the broker does not answer.
     """
     counts = partition_counts(config, topics)
     found: dict[str, list[Record]] = {topic: [] for topic in counts}
-    places = [
+    wanted = [
         TopicPartition(topic, partition, OFFSET_BEGINNING)
         for topic, count in counts.items()
         for partition in range(count)
     ]
-    if not places:
+    if not wanted:
         return found
     with _errors(config), _consumer(config) as consumer:
-        consumer.assign(places)
-        for record in chain.from_iterable(until_ends(consumer, len(places))):
+        consumer.assign(wanted)
+        for record in chain.from_iterable(until_ends(consumer, len(wanted))):
             found[record.topic].append(record)
     for records in found.values():
         records.sort(key=lambda record: (record.partition, record.offset))
@@ -73,31 +73,31 @@ def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Re
 
 
 def follow_topic(config: KafkaConfig, topic: str, stopped: Callable[[], bool]) -> Iterator[list[Record]]:
-    """The records that come into a topic from now on, until `stopped`.
+    """Return the records that arrive in a topic from now on, until `stopped`.
 
     Raises:
-        EngineError: there is no such topic, or the broker refuses.
+        EngineError: the topic does not exist, or the broker refuses.
     """
     with _errors(config), _consumer(config) as consumer:
-        consumer.assign(_places(config, topic, OFFSET_END))
+        consumer.assign(_partitions(config, topic, OFFSET_END))
         while not stopped():
             yield [to_record(message) for message in _good(consumer.consume(_CHUNK, _LOOK_S))]
 
 
 def held_records(config: KafkaConfig, topic: str) -> Iterator[list[Record]]:
-    """The committed records that a topic holds by now, in offset order within each partition.
+    """Return the committed records of a topic, sorted by offset within each partition.
 
     Raises:
-        EngineError: there is no such topic, or the broker does not answer.
+        EngineError: the topic does not exist, or the broker does not answer.
     """
     with _errors(config), _consumer(config) as consumer:
-        places = _places(config, topic, OFFSET_BEGINNING)
-        consumer.assign(places)
-        yield from until_ends(consumer, len(places))
+        partitions = _partitions(config, topic, OFFSET_BEGINNING)
+        consumer.assign(partitions)
+        yield from until_ends(consumer, len(partitions))
 
 
 def to_record(message: Message) -> Record:
-    """A message as the record that it is; a timestamp that the topic does not keep is -1."""
+    """Convert a message to a record; a missing timestamp is -1."""
     given: Any = message.headers() or ()
     headers = tuple((name, _bytes(value)) for name, value in given)
     return Record(
@@ -115,22 +115,22 @@ def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-def _places(config: KafkaConfig, topic: str, start: int) -> list[TopicPartition]:
+def _partitions(config: KafkaConfig, topic: str, start: int) -> list[TopicPartition]:
     count = partition_counts(config, [topic]).get(topic)
     if count is None:
-        raise EngineError(f"topic {topic} does not exist", hint="SHOW TOPICS lists those that do; case matters")
+        raise EngineError(f"topic {topic} does not exist", hint="SHOW TOPICS lists those that exist; case matters")
     return [TopicPartition(topic, partition, start) for partition in range(count)]
 
 
 def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) -> Iterator[list[Record]]:
-    """Everything up to the ends of all partitions.
+    """Return the records up to the ends of all partitions, in chunks.
 
-    Open transactions are waited for only where the end is to be `settled`. Without it, a transaction may be missing that was committed a
-    moment ago: a broker answers before it has marked every partition.
+    Waits for open transactions if `settled`. Without it, a transaction that was committed just now may be missing, because a broker
+    answers a commit before it has marked every partition.
 
     Raises:
-        EngineError: the broker gives nothing for too long.
-        KafkaException: it refuses.
+        EngineError: the broker sends nothing for too long.
+        KafkaException: the broker refuses.
     """
     ended: set[tuple[str | None, int | None]] = set()
     deadline = time.monotonic() + TIMEOUT
@@ -139,7 +139,7 @@ def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) ->
         if messages:
             deadline = time.monotonic() + TIMEOUT
         elif time.monotonic() > deadline:
-            raise EngineError(f"the broker gave nothing for {TIMEOUT} s", hint="is it still there?")
+            raise EngineError(f"the broker sent nothing for {TIMEOUT} s", hint="check that it still runs")
         ends = [message for message in messages if _is_end(message)]
         ended |= {
             (message.topic(), message.partition()) for message in ends if not settled or _is_last(consumer, message)
@@ -153,17 +153,17 @@ def _is_end(message: Message) -> bool:
 
 
 def _is_last(consumer: Consumer, end: Message) -> bool:
-    """Whether nothing of an open transaction follows."""
-    place = TopicPartition(end.topic() or "", end.partition() or 0)
-    _, high = consumer.get_watermark_offsets(place, cached=True)
+    """Whether no record of an open transaction follows."""
+    partition = TopicPartition(end.topic() or "", end.partition() or 0)
+    _, high = consumer.get_watermark_offsets(partition, cached=True)
     return (end.offset() or 0) >= high
 
 
 def _good(messages: Iterable[Message]) -> Iterator[Message]:
-    """The records among what a consumer gave.
+    """The messages that are records.
 
     Raises:
-        KafkaException: an error that is among them.
+        KafkaException: a message is an error.
     """
     for message in messages:
         error = message.error()
@@ -188,5 +188,5 @@ def _errors(config: KafkaConfig) -> Iterator[None]:
         yield
     except KafkaException as error:
         reason = error.args[0]
-        hint = needed(reason) or "is it there, and are the credentials right?"
+        hint = needed(reason) or "check that it runs and that the credentials are right"
         raise EngineError(f"the broker {config.servers}: {reason.str()}", hint=hint) from error

@@ -1,4 +1,4 @@
-"""Where the partitions of a broker begin and end, which topics there are, and the JSON in which Spark writes offsets."""
+"""Asks a broker for topics and offsets, and reads and writes offsets in Spark's JSON."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATIO
 
 _EMPTY = "Failed to get metadata"
 _ALL_DOWN = -187
-"""What says only that something else went wrong."""
+"""Errors that only say that there was another error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the broker has it: `id` tells it from one of the same name that was there before."""
+    """A topic of a broker; `id` distinguishes it from an earlier topic with the same name."""
 
     name: str
     id: str
@@ -47,13 +47,13 @@ class Topic:
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """Its partitions."""
+        """The partitions of the topic."""
         return tuple((self.name, partition) for partition in range(self.partitions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a broker does not answer; a final one does not pass by waiting."""
+    """Why a broker does not answer; waiting does not help if the problem is final."""
 
     message: str
     hint: str
@@ -63,19 +63,19 @@ class Problem:
 class BrokerOffsets:
     """Asks a broker for topics and offsets.
 
-    Every method raises QueryError, which names the broker or the topic, when there is no answer.
+    Every method but `problem` raises QueryError, which names the broker or the topic, if the broker does not answer.
     """
 
     def __init__(self, config: KafkaConfig, timeout: float = _TIMEOUT) -> None:
-        """Connect when first asked; `timeout` is in seconds."""
+        """Set the broker, without connecting; `timeout` is in seconds."""
         self.config = config
         self._servers = config.servers
         self._timeout = timeout
-        kept = admin(config)
-        self._admin, self._said = kept.client, kept.heard
+        cached = admin(config)
+        self._admin, self._said = cached.client, cached.heard
 
     def problem(self) -> Problem | None:
-        """Ask whether the broker answers, and what is wrong if it does not."""
+        """Check whether the broker answers; return the problem, or None if it does."""
         self._said.clear()
         ends = time.monotonic() + _ANSWER_S
         while True:
@@ -83,14 +83,14 @@ class BrokerOffsets:
                 self._admin.list_topics(timeout=_LOOK_S)
             except KafkaException as error:
                 self._admin.poll(0)
-                said = _telling([*self._said, error.args[0]])
+                said = _most_specific([*self._said, error.args[0]])
                 if _is_refusal(said):
                     hint = "check user, password, mechanism and certificates in the Kafka configuration"
                     return Problem(
-                        message=f"the broker {self._servers} refuses us: {said.str()}", hint=hint, is_final=True
+                        message=f"the broker {self._servers} refuses access: {said.str()}", hint=hint, is_final=True
                     )
                 if time.monotonic() > ends:
-                    hint = "is it running, is the address right, and is security.protocol that of this listener?"
+                    hint = "check that it runs, that the address is right, and that security.protocol is that of this listener"
                     return Problem(
                         message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False
                     )
@@ -98,7 +98,7 @@ class BrokerOffsets:
                 return None
 
     def names(self) -> list[str]:
-        """The names of all topics that are not the broker's own."""
+        """Return the names of all topics that are not internal to the broker."""
         try:
             found = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
@@ -106,24 +106,24 @@ class BrokerOffsets:
         return sorted(name for name in found if not name.startswith("__"))
 
     def topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, Topic]:
-        """The topics of these names; those that do not exist are left out. `timeout` (s) is for those who ask again and again."""
+        """Return the topics with these names that exist; `timeout` (s) replaces that of the object."""
         described = describe_topics(
             self.config, names, timeout or self._timeout, lambda name, reason: self._failed(reason, f"the topic {name}")
         )
         return {name: Topic(name, str(each.topic_id), len(each.partitions)) for name, each in described}
 
     def first(self, positions: Iterable[Position]) -> dict[Position, int]:
-        """The offset of the oldest record that is kept."""
+        """Return the offset of the oldest record of each partition."""
         return self._ask(positions, _SPEC.earliest())
 
     def ends(self, positions: Iterable[Position], timeout: float | None = None) -> dict[Position, int]:
-        """The offset behind the last committed record; `timeout` (s) is for those who ask again and again."""
+        """Return the offset after the last committed record of each partition; `timeout` (s) replaces that of the object."""
         return self._ask(positions, _SPEC.latest(), timeout=timeout)
 
     def settle(self, topics: Iterable[str], patience: float = _SETTLED_S) -> bool:
-        """Wait until no transaction is open in the topics; False if one still is after so many seconds.
+        """Wait until no transaction is open in the topics; return False if one still is after `patience` seconds.
 
-        A broker answers a commit before it has marked every partition: who reads at once may find a part of it missing.
+        A broker answers a commit before it has marked every partition, so a consumer may see only a part of it at first.
         """
         positions = [position for topic in self.topics(topics).values() for position in topic.positions]
         deadline = time.monotonic() + patience
@@ -134,7 +134,7 @@ class BrokerOffsets:
         return True
 
     def from_time(self, positions: Iterable[Position], time: int) -> dict[Position, int]:
-        """The first offset whose record has at least this timestamp (ms); partitions without one are left out."""
+        """Return the first offset of each partition whose record has at least this timestamp (ms); partitions without one are left out."""
         found = self._ask(positions, _SPEC.for_timestamp(time))
         return {position: offset for position, offset in found.items() if offset != _NONE}
 
@@ -166,20 +166,22 @@ class BrokerOffsets:
                         ) from error
             if not has_moved:
                 return found
-            self._look_for_leaders()
+            self._refresh_leaders()
 
-    def _look_for_leaders(self) -> None:
-        """Ask for all topics: the client goes on asking the leader that it knows for offsets, even after the broker was started again."""
+    def _refresh_leaders(self) -> None:
+        """List topics to refresh the leaders of partitions: the client asks the old leader for offsets, even after a restart of the broker."""
         time.sleep(_MARKED_S)
         with suppress(KafkaException):
             self._admin.list_topics(timeout=_LOOK_S)
 
     def _failed(self, reason: KafkaError, what: str) -> QueryError:
-        return QueryError(f"the broker {self._servers} gave no offsets of {what}: {reason.str()}", hint=needed(reason))
+        return QueryError(
+            f"the broker {self._servers} returned no offsets of {what}: {reason.str()}", hint=needed(reason)
+        )
 
 
-def _telling(said: Sequence[Any]) -> Any:
-    """The error that says most: a refusal, else the first that tells what happened."""
+def _most_specific(said: Sequence[Any]) -> Any:
+    """The most specific error: a refusal, or else the first one that says what happened."""
     plain = (error for error in said if error.code() != _ALL_DOWN and not error.str().startswith(_EMPTY))
     return next((error for error in said if _is_refusal(error)), next(plain, said[-1]))
 
@@ -189,12 +191,12 @@ def _is_refusal(error: Any) -> bool:
 
 
 def to_json(offsets: Offsets) -> str:
-    """Write offsets as Spark's Kafka source does."""
+    """Return offsets as JSON text in the form of Spark's Kafka source."""
     return json.dumps(to_members(offsets), sort_keys=True)
 
 
 def to_members(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets as an object of topics, each an object of partitions."""
+    """Return offsets by topic, then by partition."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for (topic, partition), offset in sorted(offsets.items()):
         found[topic][str(partition)] = offset
@@ -202,7 +204,7 @@ def to_members(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_members(members: Mapping[str, Mapping[str, int]]) -> dict[Position, int]:
-    """Read offsets that are an object of topics, each an object of partitions."""
+    """Read offsets by topic, then by partition."""
     return {
         (topic, int(partition)): offset
         for topic, partitions in members.items()

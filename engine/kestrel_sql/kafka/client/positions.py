@@ -1,4 +1,4 @@
-"""Positions in topics: a partition, and how far each has been read."""
+"""Partitions of topics, and positions in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a Java properties file, which is what Kafka's own tools are configured with."""
+"""Reads Java properties files, the configuration files of Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read_properties(path: Path) -> dict[str, str]:
     """Read a properties file.
 
     Raises:
-        EngineError: the file cannot be read, or a line of it is no `name=value`; the value is not repeated, for it may be secret.
+        EngineError: the file cannot be read, or a line is not `name=value`; the message does not quote the line, which may contain a secret.
     """
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
@@ -29,10 +29,10 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse the lines of a properties file: comments, continued lines and escapes as Java reads them.
+    """Parse a properties file with Java's rules for comments, continued lines and escapes.
 
     Raises:
-        ValueError: a line has no name, or a bad Unicode escape.
+        ValueError: a line has no name, or an invalid Unicode escape.
     """
     found = {}
     for number, line in _logical_lines(text):
@@ -48,19 +48,19 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    kept, start = "", 0
+    joined, start = "", 0
     for number, physical in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = physical.lstrip(_BLANK)
-        if not kept and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
             continue
         start = start or number
         if _is_continued(line):
-            kept += line[:-1]
+            joined += line[:-1]
             continue
-        yield start, kept + line
-        kept, start = "", 0
-    if kept:
-        yield start, kept
+        yield start, joined + line
+        joined, start = "", 0
+    if joined:
+        yield start, joined
 
 
 def _is_continued(line: str) -> bool:

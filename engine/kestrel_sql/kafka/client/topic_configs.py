@@ -1,4 +1,4 @@
-"""What a broker says of its topics: partitions, replicas, how long records are kept."""
+"""Asks a broker for the partitions, replicas and retention of topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrel_sql.kafka.client.admin import admin_client, describe_topics
 from kestrel_sql.kafka.client.config import KafkaConfig
 
 TIMEOUT = 30.0
-"""Seconds that the broker has to answer."""
+"""The timeout (s) of requests to the broker."""
 
 _RETENTION = "retention.ms"
 _KNOWN_S = 10.0
@@ -26,7 +26,7 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """A topic as it was made; `retention_ms` is -1 for ever, and None where the broker does not let us know."""
+    """The configuration of a topic; `retention_ms` is -1 for unlimited retention, and None if the user may not read it."""
 
     partitions: int
     replicas: int
@@ -34,10 +34,10 @@ class TopicShape:
 
 
 def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape]:
-    """The topics of these names; those that do not exist are left out.
+    """Return the configurations of the topics with these names that exist.
 
     Raises:
-        QueryError: the broker does not answer; names the topic.
+        QueryError: the broker does not describe a topic; names it.
     """
     described = {
         name: each.partitions for name, each in describe_topics(config, names, TIMEOUT, partial(_refused, config))
@@ -46,9 +46,11 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
         return {}
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
     settings = admin_client(config).describe_configs(resources, request_timeout=TIMEOUT)
-    kept = {resource.name: _retention(future) for resource, future in settings.items()}
+    retentions = {resource.name: _retention(future) for resource, future in settings.items()}
     return {
-        name: TopicShape(partitions=len(partitions), replicas=len(partitions[0].replicas), retention_ms=kept[name])
+        name: TopicShape(
+            partitions=len(partitions), replicas=len(partitions[0].replicas), retention_ms=retentions[name]
+        )
         for name, partitions in described.items()
     }
 
@@ -60,10 +62,10 @@ def _refused(config: KafkaConfig, name: str, reason: KafkaError) -> QueryError:
 
 
 def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:
-    """A topic that was just made: the controller says that it is there before every broker knows of it.
+    """Wait for a new topic, and return its configuration: the controller confirms it before every broker knows it.
 
     Raises:
-        QueryError: the broker does not answer, or does not know of it for too long.
+        QueryError: the broker does not answer, or does not know the topic in time.
     """
     deadline = time.monotonic() + _KNOWN_S
     while True:
@@ -72,13 +74,13 @@ def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:
             return found[name]
         if time.monotonic() > deadline:
             raise QueryError(
-                f"the broker {config.servers} made the topic {name}, and does not know of it after {_KNOWN_S:.0f} s"
+                f"the broker {config.servers} created the topic {name}, but does not know it after {_KNOWN_S:.0f} s"
             )
         time.sleep(_LOOK_S)
 
 
 def _retention(future: Any) -> int | None:
-    """The setting of a topic; not everyone who may read a topic may read how it is set."""
+    """The retention of a topic (ms); None if the user may not read the configuration."""
     try:
         return int(future.result()[_RETENTION].value)
     except KafkaException:

@@ -1,6 +1,6 @@
-"""One set of client properties in two spellings: Java's, which Spark reads, and librdkafka's, which Python reads.
+"""Translates client properties between the names of Java clients (for Spark) and of librdkafka (for Python).
 
-A property about security is never dropped in silence: a client that connects without it would connect otherwise than was asked.
+A security property is never dropped silently, because a client would then connect in another way than the user asked for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAME = frozenset(
         "retry.backoff.ms",
     }
 )
-"""Spelled and meant alike on both sides."""
+"""Properties with the same name and meaning in both clients."""
 
 _ONLY_CONSUMER = frozenset({"client.rack"})
 
@@ -58,7 +58,7 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     """Translate client properties for librdkafka; properties that only tune a Java client are left out.
 
     Raises:
-        EngineError: a security property that librdkafka has no equal of.
+        EngineError: a security property has no equivalent in librdkafka.
     """
     given = _one_spelling(properties)
     found: dict[str, str] = {}
@@ -71,7 +71,7 @@ def for_java(properties: Mapping[str, str]) -> dict[str, str]:
     """Translate client properties for Java's clients.
 
     Raises:
-        EngineError: a security property that Java's clients have no equal of.
+        EngineError: a security property has no equivalent in Java clients.
     """
     given = _one_spelling(properties)
     found: dict[str, str] = {}
@@ -98,7 +98,7 @@ def _native(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
         return {name: value}
     if name.startswith(_SECURE):
         raise EngineError(
-            f"the Kafka property {name} cannot be told to the Python client",
+            f"the Kafka property {name} has no equivalent in the Python client",
             hint="use PLAIN, SCRAM or OAUTHBEARER, and PEM files for TLS",
         )
     return {}
@@ -113,18 +113,19 @@ def _jaas_native(_: str, value: str, given: Mapping[str, str]) -> dict[str, str]
         }
         return {
             "sasl.oauthbearer.method": "oidc",
-            **{native: text for java, native in oauth.items() if (text := _option(value, java))},
+            **{native: found for java, native in oauth.items() if (found := _option(value, java))},
         }
     user, password = _option(value, "username"), _option(value, "password")
     if user is None or password is None:
         raise EngineError(
-            "sasl.jaas.config names no username and password", hint='…LoginModule required username="…" password="…";'
+            "sasl.jaas.config contains no username and password",
+            hint='write …LoginModule required username="…" password="…";',
         )
     return {_USER: user, _PASSWORD: password}
 
 
 def _option(jaas: str, name: str) -> str | None:
-    """The value of an option of a JAAS line, quoted or not."""
+    """The value of an option in a JAAS configuration, quoted or not."""
     match = re.search(rf"""(?:^|\s){name}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", jaas)
     if match is None:
         return None
@@ -146,7 +147,7 @@ def _store_native(name: str, value: str, given: Mapping[str, str]) -> dict[str, 
 
 
 def _nothing(_: str, __: str, ___: Mapping[str, str]) -> dict[str, str]:
-    """A part of another property."""
+    """Drop a property that another one includes."""
     return {}
 
 
@@ -174,9 +175,7 @@ def _login(_: str, given: Mapping[str, str]) -> dict[str, str]:
     mechanism = given.get(_MECHANISM, "PLAIN").upper()
     module = _LOGIN.get(mechanism)
     if module is None:
-        raise EngineError(
-            f"sasl.username is of no use to the mechanism {mechanism}", hint="give sasl.jaas.config instead"
-        )
+        raise EngineError(f"the mechanism {mechanism} does not use sasl.username", hint="use sasl.jaas.config instead")
     return {
         _JAAS: f"{module} required username={_quoted(given.get(_USER, ''))} password={_quoted(given.get(_PASSWORD, ''))};"
     }
@@ -206,4 +205,4 @@ _TO_JAVA: Mapping[str, Callable[[str, Mapping[str, str]], dict[str, str]]] = {
     "ssl.certificate.pem": lambda value, _: {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": value},
     "ssl.key.pem": lambda value, _: {"ssl.keystore.type": "PEM", "ssl.keystore.key": value},
 }
-"""Native spellings and what a Java client reads instead."""
+"""The translation of librdkafka's properties for a Java client."""

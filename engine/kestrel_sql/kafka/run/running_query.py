@@ -157,7 +157,7 @@ class RunningQuery:
             run=around.run,
             slots=_slots(batch.sparkSession),
             sinks=self._sinks,
-            spread=self._layout,
+            distributed=self._layout,
         )
 
     @property

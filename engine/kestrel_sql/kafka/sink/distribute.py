@@ -1,6 +1,6 @@
-"""How the records of a batch reach their writers: in blobs, one for each writer and piece of a task, merged again in ordinal order.
+"""Distributes the records of a batch to their writers as blobs, one for each writer and part of a task, and merges them by ordinal.
 
-Spark carries a blob as one row. Row by row the way of a record through a shuffle and a sort took longer than to write it.
+A blob is one row for Spark. Shuffling and sorting single records took longer than writing them.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from kestrel_sql.spark.io.columns import before, ordinal_order
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
 DISTRIBUTED = "slot INT, first ARRAY<BIGINT>, rows BINARY"
-"""Records of one writer in ordinal order, and the ordinal of the first of them."""
+"""Records of one writer (`slot`) sorted by ordinal, as a blob, and the ordinal of the first record."""
 
 _DISTRIBUTED = pa.schema([("slot", pa.int32()), ("first", pa.list_(pa.int64())), ("rows", pa.binary())])
-_PLACED = ARROW_OUTPUT.append(pa.field("partition", pa.int32()))
+_PARTITIONED = ARROW_OUTPUT.append(pa.field("partition", pa.int32()))
 
 _PIECE_ROWS, _PIECE_BYTES = 1 << 16, 8 << 20
 _HELD_ROWS, _HELD_BYTES = 1 << 16, 32 << 20
-"""How much is merged at a time, where blobs do not overlap more than that."""
+"""The rows and bytes that are merged at a time, unless the ordinals of blobs overlap more."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 def distribute_batches(layout: Layout, tails: Mapping[str, int]) -> Pass:
-    """Make the function for `mapInArrow` that gives each record its partition and makes blobs for the writers.
+    """Return the function for `mapInArrow` that computes the partition of each record and makes blobs for the writers.
 
-    It takes rows of `WIRE_OUTPUT`, or rows of `DISTRIBUTED` that were made by another layout. `tails` are as in `bare_keys`.
+    It reads rows of `WIRE_OUTPUT`, or rows of `DISTRIBUTED` of another layout. `tails` is as in `bare_keys`.
     """
 
-    def spread(batches: Batches) -> Batches:
+    def distribute(batches: Batches) -> Batches:
         for batch in in_chunks(_opened(batches), _PIECE_ROWS, _PIECE_BYTES):
             yield pa.RecordBatch.from_pylist([*_pieces(batch, layout, tails)], schema=_DISTRIBUTED)
 
-    return spread
+    return distribute
 
 
 def merged(batches: Batches) -> Batches:
-    """The records of one writer in ordinal order; `batches` are rows of `DISTRIBUTED` in the order of `first`."""
+    """Return the records of one writer sorted by ordinal; `batches` are rows of `DISTRIBUTED` sorted by `first`."""
     held: list[pa.RecordBatch] = []
     most_rows, most_bytes = _HELD_ROWS, _HELD_BYTES
     for first, blob in _blobs(batches):
@@ -57,9 +57,9 @@ def merged(batches: Batches) -> Batches:
             done = before(rows.column("ordinal"), first)
             yield rows.slice(0, done)
             held = [rows.slice(done)]
-            # What overlaps more than that would be sorted again for each blob.
+            # With more overlap the held rows would be sorted again for each blob, so the limit grows.
             most_rows, most_bytes = max(_HELD_ROWS, 2 * len(held[0])), max(_HELD_BYTES, 2 * held[0].nbytes)
-        held.append(read_rows(blob, _PLACED))
+        held.append(read_rows(blob, _PARTITIONED))
     if held:
         yield _in_order(held)
 
@@ -67,7 +67,7 @@ def merged(batches: Batches) -> Batches:
 def _opened(batches: Batches) -> Batches:
     for batch in batches:
         if batch.schema.names == _DISTRIBUTED.names:
-            yield from (read_rows(blob, _PLACED).select(ARROW_OUTPUT.names) for _, blob in _blobs([batch]))
+            yield from (read_rows(blob, _PARTITIONED).select(ARROW_OUTPUT.names) for _, blob in _blobs([batch]))
         else:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
 
@@ -79,7 +79,7 @@ def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> 
     slots = _slots(topics, partitions, layout.slots)
     order = ordinal_order(ordinals)
     order = order[np.argsort(slots[order], kind="stable")]
-    rows = _taken(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PLACED), order)
+    rows = _taken(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED), order)
     sorted_slots = slots[order]
     bounds = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), len(order)]
     for start, end in pairwise(bounds):
@@ -88,7 +88,7 @@ def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> 
 
 
 def _slots(topics: pa.Array, partitions: pa.Array, slots: int) -> Numbers:
-    """The writer of each topic-partition; neighbours among the partitions of a topic have different ones."""
+    """The writer of each topic-partition; consecutive partitions of a topic have different writers."""
     coded = topics.dictionary_encode()
     first = np.array(
         [0 if topic is None else crc32(topic.encode()) for topic in [*coded.dictionary.to_pylist(), None]],

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: Java's default partitioner, over whole columns of keys at once."""
+"""Java's default partitioner over whole columns of keys."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ _Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def partitions_of(topics: pa.Array, keys: pa.Array, feeds: pa.Array, counts: Mapping[str, int]) -> pa.Array:
-    """The partition of each record: by the murmur2 hash of its key, in turns by feed order where it has no key; null where no topic.
+    """Return the partition of each record: by the murmur2 hash of the key, or round-robin by `feeds` without a key.
 
-    Java spreads records without a key at random; ours go to the same partition again when a batch is replayed.
+    Java chooses a random partition for a record without a key. Here a replayed batch must go to the same partitions again.
+
+    Args:
+        topics: the topic of each record.
+        keys: the key of each record.
+        feeds: the number of the input record of each record.
+        counts: the number of partitions by topic.
+
+    Returns:
+        INT partitions, null for a topic that is not in `counts`.
     """
     partitions = pc.index_in(topics, value_set=pa.array(counts.keys(), pa.string()))
     known = np.array([*counts.values(), 1], dtype=np.uint32)
@@ -31,9 +40,9 @@ def partitions_of(topics: pa.Array, keys: pa.Array, feeds: pa.Array, counts: Map
 
 
 def bare_keys(topics: pa.Array, keys: pa.Array, tails: Mapping[str, int]) -> pa.Array:
-    """The keys without the bytes at their end that tell a window: `tails` says how many these are in each topic.
+    """Return the keys without the window at their end, whose length in bytes `tails` has by topic.
 
-    Kafka Streams places a windowed record by its bare key, so that all windows of a key are in one partition.
+    Kafka Streams partitions windowed records by their bare key, so that all windows of a key are in one partition.
     """
     for tail in sorted({*tails.values()} - {0}):
         names = pa.array([topic for topic, length in tails.items() if length == tail], pa.string())
@@ -42,9 +51,9 @@ def bare_keys(topics: pa.Array, keys: pa.Array, tails: Mapping[str, int]) -> pa.
 
 
 def murmur2_all(keys: pa.Array) -> _Words:
-    """The murmur2 hash of every key, with Kafka's seed, as unsigned numbers; a null key counts as an empty one.
+    """Return the murmur2 hash of each key with Kafka's seed, unsigned; a null key counts as empty.
 
-    Keys of equal length are hashed together, word by word.
+    Keys with the same length are hashed together.
     """
     data, starts, lengths = _bytes(keys)
     result = np.empty(len(keys), dtype=np.uint32)
@@ -56,7 +65,7 @@ def murmur2_all(keys: pa.Array) -> _Words:
 
 
 def _bytes(keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The bytes of a column, where each key begins in them and how long it is."""
+    """The bytes of a column, and the start and length of each key in them."""
     filled = pc.fill_null(keys.cast(pa.large_binary()), b"")
     _, offsets, data = filled.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
@@ -64,7 +73,7 @@ def _bytes(keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndar
 
 
 def _hash(block: np.ndarray[Any, np.dtype[np.uint8]], length: int) -> _Words:
-    """Hash rows of `length` bytes each; unsigned numbers wrap around as Java's do."""
+    """Hash rows of `length` bytes each; unsigned arithmetic wraps around as in Java."""
     whole = length & ~3
     h: _Words = np.full(len(block), _SEED ^ np.uint32(length), dtype=np.uint32)
     words = np.ascontiguousarray(block[:, :whole]).view("<u4")

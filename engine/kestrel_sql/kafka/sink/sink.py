@@ -1,6 +1,6 @@
-"""The transactional sink: the records of a micro-batch reach their topics once, whatever dies in between (docs/adr/0016).
+"""The transactional sink: writes the records of a micro-batch exactly once, whichever process dies in between (docs/adr/0016).
 
-Records are shuffled by the topic-partition they go to, sorted by place, and written by one writer for each share of the partitions.
+Records are shuffled by topic-partition and sorted by ordinal. Each writer writes the records of some partitions.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.stages.log_entries import log_entry
 from kestrel_sql.topics.records import LogEntry
 
-_KEPT_GROUPS = 64
+_MAX_GROUPS = 64
 _ANSWER_S, _HEARD = 5.0, 20
 
 
 class Delivery(StrEnum):
-    """What `--delivery` promises."""
+    """The guarantee of `--delivery`."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -40,15 +40,15 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a batch came to.
+    """The result of writing a batch.
 
-    `records` is how many records are now in their topics thanks to this call: a replayed batch that was committed before counts 0.
-    `entries` are the rows of the processing log (all of them, in place order), a replayed batch's as well.
+    `records` is the number of records that this call wrote, which is 0 for a replayed batch that was committed before. `entries` are
+    all entries of the processing log, sorted by ordinal, also those of a replayed batch.
     """
 
     records: int
     entries: tuple[tuple[int, LogEntry], ...]
-    """Each with the number of its query, `q`."""
+    """Pairs of the number of the query and the entry."""
 
 
 def write_batch(
@@ -61,20 +61,26 @@ def write_batch(
     run: int = 0,
     slots: int | None = None,
     sinks: Mapping[str, int] | None = None,
-    spread: Layout | None = None,
+    distributed: Layout | None = None,
 ) -> Written:
-    """Write the records of a micro-batch to their topics, to be called from `foreachBatch`.
+    """Write the records of a micro-batch to their topics; called from `foreachBatch`.
 
-    The frame is computed once. Records of one topic-partition are written in the order of `ordinal`. `query` names the consumer group and the
-    transactional ids, so it must be unique to a checkpoint and stay the same over restarts. `run` counts the starts on that checkpoint:
-    a writer of an older run is refused as soon as a newer one has committed. `slots` is the number of writers (None: as many as cores). It
-    must not change with a restart: a writer that was cut off in mid-transaction is fenced by the one that has its slot now.
+    The frame is computed once. The records of a topic-partition are written in the order of `ordinal`.
 
-    `sinks` are the topics that the query writes (None: any), each with the number of bytes at the end of a key that tell its window.
-    The frame has the columns of `WIRE_OUTPUT`, or, where a layout is given by which its rows are `spread` already, of `DISTRIBUTED`.
+    Args:
+        frame: rows with the columns of `WIRE_OUTPUT`, or with those of `DISTRIBUTED` if `distributed` is given.
+        batch_id: Spark's number of the batch.
+        query: names the consumer group and the transactional ids. It must be unique to a checkpoint and the same after a restart.
+        config: the broker.
+        delivery: the guarantee.
+        run: the number of the start from the checkpoint. A writer of an older run is refused once a newer run has committed.
+        slots: the number of writers; by default that of the cores. It must be the same after a restart: a writer that died in a
+            transaction is fenced by the next one with its slot.
+        sinks: the topics that the query writes (None: any), each with the length in bytes of the window at the end of a key.
+        distributed: the layout by which the rows are distributed already.
 
     Raises:
-        QueryError: the broker or a record's size forbids the write; names topic, partition and offset of the source record.
+        QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source record.
     """
     transactional = delivery is Delivery.EXACTLY_ONCE
     try:
@@ -83,14 +89,14 @@ def write_batch(
         )
     except KafkaException as error:
         reason = error.args[0]
-        said = "refuses us" if needed(reason) else "does not answer"
+        said = "refuses access" if needed(reason) else "does not answer"
         raise QueryError(
             f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)
         ) from error
     job = Job(config, query, batch_id, run, layout, transactional)
     blobs = (
         frame
-        if layout.distributes_as(spread, sinks)
+        if layout.distributes_as(distributed, sinks)
         else frame.mapInArrow(distribute_batches(layout, sinks or {}), DISTRIBUTED)
     )
     rows = _gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
@@ -98,7 +104,7 @@ def write_batch(
     if failed:
         raise QueryError(
             f"query {query}, batch {batch_id}: {failed[0]['message']}",
-            hint="nothing of this share of the batch was written",
+            hint="the records of this writer were not written",
         )
     entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["ordinal"])
     return Written(
@@ -107,7 +113,7 @@ def write_batch(
 
 
 def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:
-    """How the next batch of a query will be spread, most likely; of no topics where the broker does not answer."""
+    """Return the probable layout of the next batch of a query; without topics if the broker does not answer."""
     try:
         return Layout(slots, _partitions(_group(config, query), _ANSWER_S))
     except KafkaException:
@@ -128,10 +134,10 @@ def _layout(
     sinks: Mapping[str, int] | None,
     transactional: bool,
 ) -> Layout:
-    """How to spread a batch: as its first attempt did, if a part of it is already written.
+    """The layout of a batch: that of its first attempt if a part of it is written already.
 
     Raises:
-        QueryError: the query has gone on elsewhere.
+        QueryError: another run of the query has written this batch or a later one.
     """
     group = _group(config, query)
     partitions = _partitions(group, TIMEOUT)
@@ -140,8 +146,8 @@ def _layout(
     newer = next((mark for mark in marks if mark.batch > batch or mark.run > run), None)
     if newer is not None:
         raise QueryError(
-            f"query {query}: run {newer.run} has written batch {newer.batch} already, and this is batch {batch} of run {run}",
-            hint="is the query running elsewhere, or its checkpoint older than what it wrote?",
+            f"query {query}: run {newer.run} has already written batch {newer.batch}, and this is batch {batch} of run {run}",
+            hint="check whether the query runs elsewhere, or whether the checkpoint was restored from an older copy",
         )
     for mark in (mark for mark in marks if mark.batch == batch):
         slots = mark.slots or slots
@@ -155,40 +161,40 @@ def _partitions(group: _Group, timeout: float) -> dict[str, int]:
 
 
 def _marks(group: _Group, partitions: Mapping[str, int]) -> list[Mark]:
-    places = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
-    committed = retried(lambda: group.committed(places)) if places else []
-    found = (Mark.of(place) for place in committed)
+    wanted = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
+    committed = retried(lambda: group.committed(wanted)) if wanted else []
+    found = (Mark.of(each) for each in committed)
     return [mark for mark in found if mark is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A consumer, and the errors of its connections: of a group that it may not read it says there only that it may not."""
+    """A consumer of the group, and the errors of its connections: a missing ACL on the group is reported only there."""
 
     consumer: Any
     heard: deque[Any]
 
-    def committed(self, places: list[TopicPartition]) -> list[TopicPartition]:
-        """What is committed for these partitions.
+    def committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return the committed offsets of these partitions.
 
         Raises:
-            KafkaException: the broker does not answer for a while, or refuses.
+            KafkaException: the broker does not answer in time, or refuses.
         """
         self.heard.clear()
         try:
-            found: list[TopicPartition] = self.consumer.committed(places, _ANSWER_S)
+            found: list[TopicPartition] = self.consumer.committed(partitions, _ANSWER_S)
         except KafkaException as error:
             self.consumer.poll(0)
             raise next((KafkaException(each) for each in self.heard if needed(each)), error) from None
         return found
 
 
-@lru_cache(maxsize=_KEPT_GROUPS)
+@lru_cache(maxsize=_MAX_GROUPS)
 def _group(config: KafkaConfig, query: str) -> _Group:
-    """What asks for the numbers of batches; it never reads a record.
+    """The consumer that reads the numbers of committed batches; it never reads a record.
 
-    A consumer, for librdkafka's admin client takes the whole process down when a group's coordinator has moved or is not ready. It sees
-    past open transactions: who left them open is fenced only by the writers, which come later.
+    It is a consumer because librdkafka's admin client aborts the process if the coordinator of the group has moved or is not ready. It
+    ignores open transactions, whose writers are fenced only later, when the writers of this batch open.
     """
     heard: deque[Any] = deque(maxlen=_HEARD)
     settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")
@@ -196,7 +202,7 @@ def _group(config: KafkaConfig, query: str) -> _Group:
 
 
 def _gathered(blobs: DataFrame, layout: Layout) -> DataFrame:
-    """Bring the blobs of a slot into its task, in the order of their first places."""
+    """Shuffle the blobs to the task of their slot, and sort them by their first ordinal."""
     blobs = blobs.coalesce(1) if layout.slots == 1 else blobs.repartitionById(layout.slots, col("slot"))
     return blobs.sortWithinPartitions("first")
 

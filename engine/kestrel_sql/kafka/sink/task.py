@@ -1,4 +1,4 @@
-"""What one task of the sink does: the records of its topic-partitions into one transaction, log entries back to the driver."""
+"""One task of the sink: writes the records of its topic-partitions in one transaction, and returns log entries to the driver."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
 from kestrel_sql.spark.io.topics import LOGGED
 
@@ -20,14 +21,14 @@ REPORT = (
     "what INT, records BIGINT, q INT, ordinal ARRAY<BIGINT>, kind INT, logger STRING, message STRING,"
     " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
 )
-"""What a task reports: how many records it wrote, an entry of the processing log, or why it failed (`message`)."""
+"""A row of the report: the number of records written, a log entry, or the reason of a failure (`message`)."""
 
 _REPORT = pa.schema(
     [("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("ordinal", pa.list_(pa.int64())), *LOGGED]
 )
 
-_KEPT_WRITERS = 32
-"""Fewer than a run has queries and slots, and every share of every batch opens one anew, which fences the one before (ADR 16)."""
+_MAX_WRITERS = 32
+"""The most open writers. If a run has more queries times slots, every batch opens new ones, which fence the previous ones (ADR 16)."""
 
 _writers: dict[tuple[str, int], Writer] = {}
 """The writers of this worker process: opening one takes several round trips to the broker."""
@@ -35,7 +36,7 @@ _writers: dict[tuple[str, int], Writer] = {}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all tasks of a batch are told."""
+    """A batch to write, the same for all its tasks."""
 
     config: KafkaConfig
     query: str
@@ -47,7 +48,7 @@ class Job:
 
 @dataclass(slots=True)
 class Share:
-    """One task's part of a batch."""
+    """The records of a batch that one task writes."""
 
     job: Job
     slot: int
@@ -56,7 +57,7 @@ class Share:
     _records: int = field(default=0)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all records, commit, and report; an error is reported, too, since a trace of Python says nothing to a user."""
+        """Write all records, commit, and return rows of `REPORT`. An error is a row as well, because users need no Python traceback."""
         try:
             for batch in batches:
                 is_record = pc.is_null(batch.column("kind"))
@@ -66,8 +67,8 @@ class Share:
                 self._send(batch.filter(is_record))
             self._commit()
         except (WriteError, KafkaException) as error:
-            self._give_up()
-            yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._told(error)}], schema=_REPORT)
+            self._abort()
+            yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._message(error)}], schema=_REPORT)
         else:
             yield pa.RecordBatch.from_pylist([{"what": WROTE, "records": self._records}], schema=_REPORT)
 
@@ -86,39 +87,39 @@ class Share:
         self._records += batch.num_rows
 
     def _open(self, batch: pa.RecordBatch) -> None:
-        """Find a writer and begin, unless an earlier attempt of this batch has been committed."""
+        """Open or reuse a writer and begin a transaction, unless an earlier attempt of this batch was committed."""
         names = batch.column("topic").unique().to_pylist()
         partition = batch.column("partition")[0].as_py()
         counts = self.job.layout.partitions
         topics = {name: counts[name] for name in names if name in counts}
         if names[0] not in topics:
             raise WriteError(f"topic {names[0]} does not exist")
-        place = (names[0], partition)
-        kept = _writers.pop((self.job.query, self.slot), None)
-        if kept is not None and kept.serves(frozenset(topics)) and self._begins_again(kept, place, topics):
+        position = (names[0], partition)
+        last = _writers.pop((self.job.query, self.slot), None)
+        if last is not None and last.serves(frozenset(topics)) and self._reuses(last, position, topics):
             return
         writer = Writer(
             self.job.config, self.job.query, self.slot, frozenset(topics), transactional=self.job.transactional
         )
         if self.job.transactional:
-            self._is_done = self._is_written(writer.mark(place))
+            self._is_done = self._is_written(writer.mark(position))
             if not self._is_done:
-                writer.begin(place, self.job.batch, self._left(topics))
+                writer.begin(position, self.job.batch, self._metadata(topics))
         self._writer = writer
 
-    def _begins_again(self, kept: Writer, place: tuple[str, int], topics: Mapping[str, int]) -> bool:
-        """Begin with a writer of an earlier batch, if no other worker has had this slot since."""
+    def _reuses(self, writer: Writer, position: Position, topics: Mapping[str, int]) -> bool:
+        """Begin a transaction with a writer of an earlier batch; False if another worker has had this slot since."""
         if self.job.transactional:
-            self._is_done = kept.last == self.job.batch
+            self._is_done = writer.last == self.job.batch
             try:
                 if not self._is_done:
-                    kept.begin(place, self.job.batch, self._left(topics))
+                    writer.begin(position, self.job.batch, self._metadata(topics))
             except KafkaException:
                 return False
-        self._writer = kept
+        self._writer = writer
         return True
 
-    def _left(self, topics: Mapping[str, int]) -> str:
+    def _metadata(self, topics: Mapping[str, int]) -> str:
         return self.job.layout.to_json(self.job.run, topics)
 
     def _is_written(self, mark: Mark | None) -> bool:
@@ -126,7 +127,7 @@ class Share:
             return False
         if mark.batch > self.job.batch or mark.run > self.job.run:
             raise WriteError(
-                f"run {mark.run} wrote batch {mark.batch} already, so run {self.job.run} is not the newest, or its checkpoint is not"
+                f"run {mark.run} has already written batch {mark.batch}: run {self.job.run} or its checkpoint is not the latest"
             )
         return True
 
@@ -140,17 +141,17 @@ class Share:
             else:
                 writer.flush()
         _writers[self.job.query, self.slot] = writer
-        while len(_writers) > _KEPT_WRITERS:
+        while len(_writers) > _MAX_WRITERS:
             del _writers[next(iter(_writers))]
 
-    def _told(self, error: WriteError | KafkaException) -> str:
+    def _message(self, error: WriteError | KafkaException) -> str:
         if isinstance(error, WriteError):
             return str(error)
         reason = error.args[0]
         missing = needed(reason)
         return f"the broker {self.job.config.servers}: {reason.str()}" + (f"; {missing}" if missing else "")
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         if self._writer is not None and self.job.transactional:
             self._writer.abort()
 

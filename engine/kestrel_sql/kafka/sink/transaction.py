@@ -1,8 +1,8 @@
-"""One writer of the sink: a producer with a transactional id, and the number of the batch that it wrote last.
+"""One writer of the sink: a producer with a transactional id, which stays open in a Python worker of Spark from batch to batch.
 
-It lives in a Python worker of Spark from batch to batch. The number of a batch is kept as an offset of the consumer group that is called as
-the query, in the transaction that writes the batch: either both are there or none. Its place is the topic-partition of the first record,
-which no other writer of the batch writes to, and which is the same when the batch is replayed.
+The number of a batch is committed in the transaction that writes the batch, as an offset of the query's consumer group, so that either
+both are committed or neither. It is the offset of the topic-partition of the first record: no other writer of the batch writes to this
+partition, and it is the same when the batch is replayed.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.spark.io.columns import to_list
 
 Answer = TypeVar("Answer")
 
 TIMEOUT = 60
-"""Seconds that the broker has to answer."""
+"""The timeout (s) of requests to the broker."""
 
 _BATCH_BYTES = 256 * 1024
 _FRAME_BYTES = 512
-"""What a batch is larger on the way than librdkafka counts: its head, and what compression adds to what it cannot compress."""
+"""The bytes of a batch that librdkafka does not count: its header, and the overhead of data that cannot be compressed."""
 
 _LARGEST_REQUEST = 100_000_000
-"""What a broker accepts at all; the size of a record is for the topic to limit."""
+"""The largest request that a broker accepts. The topic limits the size of a record."""
 
 EARLIEST = 1
-"""Stands for the timestamp 0 (ms), which librdkafka takes for "now"."""
+"""Replaces the timestamp 0 (ms), which means "now" in librdkafka."""
 
 _TRANSACTION_MS = 120_000
-_KEPT = 16
+_MAX_CACHED = 16
 
 _SILENT = logging.getLogger("kestrel_sql.kafka.writer")
 _SILENT.addHandler(logging.NullHandler())
@@ -51,7 +52,7 @@ _SILENT.propagate = False
 _LOOK_SECONDS = 0.5
 _POLL_EVERY = 2_000
 _QUEUED = 200_000
-"""How many records may be on their way: for so many it is kept what caused them."""
+"""The most records in flight; their source records are remembered for errors."""
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -64,21 +65,21 @@ _TUNING: Mapping[str, str | int | bool] = {
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
     "delivery.report.only.error": True,
-    # A producer that connects when it has to waits for its first broker, then for its coordinator: 60 ms, and now and then 500, in which
-    # a batch stands still. One that connects to all at once is open after 5.
+    # A producer that connects on demand waits for the first broker, then for the coordinator: 60 ms, sometimes 500 ms. One that connects
+    # to all brokers at once takes 5 ms.
     "enable.sparse.connections": False,
-    # Its other way, which begins with the first servers again when all brokers are away, forgets requests of a transaction that were open:
-    # calls then do not end, whatever time they were given (ADR 16).
+    # The default, which starts again from the bootstrap servers when all brokers are down, loses open requests of a transaction; calls then
+    # never return, in spite of their timeout (ADR 16).
     "metadata.recovery.strategy": "none",
 }
 
 _TRANSPORT, _TIMED_OUT, _STATE = -195, -185, -172
-"""librdkafka's own codes, which the Python client keeps to itself."""
+"""Error codes of librdkafka that have no public constant in the Python client."""
 
 _PURGED = frozenset({-152, -151})
-"""What the records of a transaction that failed are said to be."""
+"""The error codes of the records of a transaction that failed."""
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -87,31 +88,31 @@ _PASSING = frozenset(
         _TIMED_OUT,
     }
 )
-"""Errors of a broker that has just started or lost a peer."""
+"""Errors of a broker that has just started or lost another broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a batch is spread: the number of writers, and of partitions by topic; a replay must use that of the first attempt."""
+    """How a batch is distributed: the number of writers, and of partitions by topic. A replay must use that of the first attempt."""
 
     slots: int
     partitions: Mapping[str, int]
 
     def distributes_as(self, other: Layout | None, topics: Iterable[str] | None) -> bool:
-        """Whether records of these topics (None: of any) go the same ways by another layout."""
+        """Return whether another layout distributes the records of these topics (None: of any) in the same way."""
         if other is None or self.slots != other.slots:
             return False
         named = {*self.partitions, *other.partitions} if topics is None else topics
         return all(self.partitions.get(topic) == other.partitions.get(topic) for topic in named)
 
     def to_json(self, run: int, topics: Mapping[str, int]) -> str:
-        """What a writer leaves beside the number of a batch; only its own topics are of interest."""
+        """Return the metadata that a writer commits with the number of a batch; `topics` are those of the writer."""
         return json.dumps({"run": run, "slots": self.slots, "partitions": dict(topics)}, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A batch that a writer committed."""
+    """A batch that a writer has committed."""
 
     batch: int
     run: int
@@ -120,32 +121,32 @@ class Mark:
 
     @staticmethod
     def of(committed: TopicPartition) -> Mark | None:
-        """Read what stands in the consumer group, if anything does."""
+        """Read a committed offset of the consumer group; None if there is none."""
         if committed.offset < 0:
             return None
         try:
-            left = json.loads(committed.metadata or "{}")
+            members = json.loads(committed.metadata or "{}")
         except ValueError:
-            left = {}
-        return Mark(committed.offset, left.get("run", 0), left.get("slots", 0), left.get("partitions", {}))
+            members = {}
+        return Mark(committed.offset, members.get("run", 0), members.get("slots", 0), members.get("partitions", {}))
 
 
 SENT = ("topic", "partition", "key", "value", "timestamp")
 CAUSE = ("src_topic", "src_part", "src_off")
-"""What is written of a record (its headers besides), and which record of a source led to it."""
+"""The columns of a record to write (besides its headers), and of the source record that caused it."""
 
 
 class WriteError(Exception):
-    """A batch that could not be written; the text is for a user."""
+    """A batch could not be written; the message is for users."""
 
 
 class Writer:
-    """Writes the share of one slot."""
+    """Writes the records of one slot."""
 
     def __init__(
         self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], *, transactional: bool
     ) -> None:
-        """Open the producer: whoever had its transactional id before can commit nothing any more."""
+        """Open the producer, which fences an earlier producer with the same transactional id."""
         self._topics = topics
         self._failed: list[tuple[KafkaError, Message]] = []
         self._sent: deque[pa.RecordBatch] = deque()
@@ -154,37 +155,37 @@ class Writer:
         if transactional:
             settings |= {"transactional.id": f"{query}-{slot}", "transaction.timeout.ms": _TRANSACTION_MS}
             self._group = _group(config, query)
-        # That another worker of the run has the slot since is nothing to tell a user of, but librdkafka would.
+        # librdkafka logs that another worker of the run has taken the slot, which users need not know.
         self._producer = Producer(settings, logger=_SILENT)
         if transactional:
-            self._retried(lambda: self._producer.init_transactions(TIMEOUT))
+            retried(lambda: self._producer.init_transactions(TIMEOUT))
 
     def serves(self, topics: frozenset[str]) -> bool:
-        """Whether the producer was opened for these topics, whose limits it keeps to."""
+        """Return whether the producer was opened for these topics, and so with their size limits."""
         return topics <= self._topics
 
-    def mark(self, place: tuple[str, int]) -> Mark | None:
-        """The last batch that was committed with a first record for this topic-partition."""
-        committed = self._retried(lambda: self._group.committed([TopicPartition(*place)], TIMEOUT))
+    def mark(self, position: Position) -> Mark | None:
+        """Return the last committed batch whose first record has this topic-partition."""
+        committed = retried(lambda: self._group.committed([TopicPartition(*position)], TIMEOUT))
         return Mark.of(committed[0])
 
-    def begin(self, place: tuple[str, int], batch: int, left: str) -> None:
-        """Open a transaction that will hold the number of the batch.
+    def begin(self, position: Position, batch: int, metadata: str) -> None:
+        """Begin a transaction that commits the number of the batch, with metadata, as the offset of a topic-partition.
 
         Raises:
-            KafkaException: another writer has opened its producer under this transactional id since; or the broker's error.
+            KafkaException: another writer has taken this transactional id, or the broker refuses.
         """
         self._failed.clear()
         self._sent.clear()
         self._producer.begin_transaction()
-        offset = TopicPartition(*place, batch, left)
+        offset = TopicPartition(*position, batch, metadata)
         self._producer.send_offsets_to_transaction([offset], self._group.consumer_group_metadata(), TIMEOUT)
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand over records (columns of `SENT` and `CAUSE`).
+        """Send records (columns of `SENT` and `CAUSE`).
 
         Raises:
-            WriteError: the client refuses one, or the broker refused one of those before.
+            WriteError: the client refuses a record, or the broker refused an earlier one.
         """
         self._sent.append(batch)
         while len(self._sent) > 1 and sum(map(len, self._sent)) - len(self._sent[0]) > _QUEUED:
@@ -212,49 +213,49 @@ class Writer:
         self._check()
 
     def commit(self, batch: int) -> None:
-        """Make everything visible at once, and remember the batch.
+        """Commit the transaction, and remember the batch.
 
         Raises:
             WriteError: the broker refused a record.
             KafkaException: the transaction could not be committed.
         """
         self.flush()
-        self._retried(lambda: self._producer.commit_transaction(TIMEOUT))
+        retried(lambda: self._producer.commit_transaction(TIMEOUT))
         self.last = batch
 
     def flush(self) -> None:
-        """Wait until the broker has every record.
+        """Wait until the broker has all records.
 
         Raises:
-            WriteError: the broker refused a record, or had not taken all of them in time.
+            WriteError: the broker refused a record, or did not accept all of them in time.
         """
         deadline = time.monotonic() + _TRANSACTION_MS / 1000
         waiting = 1
         while waiting and time.monotonic() < deadline:
             waiting = self._producer.flush(_LOOK_SECONDS)
-            # Once a record was refused, a transaction sends no other: they would be waited for in vain.
+            # Once a record is refused, the transaction sends no others, so waiting for them would be useless.
             self._check()
         if waiting:
-            raise WriteError(f"the broker did not take {waiting} records within {_TRANSACTION_MS // 1000} s")
+            raise WriteError(f"the broker did not accept {waiting} records within {_TRANSACTION_MS // 1000} s")
 
     def abort(self) -> None:
-        """Take back what was sent, as far as the broker can still be told; otherwise it will find out by itself."""
+        """Abort the transaction; if the broker does not answer, it aborts by its timeout."""
         try:
             self._producer.abort_transaction(TIMEOUT)
         except KafkaException:
             return
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
-        # Once one record fails, the rest of a transaction is thrown away and reported, too.
+        # Once a record fails, the other records of the transaction are discarded and reported as well.
         if error is not None and not self._failed:
             self._failed.append((error, message))
 
     def _check(self) -> None:
-        """Raise what the broker said of a record, with the record of a source that caused it, which is only now looked for."""
+        """Raise the error of a refused record, with the source record that caused it, which is searched only now."""
         if self._failed:
             error, message = self._failed[0]
             if error.code() in _PURGED:
-                error = self._verdict() or error
+                error = self._abort_reason() or error
             raise WriteError(
                 _text(
                     error,
@@ -263,23 +264,20 @@ class Writer:
                 )
             )
 
-    def _verdict(self) -> KafkaError | None:
-        """Why the transaction can no longer be committed, which its records do not tell: it cannot be begun again, and that says why."""
+    def _abort_reason(self) -> KafkaError | None:
+        """Why the transaction cannot be committed. Errors of records do not say it, but that of beginning another transaction does."""
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
             return error.args[0] if error.args[0].code() != _STATE else None
         return None
 
-    def _retried(self, call: Callable[[], Answer]) -> Answer:
-        return retried(call)
-
 
 def retried(call: Callable[[], Answer]) -> Answer:
-    """What a call to the broker gives, tried again where the broker has just started or lost a peer.
+    """Call the broker, and retry if it has just started or lost another broker.
 
     Raises:
-        KafkaException: any other error, or such a one for too long.
+        KafkaException: any other error, or such an error for too long.
     """
     deadline = time.monotonic() + TIMEOUT
     while True:
@@ -287,20 +285,20 @@ def retried(call: Callable[[], Answer]) -> Answer:
             return call()
         except KafkaException as error:
             reason = error.args[0]
-            if time.monotonic() > deadline or not (reason.retriable() or reason.code() in _PASSING):
+            if time.monotonic() > deadline or not (reason.retriable() or reason.code() in _TRANSIENT):
                 raise
             time.sleep(0.05)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MAX_CACHED)
 def _group(config: KafkaConfig, query: str) -> Any:
-    """What asks for the numbers of batches that a query has written; it never reads a record."""
+    """The consumer that reads the numbers of committed batches of a query; it never reads a record."""
     return Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MAX_CACHED)
 def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:
-    """How large a batch of records may be: a topic that takes less refuses the whole batch, whose records would be small enough each."""
+    """The most bytes of a producer batch: a topic refuses a batch over its limit, even if each record is below it."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     limits = [_BATCH_BYTES]
     for future in admin_client(config).describe_configs(resources, request_timeout=TIMEOUT).values():
@@ -308,13 +306,13 @@ def _batch_bytes(config: KafkaConfig, topics: frozenset[str]) -> int:
             limit = int(future.result()["max.message.bytes"].value)
             limits.append(max(1, limit - limit // 20 - _FRAME_BYTES))
         except KafkaException:
-            # Not everyone may read the configuration of a topic; a topic that is missing is found out later.
+            # The user may lack the ACL to read the configuration; a missing topic is reported later.
             continue
     return min(limits)
 
 
 def _pairs(batch: pa.RecordBatch) -> Iterable[Headers | None]:
-    """The headers of records as the client takes them; most records have none."""
+    """The headers of records in the form of the client; None if no record has any."""
     headers = batch.column("headers")
     if not pc.sum(pc.list_value_length(headers)).as_py():
         return repeat(None, len(batch))
@@ -322,7 +320,7 @@ def _pairs(batch: pa.RecordBatch) -> Iterable[Headers | None]:
 
 
 def _sent_in(batch: pa.RecordBatch, message: Message) -> pa.RecordBatch:
-    """The rows of a batch that such a message may have come from."""
+    """The rows of a batch that may have caused this message."""
     found = batch
     for name, value in zip(SENT, (message.topic(), message.partition(), message.key(), message.value()), strict=False):
         column = found.column(name)
@@ -336,6 +334,6 @@ def _text(error: KafkaError, rows: pa.RecordBatch | None, message: Message | Non
         (message.topic(), message.partition()) if message is not None else (row["topic"], row["partition"])
     )
     cause = [row.get(name) for name in CAUSE]
-    source = f"caused by {cause[0]}-{cause[1]} at offset {cause[2]}" if cause[0] is not None else "of unknown cause"
+    source = f"caused by {cause[0]}-{cause[1]} at offset {cause[2]}" if cause[0] is not None else "of unknown origin"
     size = f"; it has {len(message.value() or b'') + len(message.key() or b'')} bytes" if message is not None else ""
     return f"a record for {topic}-{partition}, {source}, was refused: {error.str()}{size}"

@@ -1,1 +1,1 @@
-"""What a query reads: one topic, or several merged by timestamp."""
+"""Sources of queries: one topic, or several topics merged by timestamp."""

@@ -1,7 +1,8 @@
-"""Several topics read in the order of their timestamps: where a batch may end, and the merge of what it holds (ADR 17).
+"""Reads several topics in the order of timestamps: computes where a batch ends, and merges its records (ADR 17).
 
-Kafka Streams takes the next record always from the partition whose head is the oldest. A batch that ends, in every partition, before the
-first record of some time T on holds exactly what that merge gives first, so that the cut into batches cannot be seen.
+Kafka Streams always takes the next record from the partition whose next record is the oldest. A batch that ends in every partition
+before the first record with a timestamp of T or later contains exactly the first records of that merge. The result therefore does
+not depend on the cut into batches.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 from kestrel_sql.kafka.client.positions import Offsets, Position
 
 FirstFrom = Callable[[int], Offsets]
-"""Gives each partition's first offset whose record has at least that timestamp (ms); partitions without one are left out."""
+"""Returns the first offset of each partition whose record has at least a timestamp (ms); partitions without one are left out."""
 
 LAST_TIME = (1 << 62) - 1
 """Later (ms) than any timestamp."""
@@ -27,20 +28,20 @@ Item = TypeVar("Item")
 
 @dataclass(slots=True)
 class Cutter:
-    """Says where batches end; `first_from` asks the broker, so it is called as seldom as can be: once for a batch, at a steady rate.
+    """Computes where batches end. `first_from` asks the broker, so it is called rarely: once for a batch at a steady rate.
 
-    A batch ends at a time T: in every partition before its first record from T on. It is larger than its limit only where no such time
-    gives less: with very many equal timestamps, or records that came much too late.
+    A batch ends at a timestamp T: in every partition before the first record with T or later. It exceeds its limit only if no T gives
+    a smaller batch: with very many equal timestamps, or records that are very late.
     """
 
     first_from: FirstFrom
     _last: int = 0
-    """Where (ms) the last batch ended."""
+    """The end (ms) of the last batch."""
     _step: int = 0
-    """How much later (ms) the next one is expected to end; 0 before the first."""
+    """The expected length (ms) of the next batch; 0 before the first."""
 
     def cut(self, start: Offsets, ends: Offsets, limit: int) -> dict[Position, int]:
-        """Where a batch of about `limit` records ends that starts at `start`, if the partitions end at `ends` now."""
+        """Return the end of a batch of about `limit` records that starts at `start`; the partitions end at `ends` now."""
         behind = [position for position, end in ends.items() if end > start[position]]
         if sum(ends[position] - start[position] for position in behind) <= limit:
             return dict(ends)
@@ -48,7 +49,7 @@ class Cutter:
         at = search.last_within(limit, self._last + self._step, self._step)
         if not search.is_cut(at):
             at = search.first_cut(at)
-        # A little less than would just do, for a batch that is too large has to be sought anew.
+        # 90 % of the estimate, because a batch that is too large takes another search.
         self._step = max(1, (at - self._last) * limit * 9 // (search.size(at) * 10))
         self._last = at
         return search.at(at)
@@ -75,14 +76,14 @@ class _Search:
         return sum(end - self.start[position] for position, end in self.at(time).items())
 
     def is_cut(self, time: int) -> bool:
-        """Whether the merge, done whole, gives exactly the batch first: in no partition were later records already read."""
+        """Whether the batch up to `time` is a prefix of the whole merge: no partition has already been read beyond it."""
         first = self.first(time)
         return self.size(time) > 0 and all(first.get(p, self.ends[p]) >= self.start[p] for p in self.behind)
 
     def last_within(self, limit: int, guess: int, step: int) -> int:
-        """A time whose batch has at most `limit` records, but half as many unless there is none such.
+        """A timestamp whose batch has `limit` / 2 to `limit` records if there is one, or else at most `limit`.
 
-        `guess` is tried first, then what is `step`, twice `step` and so on away from there.
+        Tries `guess` first, then timestamps at a distance of `step`, twice `step` and so on.
         """
         low, high, middle = 0, LAST_TIME, guess
         while high - low > 1:
@@ -98,7 +99,7 @@ class _Search:
         return low
 
     def first_cut(self, low: int) -> int:
-        """The first time after `low` at which the batch may end."""
+        """The first timestamp after `low` at which the batch may end."""
         high = LAST_TIME
         while high - low > 1:
             middle = (low + high) // 2
@@ -107,13 +108,13 @@ class _Search:
 
 
 class HeadMerge(Generic[Item]):
-    """Merges inputs that arrive in pieces: always takes from the input whose head is the oldest, the first of equals.
+    """Merges inputs that arrive in pieces: always takes from the input with the oldest next item, from the first one if equal.
 
-    While an input that has not ended is empty nothing is taken, for its next record might be older than all heads.
+    Takes nothing while an input is empty that has not ended, because its next item might be the oldest.
     """
 
     def __init__(self, inputs: int) -> None:
-        """Begin with that many empty inputs."""
+        """Start with this number of empty inputs."""
         self._queues: list[deque[tuple[int, Item]]] = [deque() for _ in range(inputs)]
         self._waiting = set(range(inputs))
         self._ended: set[int] = set()
@@ -127,22 +128,22 @@ class HeadMerge(Generic[Item]):
             heapq.heappush(self._heads, (time, number))
 
     def end(self, number: int) -> None:
-        """Say that an input has nothing more to give."""
+        """Mark an input as ended."""
         self._ended.add(number)
         self._waiting.discard(number)
 
     @property
     def is_done(self) -> bool:
-        """Whether every input has ended and was taken."""
+        """Whether every input has ended and all items were taken."""
         return len(self._ended) == len(self._queues) and not self._heads
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an input has to give something before more can be taken."""
+        """Whether an input must get an item before more can be taken."""
         return bool(self._waiting)
 
     def take(self) -> Iterator[tuple[int, Item]]:
-        """Take what can be taken by now, with timestamps (ms)."""
+        """Take the items that can be taken now, with their timestamps (ms)."""
         while self._heads and not self._waiting:
             _, number = heapq.heappop(self._heads)
             queue = self._queues[number]
@@ -155,14 +156,14 @@ class HeadMerge(Generic[Item]):
 
 @dataclass(slots=True)
 class FeedOrder:
-    """Numbers the merged records of one task so that rows of all tasks are ordered by time, and no two are equal."""
+    """Numbers the merged records of a task, so that the records of all tasks have different numbers, sorted by timestamp."""
 
     task: int
     tasks: int
     _last: int = -1
 
     def next(self, time: int) -> int:
-        """The number of the next record, whose timestamp (ms) may be older than its predecessor's."""
+        """Return the number of the next record, whose timestamp (ms) may be less than that of its predecessor."""
         least = max(self._last + 1, min(max(time, 0), _MAX_TIME) << _TIME_BITS)
         self._last = least + (self.task - least) % self.tasks
         return self._last

@@ -1,4 +1,4 @@
-"""A source of Spark that reads several topics, merged by timestamp: one task for each partition number (ADR 17)."""
+"""A Spark source that merges several topics by timestamp, with one task for each partition number (ADR 17)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NO_TIME = 0
 _WAIT_S = 0.05
 
 _consumers: dict[tuple[str, ...], Any] = {}
-"""Consumers of this worker process, which live as long as it does: connecting takes longer than reading a small batch."""
+"""The consumers of this worker process, which are never closed: connecting takes longer than reading a small batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedTopics:
-    """What to read: topics with their numbers of partitions, those first that come first among equal timestamps."""
+    """Topics to merge, with their numbers of partitions. With equal timestamps the records of an earlier topic come first."""
 
     config: KafkaConfig
     partitions: Mapping[str, int]
@@ -47,7 +47,7 @@ class MergedTopics:
         return tuple((topic, partition) for topic, count in self.partitions.items() for partition in range(count))
 
     def to_options(self) -> dict[str, str]:
-        """As options of a source of Spark."""
+        """Return the options of the Spark source."""
         return {
             "servers": self.config.servers,
             "secret": json.dumps(dict(self.config.properties)),
@@ -58,7 +58,7 @@ class MergedTopics:
 
     @staticmethod
     def of_options(options: Mapping[str, str]) -> MergedTopics:
-        """From the options of a source of Spark."""
+        """Read the options of the Spark source."""
         return MergedTopics(
             config=KafkaConfig(servers=options["servers"], properties=json.loads(options["secret"])),
             partitions=json.loads(options["partitions"]),
@@ -68,11 +68,11 @@ class MergedTopics:
 
 
 class MergedSource(DataSource):
-    """The source as Spark knows it."""
+    """The source in Spark's API."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is called with."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
@@ -80,7 +80,7 @@ class MergedSource(DataSource):
         return WIRE_INPUT
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Give the reader."""
+        """Return the reader."""
         return MergedReader(MergedTopics.of_options(dict(self.options)))
 
 
@@ -102,29 +102,29 @@ class _Task(InputPartition):
 
 
 class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Cuts batches by time, and reads the tasks of each."""
+    """Computes the ends of batches, and reads the records of their tasks."""
 
     def __init__(self, topics: MergedTopics) -> None:
-        """Read `topics`; nothing is connected yet."""
+        """Set the topics to read, without connecting."""
         self._topics = topics
         self._offsets: BrokerOffsets | None = None
         self._target: dict[Position, int] | None = None
         self._cutter = Cutter(self._first_from)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins."""
+        """Return the offsets from which a query without a checkpoint starts."""
         return to_members(self._topics.start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How many records a batch has, unless they came all at one time."""
+        """Return the limit for the number of records of a batch; many equal timestamps may exceed it."""
         return ReadMaxRows(self._topics.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix what `latestOffset` will end at."""
+        """Fix the offsets at which `latestOffset` ends."""
         self._target = self._broker().ends(self._topics.positions)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends."""
+        """Return the offsets at which the next batch ends."""
         begin = from_members(start)
         ends = self._target or self._broker().ends(self._topics.positions)
         ends = {position: max(end, begin[position]) for position, end in ends.items()}
@@ -132,7 +132,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_members(self._cutter.cut(begin, ends, rows))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One task for each partition number that has records in the batch."""
+        """Return a task for each partition number with records in the batch."""
         begin, finish = from_members(start), from_members(end)
         count = max(self._topics.partitions.values())
         tasks = []
@@ -147,8 +147,8 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of a task in merged order, as Arrow batches of `WIRE_INPUT`."""
-        assert isinstance(partition, _Task)  # noqa: S101 - `partitions` gives no other
+        """Return the merged records of a task, as Arrow batches of `WIRE_INPUT`."""
+        assert isinstance(partition, _Task)  # noqa: S101 - `partitions` returns no other
         return _batches(self._topics.config, partition)
 
     def _first_from(self, moment: int) -> Mapping[Position, int]:
@@ -208,7 +208,7 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[tuple[int, Any]]:
                     _offer(merge, number, task.ranges[number], message, config)
             yield from merge.take()
             if not messages and time.monotonic() > deadline:
-                raise QueryError(_silence(config, task))
+                raise QueryError(_timeout_message(config, task))
     finally:
         consumer.unassign()
 
@@ -218,24 +218,24 @@ def _offer(merge: HeadMerge[Any], number: int, wanted: _Range, message: Any, con
     if error is None and message.offset() < wanted.end:
         _, moment = message.timestamp()
         merge.offer(number, max(moment, _NO_TIME), message)
-    # Offsets may end in marks of transactions, which no consumer is shown: then the partition's end says that there is nothing more.
+    # The last offsets may be control records of transactions, which consumers do not see; then the end of the partition is reported.
     if error is None:
         if message.offset() >= wanted.end - 1:
             merge.end(number)
     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
         merge.end(number)
-    elif not error.retriable() and error.code() not in _PASSING:
-        place = f"{wanted.topic}, partition {message.partition()}, offset {wanted.start}"
-        raise QueryError(f"{place} cannot be read from {config.servers}: {error.str()}")
+    elif not error.retriable() and error.code() not in _TRANSIENT:
+        position = f"{wanted.topic}, partition {message.partition()}, offset {wanted.start}"
+        raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
 
 
-_PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})  # noqa: SLF001 - public constants
-"""Errors after which the library goes on by itself."""
+_TRANSIENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})  # noqa: SLF001 - public constants
+"""Errors after which the library retries by itself."""
 
 
-def _silence(config: KafkaConfig, task: _Task) -> str:
-    places = ", ".join(f"{wanted.topic} from offset {wanted.start} to {wanted.end}" for wanted in task.ranges)
-    return f"the broker {config.servers} gave nothing of partition {task.number} for {_PATIENCE_S:.0f} s: {places}"
+def _timeout_message(config: KafkaConfig, task: _Task) -> str:
+    ranges = ", ".join(f"{wanted.topic} from offset {wanted.start} to {wanted.end}" for wanted in task.ranges)
+    return f"the broker {config.servers} sent no record of partition {task.number} for {_PATIENCE_S:.0f} s: {ranges}"
 
 
 def _consumer(config: KafkaConfig) -> Any:

@@ -1,4 +1,4 @@
-"""What a query reads: Spark's own Kafka source for one topic, the merged source where topics or partitions meet by time."""
+"""Opens the source of a query: Spark's own Kafka source, or the merged source if topics or partitions are merged by timestamp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableS
 
 
 class Reading(StrEnum):
-    """How a query's records are read; kept in the manifest, for a checkpoint knows its source."""
+    """The source of a query. It is stored in the manifest, because a checkpoint belongs to one source."""
 
     PLAIN = "plain"
     MERGED = "merged"
@@ -35,26 +35,26 @@ REKEYED: tuple[type[Step], ...] = (
     TableSelectKeyV1,
     FkTableTableJoinV1,
 )
-"""Steps behind which records of several partitions may meet in one task."""
+"""Steps after which one task may get records of several partitions."""
 
 PROMPT = {"kafka.fetch.max.wait.ms": "20", "kafka.max.poll.records": "10000"}
-"""Options of Spark's source, which a user's own replace.
+"""Options of Spark's source; those of the user override them.
 
-A task that has read its last record asks how far its partition reaches, on the connection on which a fetch still waits for more: with
-Kafka's default, each partition of each batch would take half a second. It asks the same after each poll; with Kafka's default of 500
-records that is hundreds of times a batch. What a poll gives was fetched before, so that a large one takes no more memory.
+After its last record a task asks for the end of its partition, on a connection where a fetch still waits for records. With Kafka's
+default wait, each partition of each batch takes 500 ms. The task also asks after each poll, which is hundreds of times a batch with
+Kafka's default of 500 records. A large poll takes no more memory, because its records were fetched before.
 """
 
 
 def steps(step: Step) -> Iterator[Step]:
-    """A step and all below it."""
+    """Return a step and all steps upstream of it."""
     yield step
     for upstream in step.upstream:
         yield from steps(upstream)
 
 
 def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int) -> Reading:
-    """How a query has to be read: merged if records of several topics, or of several partitions behind a new key, meet in state."""
+    """Return the source that a query needs: merged if its state depends on several topics, or on several partitions after re-keying."""
     if len(topics) > 1:
         return Reading.MERGED
     mixes = (
@@ -67,7 +67,7 @@ def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """The records to read: topics with their partitions, where to begin, and how many records (about) make a batch."""
+    """The records to read: topics with their numbers of partitions, first offsets, and the approximate number of records of a batch."""
 
     config: KafkaConfig
     partitions: Mapping[str, int]
@@ -76,7 +76,7 @@ class SourceSpec:
 
 
 def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> DataFrame:
-    """Give the records as a stream with the columns of `WIRE_INPUT`."""
+    """Return the records as a stream with the columns of `WIRE_INPUT`."""
     if reading is Reading.MERGED:
         spark.dataSource.register(MergedSource)
         topics = MergedTopics(config=spec.config, partitions=spec.partitions, start=spec.start, limit=spec.limit)
@@ -85,7 +85,7 @@ def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Data
 
 
 def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
-    """Spark's source: a Spark partition for each topic-partition; the offset is the place, as nothing of two partitions ever meets."""
+    """Spark's source, with a Spark partition for each topic-partition. `feed` is the offset, because partitions are independent."""
     reader = (
         spark.readStream.format("kafka")
         .options(**PROMPT)
@@ -106,7 +106,7 @@ def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
         "unix_millis(timestamp) AS ts",
         "key",
         "value",
-        # Spark's way to Arrow takes time that grows with the square of NULL arrays in a row.
+        # Spark's conversion to Arrow is quadratic in the number of consecutive NULL arrays.
         "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)) AS headers",
     )
 

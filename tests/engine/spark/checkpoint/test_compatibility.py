@@ -68,7 +68,7 @@ def original(runner: ResumableRunner) -> Path:
 
 @pytest.fixture
 def checkpoint(original: Path) -> Iterator[Path]:
-    """A checkpoint where Spark wrote it, to be damaged: its files hold its path."""
+    """A checkpoint to damage, in the folder where Spark wrote it, because its files contain their path."""
     kept = original.with_name("kept")
     shutil.copytree(original, kept)
     yield original
@@ -79,7 +79,7 @@ def checkpoint(original: Path) -> Iterator[Path]:
 def refusal(
     runner: ResumableRunner, checkpoint: Path, *statements: str, pages: int = 1, tasks: Sequence[int] | None = None
 ) -> str:
-    """The message, after nothing in the checkpoint was touched."""
+    """The message of the refusal, after a check that the checkpoint did not change."""
     before = contents(checkpoint)
     with pytest.raises(CheckpointError) as caught:
         check_start(lambda: runner.spark, pipeline(*statements), checkpoint, pages=pages, tasks=tasks)
@@ -227,7 +227,7 @@ def test_a_page_that_does_not_decode_is_refused(
 
 
 def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blob: bytes) -> Path:
-    """A checkpoint whose pages hold `blob`."""
+    """Write `blob` into the pages of a checkpoint."""
 
     class Vandal(Host):
         def _handled(self, rows: Any, task: int) -> Iterator[bytes]:

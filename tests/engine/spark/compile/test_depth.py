@@ -1,4 +1,4 @@
-"""Expressions of many levels: long chains of AND and OR are flat, and what is too deep to be written is refused."""
+"""Tests deep expressions: long chains of AND and OR are flat, and an expression that is too deep is refused."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from kestrel_sql.spark.runtime.session import open_test_session
 pytestmark = pytest.mark.spark
 
 SHORTEST_SINCE = 19
-"""The JDK that changed `Double.toString`."""
+"""The first JDK with the new `Double.toString`."""
 
 
 def doubles() -> list[float]:
-    """Bits at random, whole numbers near 2^63, subnormals, powers of two and of ten, and texts of few digits."""
+    """Random bits, whole numbers near 2^63, subnormals, powers of two and ten, and numbers with few digits."""
     chance = random.Random(20)
     bits = [struct.unpack("<d", chance.randbytes(8))[0] for _ in range(20_000)]
     return [

@@ -1,4 +1,4 @@
-"""Error scopes and their switches, lazy branches and evaluation exactly once: one Spark projection over the compiler."""
+"""Tests error scopes with their settings, lazy branches, and that an expression is evaluated once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _calls = 0
 
 @python_scalar("(value INT) -> INT", nulls=Nulls.BODY, deterministic=False)
 def counted(value: Any) -> int:
-    """Give how often it was called."""
+    """Return the number of calls so far."""
     global _calls
     _calls += 1
     return _calls
@@ -39,13 +39,13 @@ def boom(value: Any) -> str:
 
 @python_scalar("(kind STRING) -> INT")
 def wrong(kind: str) -> Any:
-    """Return what is no INT."""
+    """Return a value that is not an INT."""
     return {"text": "x", "large": 2**40, "fine": 7}[kind]
 
 
 @python_scalar("() -> STRING")
 def half() -> str:
-    """Return half a character."""
+    """Return half of a surrogate pair."""
     return "\ud83d"
 
 
@@ -55,7 +55,7 @@ WHOLE = "whole"
 
 @dataclass(frozen=True)
 class Expected:
-    """The value, and the messages of the log, innermost first."""
+    """The value, and the messages of the log from the innermost scope outwards."""
 
     value: Any
     log: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def test_scope(outcomes, index):
 
 @pytest.mark.spark
 def test_a_function_is_called_once_a_row():
-    """However often the compiled text names it: its value, its failure and a guard around it are one call."""
+    """A Python function is called once, although its value, its failure and a guard contain the call."""
     python = PythonCalls()
     context = Context({"ID": s.column("id")}, python, nested=True)
     text = "CASE WHEN COUNTED(CAST(ID AS INT)) > 0 THEN 'more' ELSE 'none' END"

@@ -1,4 +1,4 @@
-"""No value of a column ends a query: what Spark throws for a row, it throws for all."""
+"""Tests that no value of a column stops a query: an exception in Spark would fail all rows."""
 
 from __future__ import annotations
 

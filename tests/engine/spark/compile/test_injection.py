@@ -1,4 +1,4 @@
-"""Nothing that a user writes reaches Spark as code: not in literals, patterns, names, aliases, topics, header keys or properties."""
+"""Tests that user text never reaches Spark as code: literals, patterns, names, aliases, topics, header keys, properties."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _same(value: str, node: e.Expression) -> e.Expression:
 
 
 def _positions(value: str) -> Iterator[tuple[str, e.Expression]]:
-    """Expressions that are true exactly if `value` came through unchanged in their position."""
+    """Expressions that are true if and only if `value` arrives unchanged."""
     one = e.IntegerLiteral(1)
     yield (
         "map key",
@@ -293,7 +293,7 @@ def _string(value: str) -> str:
 
 
 def _pipeline(value: str) -> str:
-    """The Spark SQL of a query that has `value` in every place where a statement has room for it."""
+    """The Spark SQL of a query with `value` in every position of a statement that accepts it."""
     session = Session()
     name = _quote(value)
     create = (
@@ -313,7 +313,7 @@ def _pipeline(value: str) -> str:
 
 
 def _shape(text: str) -> list[str]:
-    """The kinds of nodes of the one statement that a text is, in order; strings and names count by kind only."""
+    """The kinds of the nodes of a statement, in order; strings and names count only by their kind."""
     (tree,) = sqlglot.parse(text, dialect="spark")
     assert tree is not None
     calls = {node.name if isinstance(node, exp.Anonymous) else type(node).__name__ for node in tree.find_all(exp.Func)}
@@ -333,6 +333,6 @@ def test_statements_become_the_same_tree_whatever_they_say():
 
 
 def _kind_of_like(pattern: str) -> tuple[bool, bool] | None:
-    """How LIKE searches for a pattern: by an expression, or for a text at a place."""
+    """How LIKE matches a pattern: by a regular expression, or by a search for a string."""
     plain = plain_part(pattern, None)
     return None if plain is None else (plain[0], plain[2])

@@ -1,4 +1,4 @@
-"""Nested expressions: their texts grow with their depth and not with its power, and Spark is not asked to look for equal parts."""
+"""Tests that the SQL of nested expressions grows linearly, and that Spark does not search for common subexpressions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NESTS = {
 
 
 def size(nest: str, depth: int) -> int:
-    """The length of the Spark SQL of a column and of its entries in the log."""
+    """The length of the Spark SQL of a column and its log entries."""
     text = "N / (ID - 3)"
     for i in range(depth):
         text = nest.format(e=text, i=i)

@@ -1,4 +1,4 @@
-"""The names that Python functions get in Spark stand in the texts that people read and compare."""
+"""Tests that Python functions have stable names in Spark, because people read and compare the SQL."""
 
 from __future__ import annotations
 

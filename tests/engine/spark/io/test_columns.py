@@ -31,7 +31,7 @@ PLAIN: list[tuple[t.SqlType, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("sql_type", "values"), PLAIN, ids=str)
-def test_every_type_comes_back_as_it_was(sql_type: t.SqlType, values: list[Any]) -> None:
+def test_every_type_survives_a_round_trip(sql_type: t.SqlType, values: list[Any]) -> None:
     rows = [(value,) for value in values]
     array = from_rows(rows, [Column("C", sql_type)])
     assert to_rows(array) == rows
@@ -48,7 +48,7 @@ def test_a_slice_gives_its_own_values_only(sql_type: t.SqlType, values: list[Any
 @pytest.mark.parametrize(
     "sql_type", [t.Array(t.STRING), t.Map(t.STRING, t.STRING), t.Array(t.Array(t.STRING))], ids=str
 )
-def test_a_slice_does_not_look_at_the_values_of_others(sql_type: t.SqlType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_does_not_convert_the_values_of_others(sql_type: t.SqlType, monkeypatch: pytest.MonkeyPatch) -> None:
     value: Any = {t.Array(t.STRING): ["a"] * 10, t.Map(t.STRING, t.STRING): {str(n): "a" for n in range(10)}}.get(
         sql_type, [["a"] * 10]
     )

@@ -77,7 +77,7 @@ def test_metadata_follow_the_value_in_the_order_written() -> None:
 @pytest.mark.parametrize(
     ("time", "expected"), [(-(10**15), None), (-1, -1), (8_210_266_876_799_999, 8_210_266_876_799_999), (2**62, None)]
 )
-def test_a_time_that_no_timestamp_holds_is_null(time: int, expected: int | None) -> None:
+def test_a_timestamp_out_of_range_is_null(time: int, expected: int | None) -> None:
     made = reader(Envelope.NONE, item(MetadataItem.TIMESTAMP)).read(record(ts=time))
     assert made.value == ("v", expected)
 
@@ -108,7 +108,7 @@ def test_one_header_as_bytes_is_not_decoded() -> None:
     assert made.value == ("v", b"\xc3\x28")
 
 
-def test_none_takes_null_keys_and_says_what_has_no_value() -> None:
+def test_envelope_none_accepts_null_keys_and_reports_missing_values() -> None:
     read = reader().read
     assert read(record(key=None)) == Message(None, ("v",))
     assert read(record(value=None)).error == f"value: {NO_VALUE}"
@@ -130,7 +130,7 @@ def test_upsert_deletes_the_row_of_a_value_that_cannot_be_read() -> None:
     assert "[ff]" in (made.error or "")
 
 
-def test_inline_errors_stand_beside_null_columns_and_metadata() -> None:
+def test_inline_errors_come_with_null_columns_and_metadata() -> None:
     read = reader(Envelope.UPSERT, item(MetadataItem.OFFSET), inline_errors=True).read
     assert read(record()).value == ("v", None, 9)
     broken = read(record(value=b"\xff")).value
@@ -139,7 +139,7 @@ def test_inline_errors_stand_beside_null_columns_and_metadata() -> None:
     assert broken[1]["DESCRIPTION"].startswith("Failed to decode TEXT: ")
 
 
-def test_a_key_that_cannot_be_read_is_no_row() -> None:
+def test_a_key_that_cannot_be_read_gives_no_row() -> None:
     made = reader(Envelope.UPSERT, inline_errors=True).read(record(key=b"\xff"))
     assert not made.is_row
     assert (made.error or "").startswith("key: Failed to decode TEXT")
@@ -179,7 +179,7 @@ def test_a_document_has_one_normal_form() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", "[1,]", '"\\ud800"', "1 2"])
-def test_what_is_no_document(text: str) -> None:
+def test_invalid_documents(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         canonical_json(text)
 
@@ -208,17 +208,17 @@ def test_the_formats_of_messages() -> None:
         ("AVRO", b"\x01", r"Failed to decode AVRO: "),
     ],
 )
-def test_what_a_format_cannot_read_is_quoted(name: str, data: bytes, message: str) -> None:
+def test_bytes_that_a_format_cannot_read_are_quoted(name: str, data: bytes, message: str) -> None:
     with pytest.raises(SerdeError, match=message):
         decoded(name, data, "A STRING", **({"schema": AVRO} if name == "AVRO" else {}))
 
 
-def test_a_pattern_that_takes_for_ever_is_an_error_of_the_message() -> None:
+def test_a_pattern_without_end_is_an_error_of_the_message() -> None:
     with pytest.raises(SerdeError, match="Failed to decode REGEX"):
         decoded("REGEX", b"a" * 40, "A STRING", pattern="(a+)+$x")
 
 
-def test_a_long_message_is_quoted_in_part() -> None:
+def test_a_long_message_is_shortened_in_the_error() -> None:
     with pytest.raises(SerdeError) as caught:
         decoded("JSON_DOCUMENT", b"x" * 10_000, "A STRING")
     assert len(caught.value.message) < 1000

@@ -9,7 +9,7 @@ from kestrel_sql.spark.io.columns import before, ordinal_order
 ORDINALS = pa.list_(pa.int64())
 
 
-def test_places_are_ordered_as_lists_are() -> None:
+def test_ordinals_are_sorted_like_lists() -> None:
     random_ = random.Random(1)
     for _ in range(200):
         ordinals = [[random_.randrange(3) for _ in range(random_.randrange(4))] for _ in range(random_.randrange(12))]
@@ -18,6 +18,6 @@ def test_places_are_ordered_as_lists_are() -> None:
         assert order == sorted(range(len(ordinals)), key=ordinals.__getitem__)
 
 
-def test_places_before_another_are_counted() -> None:
+def test_ordinals_before_another_are_counted() -> None:
     ordinals = pa.array([[0], [0, 1], [1, 0], [1, 0], [2]], ORDINALS)
     assert [before(ordinals, ordinal) for ordinal in ([0], [0, 0], [1, 0], [1, 1], [9])] == [0, 1, 2, 4, 5]

@@ -1,4 +1,4 @@
-"""Whole batches are read and written as their records are one by one, whatever is mixed into them."""
+"""Tests that batches are decoded and encoded with the results of single records, whatever they contain."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_writing(format: str, count: int, kind: str) -> None:
     assert data.to_pylist() == [encode(each if there else None) for each, there in zip(rows, present, strict=True)]
 
 
-def test_doubles_that_java_writes_with_an_exponent_are_written_beside_plain_ones() -> None:
+def test_doubles_with_an_exponent_are_written_beside_others() -> None:
     given = spec("JSON", "D DOUBLE")
     rows = [(1e10 if at == 700 else at / 2,) for at in range(3 * PART)]
     data, _ = SerdeWriter(given).write([pa.array([r[0] for r in rows])], np.ones(len(rows), dtype=bool))
     assert data.to_pylist() == [table.encoder(given)(each) for each in rows]
 
 
-def test_a_row_that_cannot_be_written_is_an_error_at_its_position() -> None:
+def test_a_row_that_cannot_be_encoded_is_an_error_at_its_index() -> None:
     given = spec("PROTOBUF", "DA DATE")
     array = pa.array([0, 2**31 - 1], type=pa.int32())
     data, errors = SerdeWriter(given).write([array], np.ones(2, dtype=bool))
@@ -116,7 +116,7 @@ def test_a_row_that_cannot_be_written_is_an_error_at_its_position() -> None:
     assert data.null_count == 1
 
 
-def test_a_bulk_codec_that_never_helps_is_rarely_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bulk_codec_that_keeps_failing_is_rarely_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
     def refuse(data: pa.BinaryArray) -> list[pa.Array]:

@@ -76,7 +76,7 @@ def decoded(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for out in decode_batches([source()])(iter([batch(*rows)])) for row in out.to_pylist()]
 
 
-def test_a_record_becomes_a_row_with_everything_a_source_step_adds() -> None:
+def test_a_record_becomes_a_row_with_all_columns_of_its_source() -> None:
     headers = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": b"2"}]
     (row,) = decoded(record(b'{"a": 4}', headers=headers))
     assert (row["rel"], row["ordinal"], row["ts"], row["log"]) == (5, [3, 0], 77, [])
@@ -86,7 +86,7 @@ def test_a_record_becomes_a_row_with_everything_a_source_step_adds() -> None:
     }
 
 
-def test_a_bad_record_may_end_the_query() -> None:
+def test_a_bad_record_stops_the_query_if_the_setting_says_so() -> None:
     target = replace(source(), strict=True)
     (row,) = [row for out in decode_batches([target])(iter([batch(record(b"{"))])) for row in out.to_pylist()]
     assert (row["rel"], row["log"][0]["kind"]) == (-1, 4)
@@ -106,7 +106,9 @@ def test_a_bad_record_is_logged_and_the_next_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("key", "value", "side"), [(b"k", b"{", b"{"), (b"\xff", b"{}", b"\xff")])
-def test_an_entry_holds_the_side_that_could_not_be_read_if_it_is_to(key: bytes, value: bytes, side: bytes) -> None:
+def test_an_entry_contains_the_key_or_value_that_could_not_be_read_if_the_setting_says_so(
+    key: bytes, value: bytes, side: bytes
+) -> None:
     # A windowed key ends in eight bytes of its window.
     bounds = (Column("WINDOWSTART", t.BIGINT), Column("WINDOWEND", t.BIGINT))
     windowed = replace(source(), window=WindowInfo(WindowType.TUMBLING, 10), handle=handle((*VALUE, *ADDED, *bounds)))
@@ -119,7 +121,7 @@ def test_an_entry_holds_the_side_that_could_not_be_read_if_it_is_to(key: bytes, 
         assert entry["record"] == held
 
 
-def test_records_of_other_topics_and_queries_are_not_for_this_source() -> None:
+def test_a_source_ignores_records_of_other_topics_and_queries() -> None:
     assert decoded(record(b"{}", topic="other"), record(b"{}", q=1)) == []
 
 
@@ -188,14 +190,14 @@ def test_a_windowed_key_carries_its_start() -> None:
     assert out["value"] is None
 
 
-def test_log_entries_come_out_beside_records() -> None:
+def test_log_entries_are_written_beside_records() -> None:
     entry = {"kind": 1, "logger": "processing.Q", "message": "no"}
     log, out = encoded(sink(), r5={"k": {"K": "x"}, "v": {"A": 1}}, log=[entry])
     assert (log["kind"], log["message"], log["src_topic"], log["src_off"]) == (1, "no", "t", 2)
     assert out["kind"] is None
 
 
-def test_an_entry_holds_the_row_that_could_not_be_written_if_it_is_to() -> None:
+def test_an_entry_contains_the_row_that_could_not_be_written_if_the_setting_says_so() -> None:
     target = replace(sink(WindowInfo(WindowType.SESSION), guarded=True), logs_rows=True)
     (out,) = encoded(target, r5={"k": {"K": "x"}, "v": {"A": 1}})
     assert (out["kind"], out["record"], out["cause"]) == (
@@ -206,13 +208,13 @@ def test_an_entry_holds_the_row_that_could_not_be_written_if_it_is_to() -> None:
 
 
 def two_sources() -> list[SourceRead]:
-    """Two sources of one topic, and one of another topic."""
+    """Two sources of one topic, and one of another."""
     first, second = source(), replace(source(), relation=6)
     third = replace(source(), relation=7, topic="u", query=1)
     return [replace(each, handle=replace(each.handle, relation=each.relation)) for each in (first, second, third)]
 
 
-def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic() -> None:
+def test_rows_have_the_order_of_records_then_of_sources() -> None:
     rows = [
         record(b'{"A": 1}', feed=0),
         record(b'{"A": 2}', q=1, topic="u", feed=1),
@@ -239,7 +241,7 @@ def test_rows_stand_in_the_order_of_their_records_and_of_the_sources_of_a_topic(
     assert [len(row["log"]) for row in found] == [0, 0, 0, 1, 1, 0, 0]
 
 
-def test_records_and_entries_of_several_sinks_stand_in_the_order_of_their_rows() -> None:
+def test_records_and_entries_of_several_sinks_have_the_order_of_rows() -> None:
     entry = {"kind": 1, "logger": "processing.Q", "message": "no"}
     sinks = [replace(sink(), handle=replace(sink().handle, relation=rel), topic=f"out{rel}") for rel in (5, 6)]
     base = {"q": 0, "ordinal": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": []}

@@ -1,4 +1,4 @@
-"""Stages of real queries, and rows for them."""
+"""Stages of real queries, and rows for them, for tests."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def built(text: str) -> Pipeline:
 
 
 def columns(pipeline: Pipeline, at: int) -> pa.Schema:
-    """What comes to a stage."""
+    """The handles of the relations that enter a stage."""
     if at > 0:
         return pipeline.level(at).after()
     return pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in pipeline.group.sources)])
 
 
 def value(kind: pa.DataType, random_: random.Random) -> Any:
-    """Some value of a type, often none."""
+    """A random value of a type, often None."""
     if random_.random() < 0.2:
         return None
     if pa.types.is_struct(kind):
@@ -55,7 +55,7 @@ def value(kind: pa.DataType, random_: random.Random) -> Any:
 
 
 def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
-    """Rows of all these relations, among them dead ones with and without an entry of the log."""
+    """Random rows of these relations, and rows without a relation, with and without log entries."""
     random_ = random.Random(SEED)
     found = []
     for ordinal in range(ROWS):
@@ -81,7 +81,7 @@ def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
 def selected(
     spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int
 ) -> list[dict[str, Any]]:
-    """What the SQL of a stage gives."""
+    """The result of a stage as SQL."""
     frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([given]))
     frame.createOrReplaceTempView("kestrel_input")
     paged = page_columns(pipeline.level(at + 1), pages) if at + 1 < pipeline.depth else []

@@ -1,4 +1,4 @@
-"""Columns that go past the SQL of a stage: what comes out is what comes out when Spark has them all."""
+"""Tests that a stage with carried columns gives the result of a stage whose SQL has all columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = ("ordinal", "ts", "log")
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """A session whose batches of Arrow end elsewhere than ours."""
+    """A session whose Arrow batches have other bounds than those of the passes."""
     session = open_test_session()
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = session.conf.get(name)
@@ -47,7 +47,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def past(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
-    """What comes out where the SQL of a stage sees only what it looks at."""
+    """The result of a stage whose SQL gets only the columns that it reads."""
     stage = pipeline.group.stages[at]
     carried = stage.carried()
     part = pipelines._Part(frozenset(), stage.sql(pipelines._SOURCE, carried), carried)
@@ -71,7 +71,7 @@ def past(spark: SparkSession, pipeline: Pipeline, at: int, given: pa.RecordBatch
 @pytest.mark.spark
 @pytest.mark.parametrize("pages", [1, 8])
 @pytest.mark.parametrize("text", [FILTER, FAULTS, CHAIN, STAMPED, PAGED, VARIABLES, JOINED])
-def test_what_goes_past_spark_comes_out_as_what_goes_through(spark: SparkSession, text: str, pages: int) -> None:
+def test_carried_columns_give_the_result_of_columns_in_sql(spark: SparkSession, text: str, pages: int) -> None:
     pipeline = built(text)
     for at in range(pipeline.depth):
         schema = columns(pipeline, at)
@@ -87,7 +87,7 @@ def stage(**operation: Any) -> Stage:
     return made
 
 
-def test_what_an_operation_looks_at_or_replaces_is_not_carried() -> None:
+def test_a_column_that_an_operation_reads_or_replaces_is_not_carried() -> None:
     everything = set(ENVELOPE) - {"rel"}
     assert stage().carried() == everything
     assert stage(keep=s.is_null(s.column("ws"))).carried() == everything - {"ws"}
@@ -96,11 +96,11 @@ def test_what_an_operation_looks_at_or_replaces_is_not_carried() -> None:
     assert stage(faults=(Fault(s.is_null(s.column("off")), "gone"),)).carried() == everything - {"off"}
 
 
-def test_nothing_is_carried_where_rows_become_many() -> None:
+def test_nothing_is_carried_where_a_row_becomes_several() -> None:
     assert stage(rows=s.integer(3)).carried() == frozenset()
 
 
-def test_only_what_is_looked_at_is_written() -> None:
+def test_the_sql_has_only_the_columns_that_it_reads() -> None:
     text = stage(timestamp=s.integer(1)).sql("source_view", stage(timestamp=s.integer(1)).carried())
     assert "`ordinal`" not in text
     assert "log" not in text.replace(LOGGED, "")

@@ -1,4 +1,4 @@
-"""Relations whose columns are only moved: on Arrow they become what their SQL makes of them."""
+"""Tests that passthrough projections on Arrow give the results of their SQL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def spark() -> SparkSession:
 
 
 def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> list[dict[str, Any]]:
-    """What the functions of Arrow give."""
+    """The result of a stage on Arrow."""
     batches: Iterator[pa.RecordBatch] = iter([given.slice(0, 7), given.slice(7)])
     stage = pipeline.group.stages[at]
     # A worker of Spark has a copy.
@@ -49,7 +49,7 @@ def moved(pipeline: Pipeline, at: int, given: pa.RecordBatch, pages: int) -> lis
 @pytest.mark.spark
 @pytest.mark.parametrize("pages", [1, 8])
 @pytest.mark.parametrize("text", [COUNT, JOIN, TABLES, GROUPED, REGROUPED, REKEYED, COPY])
-def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages: int) -> None:
+def test_a_passthrough_projection_gives_the_result_of_its_sql(spark: SparkSession, text: str, pages: int) -> None:
     pipeline = built(text)
     for at, stage in enumerate(pipeline.group.stages):
         assert passthrough_relations(stage) == {
@@ -71,11 +71,11 @@ def test_what_is_moved_is_what_is_selected(spark: SparkSession, text: str, pages
         "SELECT K, 1 AS A FROM S",
     ],
 )
-def test_a_relation_that_is_computed_is_left_to_spark(select: str) -> None:
+def test_a_relation_with_computed_columns_is_left_to_spark(select: str) -> None:
     assert not passthrough_relations(built(f"CREATE STREAM Q AS {select};").group.stages[0])
 
 
-def test_a_chain_of_conditions_may_be_longer_than_calls_may_be_deep() -> None:
+def test_a_chain_of_conditions_may_be_longer_than_the_recursion_limit() -> None:
     stage, column = Stage(), s.column("r0", "v")
     keep = s.all_of(*(s.is_not_null(s.column("r0", "v", "A")) for _ in range(3000)))
     stage.add(0, Operation(fields=(("v", column),), keep=keep), "STRUCT<v: STRUCT<A: INT>>")
@@ -89,7 +89,7 @@ def test_a_chain_of_conditions_may_be_longer_than_calls_may_be_deep() -> None:
     assert batch.column("ordinal").to_pylist() == [[0], [2]]
 
 
-def test_pages_are_told_here_where_the_hash_of_the_key_is_known() -> None:
+def test_pages_of_hashable_keys_are_computed_on_arrow() -> None:
     known, unknown = (
         built(f"CREATE TABLE Q AS SELECT K, COUNT(*) AS N FROM {source} GROUP BY K;").level(1) for source in ("R", "D")
     )
@@ -99,7 +99,7 @@ def test_pages_are_told_here_where_the_hash_of_the_key_is_known() -> None:
 
 
 @pytest.mark.spark
-def test_functions_that_follow_each_other_are_one_pass(spark: SparkSession) -> None:
+def test_consecutive_passes_are_one_map_in_arrow(spark: SparkSession) -> None:
     def plus_one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_pylist([{"id": row["id"] + 1} for row in batch.to_pylist()], schema=batch.schema)

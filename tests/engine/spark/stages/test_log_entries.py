@@ -1,4 +1,4 @@
-"""What entries of the processing log say of the record that they are about, and of what led to the error."""
+"""Tests what entries of the processing log contain of their record and of the causes of the error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def outputs(runner: MemoryRunner, text: str, *values: bytes) -> Output:
 
 
 @pytest.mark.parametrize("includes", ["true", "false"])
-def test_an_entry_holds_its_record_if_it_is_to(runner: MemoryRunner, includes: str) -> None:
+def test_an_entry_contains_its_record_if_the_setting_asks_for_it(runner: MemoryRunner, includes: str) -> None:
     setting = f"SET 'ksql.logging.processing.rows.include'='{includes}';"
     found = outputs(runner, setting + SOURCE + SELECT, b'{"D": "x"', json.dumps(GOOD).encode())
     unread, failed = found.log
@@ -63,7 +63,7 @@ def test_an_entry_holds_its_record_if_it_is_to(runner: MemoryRunner, includes: s
     assert ("record" in shape(failed)["message"]["recordProcessingError"]) is (includes == "true")
 
 
-def test_a_row_that_cannot_be_stamped_is_told_whole(runner: MemoryRunner) -> None:
+def test_a_row_without_timestamp_is_logged_as_a_whole(runner: MemoryRunner) -> None:
     setting = "SET 'ksql.logging.processing.rows.include'='true';"
     (entry,) = outputs(runner, setting + SOURCE + STAMPED, json.dumps(GOOD).encode()).log
     assert (entry.kind, entry.record) == (1, '[-3,109.98,5,"/w=="]')

@@ -15,7 +15,7 @@ def written(stage: Stage) -> str:
     return text
 
 
-def test_a_stage_without_operations_only_drops_dead_rows() -> None:
+def test_a_stage_without_operations_only_drops_rows_without_relation() -> None:
     stage = Stage()
     stage.relation(3)
     assert written(stage) == "SELECT * FROM (SELECT * FROM source_view) WHERE rel >= 0 OR size(log) > 0"
@@ -37,7 +37,7 @@ def test_a_relation_without_an_operation_in_a_layer_passes_through() -> None:
     assert "`r1` AS `r1`" in written(stage)
 
 
-def test_a_row_that_is_not_kept_stays_for_its_log_entries() -> None:
+def test_a_dropped_row_stays_for_its_log_entries() -> None:
     stage = Stage()
     fault = Fault(s.is_null(s.column("r0", "v")), "it's gone")
     stage.add(0, Operation(fields=(), keep=s.FALSE, faults=(fault,), logger="processing.Q"), TYPE)
@@ -46,7 +46,7 @@ def test_a_row_that_is_not_kept_stays_for_its_log_entries() -> None:
     assert "'message', 'it\\'s gone'" in text
 
 
-def test_exploding_grows_the_place_by_the_position() -> None:
+def test_exploding_appends_the_position_to_the_ordinal() -> None:
     stage = Stage()
     stage.add(4, Operation(fields=(("v", POSITION),), rows=s.integer(2)), TYPE)
     text = written(stage)

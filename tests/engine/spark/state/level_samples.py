@@ -1,4 +1,4 @@
-"""A small stateful level to test with: relation 1 is read, relation 2 made, relation 9 passes."""
+"""A small stateful level for tests: it reads relation 1, produces relation 2, and passes relation 9."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def handle(relation: int, level: int, **more: Any) -> Handle:
 
 @dataclass
 class Summing:
-    """Adds up A per key; a negative number is one too many."""
+    """Sums A by key; fails for a negative number."""
 
     scope: ClassVar[Scope] = Scope.KEY
 
@@ -52,7 +52,7 @@ def level(operator: Operator | None = None, **given: Any) -> Level:
 
 
 def row(ordinal: int, relation: int = 1, **more: Any) -> dict[str, Any]:
-    """A row in front of the level; its value is its ordinal unless `more` says otherwise."""
+    """A row for the level, whose value is its ordinal by default."""
     struct = {"k": {"K": "x"}, "v": {"A": ordinal}}
     given = {
         "rel": relation,
@@ -68,7 +68,7 @@ def row(ordinal: int, relation: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def batch(rows: list[dict[str, Any]], *handles: Handle, pages: tuple[str, ...] = ()) -> pa.RecordBatch:
-    """Rows as a stage gives them."""
+    """Rows in the form of a stage's result."""
     fields = list(ENVELOPE_FIELDS)
     for each in handles or (handle(1, 0), handle(9, 0)):
         parts = {"k": SCHEMA.key, "ok": SCHEMA.key, "v": SCHEMA.value, "o": SCHEMA.value}

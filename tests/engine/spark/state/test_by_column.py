@@ -40,7 +40,7 @@ _WINDOWS = {
 
 
 def level_of(keys: str, having: str = "", window: str = "") -> Level:
-    """The level of one aggregate with every fold; HAVING asks for the results that are replaced."""
+    """A level with one aggregate of every fold; HAVING makes it return old rows."""
     names = "K, L" if keys == "two" else "K"
     session = Session()
     grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {having}"
@@ -52,7 +52,7 @@ def level_of(keys: str, having: str = "", window: str = "") -> Level:
 
 
 def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> pa.RecordBatch:
-    """Rows with few keys, NULLs everywhere, times out of order and ordinals shuffled."""
+    """Rows with few keys, NULL in every column, unordered timestamps and shuffled ordinals."""
     ((relation, handle),) = level.inputs().items()
 
     def value(name: str) -> Any:
@@ -100,7 +100,7 @@ def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> 
 
 
 def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
-    """What comes out, and the state that is left; between two batches the state goes through a checkpoint."""
+    """The outputs and the state of several batches; the state is encoded and decoded between them."""
     state: State = {}
     made = []
     for batch in batches:
@@ -112,7 +112,7 @@ def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dic
 
 
 def in_key_order(state: State) -> str:
-    """A state as text; the order in which its groups came to be says nothing."""
+    """A state as text, without the order of its groups."""
     return repr([(name, _sorted(name, own)) for each in state.values() for name, own in sorted(each.items())])
 
 
@@ -125,7 +125,7 @@ def _sorted(name: str, own: Any) -> Any:
 @pytest.mark.parametrize("having", ["", "HAVING COUNT(*) > 0"])
 @pytest.mark.parametrize("window", ["", *_WINDOWS.values()], ids=["none", *_WINDOWS])
 @pytest.mark.parametrize("keys", list(_KEYS))
-def test_columns_at_once_give_what_row_by_row_gives(
+def test_aggregates_over_columns_give_the_results_of_single_rows(
     keys: str, window: str, having: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of(keys, having, window)

@@ -1,4 +1,4 @@
-"""States read back from a checkpoint that Spark wrote: the right level, page and version."""
+"""Tests reading state from a checkpoint that Spark wrote: the right level, page and version."""
 
 from __future__ import annotations
 

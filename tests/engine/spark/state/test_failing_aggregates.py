@@ -1,4 +1,4 @@
-"""An aggregate that overflows ends its query with an error that says which query, function and record, alone and beside others."""
+"""Tests that an overflow in an aggregate stops its query, but no other, with an error that names query, function and record."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_of(statement: str) -> QueryRun:
 
 
 def records() -> list[Record]:
-    """Sums of D: 40, 80, 99.99 and then too much, at offset 103 of partition 2."""
+    """Records whose sums of D are 40, 80 and 99.99, then too large at offset 103 of partition 2."""
     values = ["40.00", "40.00", "19.99", "0.01", "1.00"]
     return [
         Record(
@@ -81,7 +81,7 @@ def outputs(runner: GroupRunner, statements: Sequence[str], cut: str) -> list[Ou
 
 
 def _own_keys(record: Record, at: int) -> Record:
-    """A table has one row of each key, so that its sum grows with the keys."""
+    """Records with one key each: a table has one row for each key, so its sum grows with the keys."""
     return Record(
         topic=record.topic,
         key=b"%d" % at,

@@ -16,7 +16,7 @@ from tests.engine.spark.state.level_samples import Summing, batch, level, row
 
 
 class Store:
-    """A value state in memory."""
+    """A state variable in memory."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -37,7 +37,7 @@ class Handles:
 
 
 def run(store: Store, *rows: dict[str, Any], over: Level | None = None, cut: int = 1000) -> list[dict[str, Any]]:
-    """Rows through packing, the host and unpacking, as Spark would move them; one page."""
+    """Pass rows through packing, the host and unpacking as Spark does, with one page."""
     chosen = over or level()
     host = Host(chosen)
     host.init(Handles(store))  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def run(store: Store, *rows: dict[str, Any], over: Level | None = None, cut: int
     return [each for done in unpack_batches(chosen)(iter([given])) for each in done.to_pylist()]
 
 
-def test_rows_are_handled_in_place_order_whatever_order_and_chunks_they_arrive_in() -> None:
+def test_rows_are_processed_in_the_order_of_ordinals_however_they_arrive() -> None:
     for cut in (1, 2, 3):
         out = run(Store(), row(3), row(1), row(2), cut=cut)
         assert [(o["ordinal"], o["r2"]["k"], o["r2"]["v"]["A"]) for o in out] == [
@@ -68,7 +68,7 @@ def test_an_output_has_headers_topic_and_offset_of_its_cause() -> None:
     assert (out["headers"], out["topic"], out["part"], out["off"], out["ts"]) == (headers, "t", 3, 7, 99)
 
 
-def test_the_state_goes_on_in_the_next_batch() -> None:
+def test_the_next_batch_sees_the_state() -> None:
     store = Store()
     run(store, row(1), row(2))
     assert [o["r2"]["v"]["A"] for o in run(store, row(3))] == [6]
@@ -92,7 +92,7 @@ def test_a_state_that_cannot_be_read_is_refused(blob: bytes) -> None:
         run(store, row(1))
 
 
-def test_rows_of_other_relations_pass_untouched() -> None:
+def test_rows_of_other_relations_pass_unchanged() -> None:
     store = Store()
     (out,) = run(store, row(4, relation=9, log=[{"kind": 1, "logger": "l", "message": "m"}]))
     assert (out["rel"], out["ordinal"], out["r9"]["v"], len(out["log"])) == (9, [4], {"A": 4}, 1)
@@ -109,7 +109,7 @@ def test_a_failing_operator_ends_its_query_once_and_says_where() -> None:
     assert run(store, row(4)) == []
 
 
-def test_a_result_that_its_column_cannot_hold_ends_its_query_once() -> None:
+def test_a_result_that_does_not_fit_its_column_ends_its_query_once() -> None:
     store = Store()
     big = {"k": {"K": "x"}, "v": {"A": 2**31 - 1}}
     first, last = run(store, row(1, r1=big), row(2, r1=big), row(3))
@@ -123,7 +123,7 @@ def test_a_null_key_column_is_a_null_key() -> None:
     assert run(Store(), row(1, r1={"k": {"K": None}, "v": {"A": 1}})) == []
 
 
-def test_log_entries_go_out_once_before_the_row_is_handled() -> None:
+def test_log_entries_are_written_once_before_the_row_is_processed() -> None:
     entry = {"kind": 1, "logger": "l", "message": "m", "cause": ["c"], "record": "[1]"}
     dead, alive = run(Store(), row(1, log=[entry]))
     assert (dead["rel"], dead["log"]) == (-1, [entry])

@@ -19,7 +19,7 @@ from tests.engine.spark.state.level_samples import Summing, batch, handle, level
 def packed(
     chosen: Level, rows: list[dict[str, Any]], partitions: int = 1, *, has_task_pages: bool = False
 ) -> list[tuple[int, int, list[dict[str, Any]]]]:
-    """Task, page and rows of what the level reads."""
+    """The rows that the level reads, with their task and page."""
     given = batch(rows, *chosen.inputs().values(), handle(9, 0), pages=("page", "old_page"))
     found = [
         each
@@ -60,7 +60,7 @@ def test_a_row_without_a_key_stays_in_its_task() -> None:
     assert [task for task, _, _ in packed(level(rekeyed=True), [keyed(1, None, task=5)], partitions=6)] == [5]
 
 
-def test_what_must_meet_across_keys_and_tasks_meets_in_task_0() -> None:
+def test_an_operator_over_all_keys_of_a_query_has_task_0() -> None:
     class Everything(Summing):
         scope: ClassVar[Scope] = Scope.QUERY
 
@@ -109,11 +109,11 @@ def test_a_row_that_leaves_a_group_of_another_page_becomes_two_in_order(table: L
     assert (stays["ordinal"], stays["r1"]["ok"]) == ([2], {"K": "b"})
 
 
-def test_a_row_that_only_leaves_goes_where_it_was(table: Level) -> None:
+def test_a_row_that_only_leaves_has_the_page_of_its_old_key(table: Level) -> None:
     assert [page for _, page, _ in packed(table, [moving(1, None, "b", (0, 5))])] == [5]
 
 
-def test_types_are_those_that_the_level_knows() -> None:
+def test_types_are_those_of_the_level() -> None:
     narrow = batch([keyed(1, "x")], pages=("page",))
     at = narrow.schema.get_field_index("r1")
     struct = pa.array(
@@ -143,7 +143,7 @@ class AcrossKeys(Summing):
 @pytest.mark.parametrize(
     ("has_task_pages", "page"), [(True, task_page), (False, lambda task: 0)], ids=["task page", "first page"]
 )
-def test_what_must_meet_across_keys_has_a_page_of_its_task(has_task_pages: bool, page: Callable[[int], int]) -> None:
+def test_an_operator_over_all_keys_of_a_task_has_one_page(has_task_pages: bool, page: Callable[[int], int]) -> None:
     found = packed(
         level(AcrossKeys()),
         [keyed(ordinal, str(ordinal), task=ordinal % 3) for ordinal in range(9)],
@@ -153,11 +153,11 @@ def test_what_must_meet_across_keys_has_a_page_of_its_task(has_task_pages: bool,
     assert {task: (number, len(rows)) for task, number, rows in found} == {task: (page(task), 3) for task in range(3)}
 
 
-def test_pages_of_keys_stay_where_they_are_beside_home_pages() -> None:
+def test_task_pages_do_not_change_the_pages_of_keys() -> None:
     rows = [{**keyed(ordinal, "x", task=ordinal % 2), "page": 7} for ordinal in range(4)]
     assert {(task, page) for task, page, _ in packed(level(), rows, 2, has_task_pages=True)} == {(0, 7), (1, 7)}
 
 
 @pytest.mark.parametrize("partitions", [2, 3, 4, 5, 6, 8, 10, 12, 16])
-def test_home_pages_lie_in_partitions_of_their_own(partitions: int) -> None:
+def test_task_pages_have_different_partitions(partitions: int) -> None:
     assert [hash_ints(task, task_page(task)) % partitions for task in range(partitions)] == list(range(partitions))

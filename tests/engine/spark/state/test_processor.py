@@ -25,7 +25,7 @@ print(sorted(name for name in sys.modules if name.startswith("kestrel_sql.") or 
 
 
 class Within:
-    """Gives back what it got."""
+    """Returns its input."""
 
     def open(self, state: Any) -> None:
         self.state = state
@@ -39,7 +39,7 @@ class Handle:
         return f"state of {name}"
 
 
-def test_the_driver_learns_the_states_without_the_engine() -> None:
+def test_the_driver_learns_the_state_variables_without_importing_the_engine() -> None:
     pickled = cloudpickle.dumps(LateProcessor(Host(level())))
     out = subprocess.run(
         [sys.executable, "-c", _DRIVER], input=pickled, capture_output=True, check=True
@@ -50,7 +50,7 @@ def test_the_driver_learns_the_states_without_the_engine() -> None:
     ]
 
 
-def test_rows_go_to_the_processor_within_which_knows_the_state() -> None:
+def test_rows_go_to_the_pickled_processor_with_the_state() -> None:
     processor = LateProcessor(Within())
     processor.init(Handle())  # type: ignore[arg-type]
     assert list(processor.handleInputRows((0, 1), iter("ab"), None)) == [
