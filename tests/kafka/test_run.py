@@ -38,7 +38,7 @@ def test_a_changed_query_does_not_start(kafka: KafkaConfig, tmp_path: Path, name
     with pytest.raises(EngineError, match=r"(?s)CSAS_OUT_0.*V > 1.*V > 2"):
         prepare(kafka, tmp_path, (SOURCE + FILTER).format(name, 2))
     told = prepare(kafka, tmp_path, (SOURCE + FILTER.replace("OUT", "OTHER").replace("_out", "_other")).format(name, 2))
-    assert told == ["CSAS_OUT_0 is in the checkpoint, but no longer in the script: it is not run"]
+    assert told == ["CSAS_OUT_0 is in the checkpoint but not in the script, so it does not run"]
 
 
 def test_a_topic_that_is_not_what_it_was_is_named(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
@@ -50,7 +50,7 @@ def test_a_topic_that_is_not_what_it_was_is_named(kafka: KafkaConfig, tmp_path: 
     delete(kafka.servers, f"{name}_s")
     time.sleep(1)
     create(kafka.servers, 1, f"{name}_s")
-    with pytest.raises(EngineError, match=f"{name}_s.*was deleted and created anew"):
+    with pytest.raises(EngineError, match=f"{name}_s.*was deleted and created again"):
         prepare(kafka, tmp_path, text)
 
 

@@ -57,7 +57,7 @@ class _Broker:
     [
         (0, 30, None),
         (10, 10, None),
-        (11, 30, "records 10 to 10 of partition 0 of the topic in are gone, and CSAS_OUT_0 had not read them"),
+        (11, 30, "records 10 to 10 of partition 0 of the topic in were deleted before CSAS_OUT_0 read them"),
         (0, 9, "partition 0 of the topic in ends at offset 9, but CSAS_OUT_0 has read it up to 10"),
     ],
 )
@@ -116,7 +116,7 @@ TABLE = "CREATE TABLE T (K STRING PRIMARY KEY, V INT) WITH (KAFKA_TOPIC='{0}_t',
     ("harm", "said"),
     [
         (delete, "which CSAS_O_S_0 reads, was deleted"),
-        (renew, "was deleted and created anew"),
+        (renew, "was deleted and created again"),
         (widen, "has 2 partitions instead of 1"),
         (outlive, "records 10 to 14 of partition 0"),
     ],
@@ -144,8 +144,8 @@ HARMED = {
     "WIDENED": ("has 2 partitions instead of 1", PLAIN),
     "DELETED_JOINED": ("was deleted", JOINED),
     "RENEWED_JOINED": ("was deleted", JOINED),
-    "SHORTENED": ("are gone, and", PLAIN),
-    "SHORTENED_JOINED": ("are gone, and", JOINED),
+    "SHORTENED": ("were deleted before", PLAIN),
+    "SHORTENED_JOINED": ("were deleted before", JOINED),
 }
 FEW = ("RENEWED", "WIDENED", "DELETED_JOINED", "SHORTENED")
 MANY, LARGE = 800, 20_000

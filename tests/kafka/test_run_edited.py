@@ -47,7 +47,7 @@ def test_an_edited_script_goes_on_where_it_can(applications: Applications, tmp_p
 
     well, said = start(COUNT, KEPT.format("{0}", "", 0))
     assert not well
-    assert "CSAS_C_1 is not the one that the checkpoint belongs to" in said
+    assert "CSAS_C_1 differs from that in the checkpoint" in said
     assert "N > 1" in said
     assert "N > 0" in said
     assert "CREATE OR REPLACE" in said

@@ -224,7 +224,7 @@ class Blows:
         assert same(scenario, name, expected)
         signal_all(process, signal.SIGCONT)
         # It was in the midst of a batch, which is done.
-        scenario.await_said(name, process, "trying again", " ended: ")
+        scenario.await_said(name, process, "trying again", " failed: ")
         kill(process)
         assert same(scenario, name, expected)
 

@@ -87,7 +87,7 @@ def test_a_query_goes_on_behind_the_last_batch_that_was_done(tmp_path: Path) -> 
     [
         ({"in": Topic("in", "id-1", 2)}, None),
         ({}, "in, which CSAS_OUT_0 reads, was deleted"),
-        ({"in": Topic("in", "id-2", 2)}, "created anew"),
+        ({"in": Topic("in", "id-2", 2)}, "created again"),
         ({"in": Topic("in", "id-1", 3)}, "has 3 partitions instead of 2"),
     ],
 )

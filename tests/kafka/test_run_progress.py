@@ -37,11 +37,11 @@ def report(batch: int, rows: int, offsets: dict[str, dict[str, int]], state: int
 def test_batches_are_counted_once_and_the_lag_is_the_broker_s() -> None:
     progress = QueryProgress("Q")
     first = report(0, 10, {"a": {"0": 6, "1": 4}}, state=3)
-    assert progress.note([first], now=lambda: 100.0)
-    assert not progress.note([first], now=lambda: 100.5)
-    assert progress.note([first, report(1, 5, {"a": {"0": 11, "1": 4}}, state=4)], now=lambda: 101.0)
+    assert progress.add([first], now=lambda: 100.0)
+    assert not progress.add([first], now=lambda: 100.5)
+    assert progress.add([first, report(1, 5, {"a": {"0": 11, "1": 4}}, state=4)], now=lambda: 101.0)
     progress.wrote(7)
-    progress.behind({("a", 0): 20, ("a", 1): 4, ("b", 0): 9})
+    progress.measure_lag({("a", 0): 20, ("a", 1): 4, ("b", 0): 9})
     state = progress.state(now=lambda: 101.0)
     assert (state.rows_in, state.rows_out, state.batch, state.state_rows) == (15, 7, 1, 4)
     assert state.lag == {"a": 9}
@@ -56,8 +56,8 @@ def test_batches_are_counted_once_and_the_lag_is_the_broker_s() -> None:
 
 def test_offsets_may_be_text() -> None:
     progress = QueryProgress("Q")
-    progress.note([{"batchId": 0, "numInputRows": 1, "sources": [{"endOffset": '{"a": {"0": 3}}'}]}])
-    progress.behind({("a", 0): 3})
+    progress.add([{"batchId": 0, "numInputRows": 1, "sources": [{"endOffset": '{"a": {"0": 3}}'}]}])
+    progress.measure_lag({("a", 0): 3})
     assert progress.state().lag == {"a": 0}
 
 

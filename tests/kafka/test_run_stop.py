@@ -132,7 +132,7 @@ def test_a_broker_that_stays_away_is_given_up() -> None:
     with pytest.raises(EngineError, match=r"^the broker h:1 did not answer for 1 s$") as caught:
         run._watch(away)
     assert said == ["the broker h:1 returned no offsets; waiting for it up to 1 s"]
-    assert caught.value.hint == "nothing is lost: the same command goes on from the checkpoint"
+    assert caught.value.hint == "nothing is lost: run the same command again to resume from the checkpoint"
 
 
 def _end(run: subprocess.Popen[bytes]) -> None:

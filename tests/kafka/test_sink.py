@@ -94,7 +94,8 @@ def test_what_is_spread_already_is_spread_anew_where_things_have_changed(
     layout = before or likely_layout(kafka, f"q{name}", 2)
     spread = frame(spark, rows).mapInArrow(distribute_batches(layout, {}), DISTRIBUTED)
     assert (
-        write_batch(spread, 0, query=f"q{name}", config=kafka, slots=2, sinks={name: 0}, distributed=layout).records == 100
+        write_batch(spread, 0, query=f"q{name}", config=kafka, slots=2, sinks={name: 0}, distributed=layout).records
+        == 100
     )
     found = read_topics(kafka, [name])[name]
     assert all(record.partition == partition_of(record.key or b"", 5) for record in found)

@@ -1,4 +1,4 @@
-"""A run whose executors are processes of their own: what travels with the job, and whether they can work with it."""
+"""Runs on a cluster: packages the engine for the executors, and checks that they can import it."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.cluster.packaging import archives
 
 INSTALLED = "spark.kestrel.installed"
-"""A setting of ours: `true` says that executors have `kestrel-sql` installed, so that nothing has to travel."""
+"""A setting of Kestrel; `true` if `kestrel-sql` is installed on the executors, so that nothing is packaged."""
 
 _ARCHIVES = "spark.archives"
 _PATH = "spark.executorEnv.PYTHONPATH"
 _FOLDERS = ("kestrel-engine", "kestrel-needs")
-"""What the archives are called where an executor works."""
+"""The folders of the archives on an executor."""
 
 _PROBES = 4
 _NATIVE = ("confluent_kafka", "pandas", "pyarrow")
-"""Packages that are made for one machine and one version of Python."""
+"""Packages with binaries for one platform and one version of Python."""
 
 
 def is_cluster(master: str) -> bool:
-    """Whether a master URL of Spark names something else than threads of this process."""
+    """Return whether a master URL of Spark means other processes than this one."""
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
 def cluster_settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of Spark by which the engine and all that it needs reach the executors; `given` are the user's.
+    """Return the Spark settings that ship the engine and its dependencies to the executors; `given` are the user's settings.
 
     Raises:
-        EngineError: the archives cannot be made.
+        EngineError: the archives cannot be written.
     """
     if not is_cluster(master) or given.get(INSTALLED) == "true":
         return {}
-    # Stateful operators and sources of ours have workers beside the driver as well, with the executors' Python.
-    # An editable install puts the engine into no folder of sys.path.
+    # Stateful operators and Python sources also have workers beside the driver, with the Python of the executors.
+    # With an editable install, the engine is in no folder of sys.path.
     engine = str(Path(next(iter(kestrel_sql.__path__))).parent)
     paths = (engine, *sys.path, os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in paths if path))
-    travelling = [f"{path}#{folder}" for path, folder in zip(archives(), _FOLDERS, strict=True)]
+    packaged = [f"{path}#{folder}" for path, folder in zip(archives(), _FOLDERS, strict=True)]
     return {
-        _ARCHIVES: ",".join([*travelling, *filter(None, [given.get(_ARCHIVES)])]),
+        _ARCHIVES: ",".join([*packaged, *filter(None, [given.get(_ARCHIVES)])]),
         _PATH: os.pathsep.join([*_FOLDERS, *filter(None, [given.get(_PATH)])]),
     }
 
 
 def check_executors(spark: SparkSession, master: str) -> None:
-    """Let executors import the engine.
+    """Check that the executors can import the engine.
 
     Raises:
         EngineError: they cannot; says why, and what to install.
@@ -67,20 +67,20 @@ def check_executors(spark: SparkSession, master: str) -> None:
         python = f"Python {version} for {platform.machine()} under {os.environ.get('PYSPARK_PYTHON')}"
         raise EngineError(
             f"the executors of {master} cannot run the engine: {_reason(str(error))}",
-            hint=f"they need {python} (--spark-conf spark.pyspark.python=… names another); packages travel with the job, "
-            f"or pip install kestrel-sql there and --spark-conf {INSTALLED}=true",
+            hint=f"they need {python} (--spark-conf spark.pyspark.python=… names another); packages are shipped with the job; "
+            f"or install kestrel-sql there, and use --spark-conf {INSTALLED}=true",
         ) from error
 
 
 def _imported(tasks: Iterable[int]) -> Iterable[int]:
-    """Import what tasks need; to find this function, a worker has imported the engine already."""
+    """Import the packages of tasks. To unpickle this function, a worker has already imported the engine."""
     for module in _NATIVE:
         import_module(module)
     return tasks
 
 
 def _reason(text: str) -> str:
-    """The line that says what happened, of a trace of Spark."""
+    """The line of a Spark stack trace that says what happened."""
     found = re.findall(
         r"(?:ModuleNotFoundError|ImportError|Cannot run program|PySparkRuntimeError|PythonException)[^\n]*", text
     )

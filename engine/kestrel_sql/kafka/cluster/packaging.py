@@ -1,4 +1,4 @@
-"""What executors need to run Python of ours, as archives that travel with a job: the engine, and the packages that it needs."""
+"""Packages the engine and its dependencies as archives that are shipped to the executors with a job."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _LEFT_OUT = frozenset(
 """Packages that only a driver imports."""
 
 _NO_PYTHON = re.compile(r"^pyspark/(jars|bin|sbin|examples|licenses|data|python|kubernetes)/|\.pyc$|/tests?/|^\.\.")
-"""Files that an executor has from Spark itself, or that nobody imports."""
+"""Files that an executor has from Spark itself, or that no module imports."""
 
 
 def archives() -> tuple[Path, Path]:
-    """The engine, and what it needs, each as a zip file; made anew when a version or a file has changed.
+    """Return the engine and its dependencies, each as a zip file, which is made again if a version or file has changed.
 
     Raises:
-        EngineError: the packages of this environment are not known, or the folder for the files cannot be written.
+        EngineError: the engine is not installed by pip, or the folder of the archives cannot be written.
     """
     try:
         return _made("kestrel_sql", _engine_files()), _made("needs", _needed_files())
     except OSError as error:
-        raise EngineError(f"what executors need cannot be put into {_folder()}: {error.strerror}") from error
+        raise EngineError(f"the archives for executors cannot be written to {_folder()}: {error.strerror}") from error
 
 
 def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kestrel" / "travel"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kestrel" / "packages"
 
 
 def _made(name: str, files: Iterable[tuple[str, Path]]) -> Path:
-    """The zip file of these files (name inside, place on disk), which is called by their sizes and times."""
+    """The zip file of files (path inside, path on disk), whose name is a hash of their sizes and times."""
     found = sorted(files)
     stats = ((inside, (stat := path.stat()).st_size, stat.st_mtime_ns) for inside, path in found)
     identity = hashlib.sha256(repr(list(stats)).encode()).hexdigest()[:16]
@@ -77,7 +77,7 @@ def _needed_files() -> Iterator[tuple[str, Path]]:
 
 
 def needed_packages() -> frozenset[str]:
-    """The names of all packages that the engine needs on an executor, as they are installed here.
+    """Return the names of all packages that the engine needs on an executor, as installed here.
 
     Raises:
         EngineError: the engine is not installed by pip.
@@ -87,7 +87,7 @@ def needed_packages() -> frozenset[str]:
         metadata.distribution(_NEEDED)
     except metadata.PackageNotFoundError as error:
         raise EngineError(
-            f"{_NEEDED} is not installed, so what it needs is not known", hint=f"pip install {_NEEDED}"
+            f"{_NEEDED} is not installed, so its dependencies are unknown", hint=f"pip install {_NEEDED}"
         ) from error
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
@@ -99,7 +99,7 @@ def needed_packages() -> frozenset[str]:
 
 
 def _requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The packages that one names, of those that are installed."""
+    """The requirements of a package that are installed."""
     for line in metadata.requires(name) or ():
         wanted = Requirement(line)
         if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras | {""}):

@@ -1,1 +1,1 @@
-"""The run of an application against a broker: statements, queries, progress and resume."""
+"""Runs an application against a broker: statements, queries, progress and resume."""

@@ -1,4 +1,4 @@
-"""An application from its text to its end: connect, lock the checkpoint, carry the statements out, run the queries."""
+"""Runs an application: connects to the broker, locks the checkpoint, executes the statements, and runs the queries."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class Application:
         self._spark = SparkStart(lambda: self.open_spark(self.settings, self.say))
 
     def run(self, text: str) -> bool:
-        """Run a script; say whether all went well.
+        """Run a script, and return whether all queries ended without an error.
 
         Raises:
-            EngineError: the broker or a statement refuses, or the application does not fit its checkpoint.
+            EngineError: the broker does not answer, a statement is refused, or the application does not match its checkpoint.
         """
         settings = self.settings
         folder = CheckpointFolder(settings.checkpoint)
@@ -103,7 +103,7 @@ class Application:
                 self._spark.close(self.close_spark)
 
     def _connected(self) -> BrokerOffsets | None:
-        """Wait for the broker; None if the user would not wait any longer."""
+        """Wait for the broker; None if the user stopped the run."""
         settings = self.settings
         try:
             return connect(settings.config, self.say, settings.patience, self.stop)
@@ -161,10 +161,10 @@ class Application:
 
 
 def produce(config: KafkaConfig, record: Record) -> None:
-    """Write one record and wait for the broker's word.
+    """Write a record, and wait until the broker has it.
 
     Raises:
-        QueryError: the broker did not take it.
+        QueryError: the broker refuses the record or does not answer.
     """
     failures: list[Any] = []
     client = {
@@ -176,7 +176,7 @@ def produce(config: KafkaConfig, record: Record) -> None:
             record.topic,
             key=record.key,
             value=record.value,
-            # A client takes 0 for "now" (ADR 16).
+            # librdkafka reads the timestamp 0 as "now" (ADR 16).
             timestamp=record.timestamp or EARLIEST,
             headers=list(record.headers),
             on_delivery=lambda error, _: failures.append(error) if error is not None else None,

@@ -1,4 +1,4 @@
-"""The topics that statements declare: made where they are missing, checked where they exist (rules L6)."""
+"""Creates the topics that statements declare, or checks those that exist (rules L6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import TIMEOUT, TopicShape, awaited_shape, shapes_of
 from kestrel_sql.kafka.run.manifest import StoredQuery
-from kestrel_sql.kafka.run.topic_changes import BEGIN_ANEW, deleted
+from kestrel_sql.kafka.run.topic_changes import START_NEW, deleted
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties, source_properties
 from kestrel_sql.session.session import Executed, Session
@@ -26,21 +26,21 @@ _COMPACTED = "compact"
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics of a broker, as CREATE and DROP … DELETE TOPIC change them."""
+    """The topics of a broker, which CREATE and DROP … DELETE TOPIC change."""
 
     config: KafkaConfig
     known: Mapping[str, StoredQuery] = field(default_factory=dict)
-    """The queries that the checkpoint knows, by name: what became of their sources' topics is for them to judge."""
+    """The queries of the checkpoint, by name; each checks the topics of its own sources."""
 
     def declare(self, done: Executed, session: Session) -> None:
-        """See to the topic of a CREATE that was carried out.
+        """Create or check the topic of a CREATE statement that was executed.
 
-        A topic over which a source is declared has to exist unless PARTITIONS is given. The topic of a CREATE AS has the partitions,
-        replicas and retention of the leftmost source's unless told otherwise; one that exists has to have them, except that the sink of
-        a query that the checkpoint knows need only be as its statement says: its source may have changed since.
+        The topic of a CREATE without AS must exist unless the statement gives PARTITIONS. The topic of a CREATE AS gets the partitions,
+        replicas and retention of the leftmost source, unless the statement gives others. If it exists, it must have them. The sink of a
+        query in the checkpoint only needs what its statement gives, because its source may have changed.
 
         Raises:
-            StatementError: it does not exist, or is not as it has to be.
+            StatementError: the topic does not exist, or has another configuration.
             QueryError: the broker refuses.
         """
         command = done.plan.ddl_command if done.plan is not None else None
@@ -56,7 +56,7 @@ class Topics:
                 return
 
     def make(self, topic: str) -> None:
-        """Make a topic of one partition unless it is there.
+        """Create a topic with one partition unless it exists.
 
         Raises:
             QueryError: the broker refuses.
@@ -65,7 +65,7 @@ class Topics:
             self._create(topic, TopicProperties(partitions=1), {})
 
     def delete(self, topic: str) -> None:
-        """Delete a topic; one that is not there is no error.
+        """Delete a topic if it exists.
 
         Raises:
             QueryError: the broker refuses.
@@ -87,7 +87,7 @@ class Topics:
         if found is None and wanted.partitions is None:
             reader = next((query for query in self.known.values() if name in query.sources), None)
             if reader is not None:
-                raise StatementError(deleted(name, reader), span=span, hint=BEGIN_ANEW)
+                raise StatementError(deleted(name, reader), span=span, hint=START_NEW)
             raise StatementError(
                 f"the topic {name} does not exist",
                 span=span,
@@ -111,7 +111,7 @@ class Topics:
             check_shape(name, there, given if is_known else wanted, span)
 
     def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> TopicShape | None:
-        """Make a topic; give the one that someone else has made meanwhile."""
+        """Create a topic; if it was created by another client meanwhile, return its configuration."""
         topic = NewTopic(
             name,
             num_partitions=wanted.partitions or 1,
@@ -132,19 +132,19 @@ class Topics:
 
 
 def _needed(error: KafkaException, operation: str) -> str | None:
-    """What a user needs whom the broker did not let create or delete a topic."""
+    """The ACL that a user needs to create or delete a topic; None for any other error."""
     return (
         None
         if needed(error.args[0]) is None
-        else f"the user needs {operation} on the topic, or somebody who has it does this"
+        else f"the user needs {operation} on the topic, or another user must do this"
     )
 
 
 def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:
-    """Check that a topic that exists is as a statement wants it, as far as it wants anything: more replicas do no harm.
+    """Check that an existing topic has what a statement gives; more replicas are accepted.
 
     Raises:
-        StatementError: says what differs.
+        StatementError: names the differences.
     """
     flaws = []
     if wanted.partitions is not None and wanted.partitions != found.partitions:
@@ -157,18 +157,18 @@ def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Spa
         raise StatementError(
             f"the topic {name} exists and has {', '.join(flaws)}",
             span=span,
-            hint="say in the WITH clause what the topic has, change the topic, or name another by KAFKA_TOPIC",
+            hint="give the topic's own values in the WITH clause, change the topic, or name another one with KAFKA_TOPIC",
         )
 
 
 def window_retention(statement: CreateAs) -> int | None:
-    """How long (ms) the RETENTION of a window wants its rows kept."""
+    """Return the RETENTION (ms) of a statement's window; None without one."""
     window = statement.query.window
     return window.retention.millis if window is not None and window.retention is not None else None
 
 
 def settings_of(command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties) -> dict[str, str]:
-    """The settings of a new topic: a table's is compacted, a windowed table's old windows may go."""
+    """Return the configuration of a new topic: that of a table is compacted, and that of a windowed table also deletes old windows."""
     settings = {"cleanup.policy": _policy(command)}
     if wanted.retention_ms is not None:
         settings["retention.ms"] = str(wanted.retention_ms)
@@ -181,19 +181,19 @@ def _policy(command: CreateStreamV1 | CreateTableV1) -> str:
     return _COMPACTED if command.window_info is None else f"{_COMPACTED},delete"
 
 
-def _with_window(given: TopicProperties, kept_ms: int | None) -> TopicProperties:
-    """What a statement says of its sink: a window's rows are kept as long as the window wants, or longer."""
-    return given if kept_ms is None else replace(given, retention_ms=max(kept_ms, given.retention_ms or 0))
+def _with_window(given: TopicProperties, retention_ms: int | None) -> TopicProperties:
+    """The properties that a statement gives for its sink, with at least the retention of its window."""
+    return given if retention_ms is None else replace(given, retention_ms=max(retention_ms, given.retention_ms or 0))
 
 
 def _inherited(given: TopicProperties, source: TopicShape | None, *, expires: bool) -> TopicProperties:
-    """What a statement says of its sink, with what it does not say taken from the source."""
+    """The properties that a statement gives for its sink, completed with those of the source."""
     if source is None:
         return replace(given, partitions=given.partitions or 1)
-    kept_ms = source.retention_ms if expires and given.retention_ms is None else given.retention_ms
+    retention_ms = source.retention_ms if expires and given.retention_ms is None else given.retention_ms
     return replace(
         given,
         partitions=given.partitions or source.partitions,
         replicas=given.replicas or source.replicas,
-        retention_ms=kept_ms,
+        retention_ms=retention_ms,
     )

@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to: queries with their plans and topics, kept beside Spark's checkpoints, and the lock on all of it."""
+"""The manifest of a checkpoint folder: its queries with their plans and topics, beside Spark's checkpoints; and its lock."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ _FORMAT = 1
 class StoredQuery:
     """One query of a checkpoint.
 
-    `name` tells it from the others of an application however its statements are ordered, `id` is the one that it got first and that its
-    checkpoint is called by. `plan` is the statement's plan as JSON, `start` where it began to read, `reading` which source it has,
-    `pages` how many parts its state has in each task, `has_task_pages` whether tasks have home pages (`spark.state.packing`), which the first
-    releases did not know.
+    Attributes:
+        name: identifies the query in the application, whatever the order of statements.
+        id: the query id of its first start, which names Spark's checkpoint.
+        statement: the text of the statement.
+        plan: the plan of the statement as JSON.
+        settings: the settings that change the result of the query, if they are not the default.
+        reading: the source, as in `kestrel_sql.kafka.source.source.Reading`.
+        sources: the topics that it reads, by name.
+        start: the offsets of its first start.
+        pages: the number of pages of each task.
+        has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file, where files of the first releases lack it.
     """
 
     name: str
@@ -44,24 +51,24 @@ class StoredQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """All queries of a checkpoint, how often it was started, and the effects of statements that must not be repeated."""
+    """The queries of a checkpoint, its number of starts, and the statements (`done`) that must not be executed again."""
 
     application: str = field(default_factory=lambda: f"kestrel-{uuid4().hex[:12]}")
-    """Begins the names by which the broker knows the writers of this checkpoint."""
+    """The prefix of the consumer groups and transactional ids of this checkpoint."""
     runs: int = 0
     queries: Mapping[str, StoredQuery] = field(default_factory=dict)
     done: Sequence[str] = ()
 
     def with_query(self, query: StoredQuery) -> Manifest:
-        """Add a query, or replace the one of its name."""
+        """Add a query, or replace the one with its name."""
         return replace(self, queries={**self.queries, query.name: query})
 
     def with_done(self, effect: str) -> Manifest:
-        """Note an effect."""
+        """Add a statement that must not be executed again."""
         return replace(self, done=(*self.done, effect))
 
     def next_run(self) -> Manifest:
-        """Count a start."""
+        """Increment the number of starts."""
         return replace(self, runs=self.runs + 1)
 
 
@@ -73,16 +80,16 @@ class CheckpointFolder:
     """The folder of `--checkpoint`: `manifest.json`, `lock`, and Spark's checkpoints below `queries/`."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`; it need not exist yet."""
+        """Set the folder, which need not exist yet."""
         self.folder = folder
 
     def path_of(self, query_id: str) -> str:
-        """Where Spark keeps a query's checkpoint."""
+        """Return the URI of Spark's checkpoint of a query."""
         return (self.folder / "queries" / query_id).resolve().as_uri()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; it is gone with the process that holds it, however that ends.
+        """Hold the lock, which the operating system releases when the process ends, however it ends.
 
         Raises:
             CheckpointInUseError: another process holds it.
@@ -106,16 +113,16 @@ class CheckpointFolder:
             holder = os.read(descriptor, 100).decode("utf-8", "replace").strip()
             raise CheckpointInUseError(
                 f"the checkpoint {self.folder} is in use by another kestrel run ({holder or 'starting'})",
-                hint="stop that one first, or give this one a checkpoint of its own",
+                hint="stop that one first, or use another checkpoint for this one",
             ) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
 
     def load(self) -> Manifest:
-        """Read the manifest; a new one where there is none.
+        """Read the manifest, or return a new one if there is none.
 
         Raises:
-            EngineError: the file is not a manifest that this release reads.
+            EngineError: the file cannot be read, or another release wrote it.
         """
         path = self.folder / "manifest.json"
         try:
@@ -124,16 +131,14 @@ class CheckpointFolder:
             return Manifest()
         except (OSError, UnicodeDecodeError, PlanError) as error:
             raise EngineError(
-                f"{path} cannot be read: {error}", hint="restore it, or begin with a new checkpoint"
+                f"{path} cannot be read: {error}", hint="restore it, or start with a new checkpoint"
             ) from error
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise EngineError(
-                f"{path} was written by another release", hint="run that release, or begin with a new checkpoint"
-            )
+            raise EngineError(f"another release wrote {path}", hint="use that release, or start with a new checkpoint")
         return _read(document)
 
     def save(self, manifest: Manifest) -> None:
-        """Write the manifest, whole or not at all."""
+        """Write the manifest atomically."""
         document = {
             "format": _FORMAT,
             "application": manifest.application,
@@ -149,7 +154,7 @@ class CheckpointFolder:
         fresh.replace(self.folder / "manifest.json")
 
     def next_offsets(self, query_id: str) -> dict[Position, int] | None:
-        """Where the query reads on, from Spark's logs of batches; None before the first batch is done."""
+        """Return the offsets from which a query resumes, from Spark's log of batches; None before the first committed batch."""
         folder = self.folder / "queries" / query_id
         done = [int(entry.name) for entry in folder.glob("commits/[0-9]*") if entry.name.isdigit()]
         if not done:

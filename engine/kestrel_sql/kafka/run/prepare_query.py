@@ -1,4 +1,4 @@
-"""A query made ready to start: its topics checked against the broker and the checkpoint, its pipeline built, its beginning fixed."""
+"""Prepares a query to start: checks its topics against broker and checkpoint, builds its pipeline, and fixes its first offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A query that can be started: what the manifest says of it, and its pipeline."""
+    """A query that can be started: its entry in the manifest, and its pipeline."""
 
     named: NamedQuery
     stored: StoredQuery
@@ -39,16 +39,16 @@ class Preparation:
     folder: CheckpointFolder
     offsets: BrokerOffsets
     from_start: bool
-    """Whether new queries read what their topics hold by now."""
+    """Whether new queries read their topics from the earliest offset."""
     fresh_topics: Collection[str]
-    """Topics that queries of this start, and no earlier ones, write: a new query reads them whole."""
+    """Topics that only new queries of this start write; a new query reads them from the earliest offset."""
 
     def new(self, named: NamedQuery) -> Prepared:
-        """Prepare a query that the checkpoint does not know.
+        """Prepare a query that is not in the checkpoint.
 
         Raises:
             StatementError: a topic does not exist, or inputs of a join have different numbers of partitions.
-            QueryError: the broker does not answer, or does not let us read or write a topic.
+            QueryError: the broker does not answer, or an ACL is missing.
         """
         query = named.query
         topics, pipeline = self._built(query.plan, query.config)
@@ -69,11 +69,11 @@ class Preparation:
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)
 
     def known(self, named: NamedQuery, stored: StoredQuery) -> Prepared:
-        """Prepare a query to go on from its checkpoint.
+        """Prepare a query to resume from its checkpoint.
 
         Raises:
-            StatementError: the query was changed in a way that its state does not survive.
-            QueryError: what it read is not what the broker has now; names topic and partition.
+            StatementError: the query has changed so that its state does not match.
+            QueryError: a topic has changed or lost records; names topic and partition.
         """
         plan = resumed(named, stored)
         flaw = damaged(stored, self.folder, self.offsets)
@@ -86,7 +86,7 @@ class Preparation:
         before = self._built(plan_of(stored), Config.of(stored.settings))[1]
         if operators(before) != operators(pipeline):
             raise StatementError(
-                f"the query {stored.id} no longer has the operators whose state the checkpoint holds", hint=_NEW_NAME
+                f"the operators of the query {stored.id} are not those of its checkpoint", hint=_NEW_NAME
             )
         renewed = StoredQuery(
             name=stored.name,
@@ -111,7 +111,7 @@ class Preparation:
         if missing:
             raise StatementError(
                 f"the topic {missing[0]}, which {plan.query_id} reads, does not exist",
-                hint="topics are named by KAFKA_TOPIC, case matters",
+                hint="check KAFKA_TOPIC in the WITH clause; case matters",
             )
         topics = {topic: found[topic] for topic in wanted}
         check_partitions(pipeline.group, _counts(topics))
@@ -128,11 +128,11 @@ class Preparation:
         return {p: earliest[p] if p[0] in self.fresh_topics else latest[p] for p in positions}
 
 
-_NEW_NAME = "choose a new name for what it writes, or a new checkpoint"
+_NEW_NAME = "choose another name for its stream or table, or a new checkpoint"
 
 
 def _in_order(pipeline: Pipeline) -> list[str]:
-    """The topics that a query reads, tables' first: of records of one time a table's come first, so that joins find them."""
+    """The topics of a query, those of tables first: with equal timestamps the records of tables come first, so that joins find them."""
     sources = sorted(pipeline.group.sources, key=lambda source: not source.handle.is_table)
     return list(dict.fromkeys(source.topic for source in sources))
 

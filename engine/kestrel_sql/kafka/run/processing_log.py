@@ -1,4 +1,4 @@
-"""The processing log on a topic: what could not be read, computed or written, with the record that it was about (rules E8)."""
+"""Writes the processing log to a topic: errors of reading, computing and writing, with their records (rules E8)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PARTS = (
 
 
 class LogWriter:
-    """Writes entries to a topic, or nowhere; an entry of a batch that is done again may be there twice."""
+    """Writes log entries to a topic, if there is one. The entries of a replayed batch may be written twice."""
 
     def __init__(self, config: KafkaConfig, topic: str | None, say: Callable[[str], None]) -> None:
-        """Write to `topic`; connected when there is something to write. What the broker refuses is told to the user by `say`."""
+        """Set the topic, without connecting; `say` tells the user if the broker refuses entries."""
         self._config = config
         self._topic = topic
         self._say = say
@@ -35,7 +35,7 @@ class LogWriter:
         self._refused: list[str] = []
 
     def write(self, entries: Sequence[LogEntry]) -> None:
-        """Hand entries to the broker, and wait until it has them; queries do not end for the sake of their log."""
+        """Write entries, and wait until the broker has them. A failure does not stop the query."""
         if self._topic is None or not entries:
             return
         if self._producer is None:
@@ -60,18 +60,18 @@ class LogWriter:
     def _send(self, value: bytes) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, value=value, on_delivery=self._note)
+                self._producer.produce(self._topic, value=value, on_delivery=self._delivered)
                 return
             except BufferError:
                 self._producer.poll(0.1)
 
-    def _note(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._refused.append(error.str())
 
 
 def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:
-    """An entry as ksqlDB writes it; `source` says in addition which record it is about."""
+    """Return an entry in ksqlDB's form, with the source record in addition (`source`)."""
     return {
         "level": "ERROR",
         "logger": entry.logger,
@@ -98,12 +98,12 @@ def _part(entry: LogEntry) -> dict[str, Any]:
 
 
 def _record(entry: LogEntry) -> dict[str, str]:
-    """What could not be read, in base64, or the row; only where it was asked for."""
+    """The bytes that could not be read, in base64, or the row; empty unless the setting asks for it."""
     if entry.record is None:
         return {}
     return {"recordB64" if entry.kind == DESERIALIZATION else "record": entry.record}
 
 
 def _query(logger: str) -> str:
-    """The query of a logger `processing.<query>.…`; queries have no threads of their own here."""
+    """The query of a logger `processing.<query>.…`, in place of a thread: queries have none here."""
     return [*logger.split("."), logger][1]

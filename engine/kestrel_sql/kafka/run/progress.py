@@ -1,4 +1,4 @@
-"""How far each query is: rows in and out, rows a second, lag behind the broker, rows of state."""
+"""The progress of queries: rows in and out, rows per second, lag behind the broker, rows of state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.kafka.client.positions import Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryState:
-    """What is said of a query; `lag` is in records, by topic, and None before the first batch; what is not known is None."""
+    """The state of a query to show; `lag` is in records by topic, None before the first batch. Unknown values are None."""
 
     query: str
     batch: int
@@ -26,33 +26,33 @@ class QueryState:
     error: str = ""
 
     def to_json(self, moment: float) -> str:
-        """One line of `--json-progress`."""
+        """Return a line of `--json-progress`; `moment` is in seconds since the epoch."""
         return json.dumps({"time": int(moment * 1000), **asdict(self)})
 
 
 _SECONDS = 10.0
-"""What the rate is taken over."""
+"""The period (s) of the rate."""
 
 
 @dataclass(slots=True)
 class Rate:
-    """Rows a second over the last seconds."""
+    """Rows per second over the last period."""
 
     _seen: list[tuple[float, int]] = field(default_factory=list)
 
     def add(self, moment: float, rows: int) -> None:
-        """Count rows that came at a moment (s)."""
+        """Add rows that arrived at a moment (s)."""
         self._seen.append((moment, rows))
 
     def per_second(self, moment: float) -> float:
-        """The rate at a moment (s)."""
+        """Return the rate at a moment (s)."""
         self._seen = [(at, rows) for at, rows in self._seen if at > moment - _SECONDS]
         return round(sum(rows for _, rows in self._seen) / _SECONDS, 1)
 
 
 @dataclass(slots=True)
 class QueryProgress:
-    """Collects what Spark and the sink say of a query since this process started."""
+    """Collects the reports of Spark and the sink on a query since this process started."""
 
     query: str
     rows_in: int = 0
@@ -65,11 +65,11 @@ class QueryProgress:
     _rate: Rate = field(default_factory=Rate)
 
     def wrote(self, records: int) -> None:
-        """Count what the sink wrote."""
+        """Add records that the sink wrote."""
         self.rows_out += records
 
-    def note(self, reports: Sequence[Mapping[str, Any]], now: Callable[[], float] = time.monotonic) -> bool:
-        """Take in Spark's progress reports, of which some may be known; say whether a batch was new."""
+    def add(self, reports: Sequence[Mapping[str, Any]], now: Callable[[], float] = time.monotonic) -> bool:
+        """Add Spark's progress reports, some of which may be known; return whether a batch is new."""
         fresh = [report for report in reports if int(report["batchId"]) > self.batch]
         for report in fresh:
             rows = int(report.get("numInputRows") or 0)
@@ -83,7 +83,7 @@ class QueryProgress:
             )
         return bool(fresh)
 
-    def behind(self, ends: Mapping[Position, int]) -> None:
+    def measure_lag(self, ends: Mapping[Position, int]) -> None:
         """Compute the lag from the broker's end offsets."""
         lag: dict[str, int] = {}
         for position, offset in self.offsets.items():
@@ -92,7 +92,7 @@ class QueryProgress:
         self.lag = lag or None
 
     def state(self, now: Callable[[], float] = time.monotonic) -> QueryState:
-        """What can be said now."""
+        """Return the current state."""
         return QueryState(
             query=self.query,
             batch=self.batch,

@@ -1,4 +1,4 @@
-"""An application against the checkpoint it is started on: which queries go on, which are new, and which cannot go on as they are."""
+"""Compares an application with its checkpoint: which queries resume, which are new, and which have changed too much to resume."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LOGGING = "ksql.logging."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedQuery:
-    """A query of the application with the name that its checkpoint is found by, whatever stands around its statement."""
+    """A query of the application, with the name under which the manifest has it, whatever other statements there are."""
 
     name: str
     query: PersistentQuery
     replaces: bool
-    """Whether its statement says OR REPLACE."""
+    """Whether its statement has OR REPLACE."""
 
 
 def named_queries(
@@ -38,8 +38,8 @@ def named_queries(
 ) -> list[NamedQuery]:
     """Name the queries that write a topic, in the order of their statements.
 
-    The query of a CREATE AS is named by what it creates, an INSERT INTO by its sink and sources: numbers in query ids change
-    with every statement that is put before.
+    A CREATE AS is named after what it creates, an INSERT INTO after its sink and sources. Query ids are not stable, because their
+    numbers change if a statement is inserted before.
     """
     replacing = {
         parsed.statement.name
@@ -66,16 +66,16 @@ def named_queries(
 
 
 def gone(manifest: Manifest, queries: Sequence[NamedQuery]) -> list[StoredQuery]:
-    """The queries of the checkpoint that the application no longer has."""
+    """Return the queries of the checkpoint that the application no longer has."""
     names = {query.name for query in queries}
     return [stored for stored in manifest.queries.values() if stored.name not in names]
 
 
 def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
-    """The plan with which a query goes on from its checkpoint: under the id that it has there.
+    """Return the plan with which a query resumes from its checkpoint, with the query id that it has there.
 
     Raises:
-        StatementError: it is no longer the same query, and may not take over what the old one left; says what changed and what to do.
+        StatementError: the query has changed so that it may not resume; names the changes.
     """
     before = plan_of(stored)
     after = replace(named.query.plan, query_id=stored.id)
@@ -89,28 +89,28 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
         return after
     if not named.replaces:
         raise StatementError(
-            f"the query {stored.id} is not the one that the checkpoint belongs to; changed: {_listed(changes)}",
-            hint="write CREATE OR REPLACE to let it go on where its state still fits, or choose a new name, or a new checkpoint",
+            f"the query {stored.id} differs from that in the checkpoint; changed: {_listed(changes)}",
+            hint="use CREATE OR REPLACE to resume if its state still matches, choose another name, or use a new checkpoint",
         )
     check_plan_upgrade(before.physical_plan, after.physical_plan)
     return after
 
 
 def plan_of(stored: StoredQuery) -> QueryPlan:
-    """The plan that a checkpoint was written by."""
+    """Return the plan of a stored query."""
     plan = decode_statement(stored.plan).query_plan
     if plan is None:
-        raise StatementError(f"the checkpoint holds no plan of the query {stored.id}")
+        raise StatementError(f"the checkpoint contains no plan of the query {stored.id}")
     return plan
 
 
 def operators(pipeline: Pipeline) -> list[list[str]]:
-    """What keeps state, level by level: it must not change under a checkpoint."""
+    """Return the names of the stateful operators by level, which must not change for a checkpoint."""
     return [[type(stateful.operator).__name__ for stateful in level] for level in pipeline.group.levels]
 
 
 def relevant(config: Config) -> dict[str, str]:
-    """The settings that the meaning of a query depends on, where they are not the default."""
+    """Return the settings that change the result of a query, if they are not the default."""
     return {
         key: value
         for key, value in sorted(config.overrides.items())
@@ -119,12 +119,12 @@ def relevant(config: Config) -> dict[str, str]:
 
 
 def document_of(query: PersistentQuery, plan: QueryPlan) -> dict[str, object]:
-    """The plan as JSON, as the manifest keeps it."""
+    """Return a plan as JSON, in the form of the manifest."""
     return encode_statement(StatementPlan(statement_text=query.statement_text, query_plan=plan))
 
 
 def order(queries: Sequence[NamedQuery]) -> list[NamedQuery]:
-    """The queries in the order of their graph: behind all that write what they read, except in a circle."""
+    """Sort queries so that each comes after those that write its sources, unless there is a cycle."""
     found: list[NamedQuery] = []
     visited: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""`kestrel run` against a broker: every persistent query of an application, from its checkpoint on, until it is stopped or caught up."""
+"""`kestrel run` against a broker: runs every persistent query from its checkpoint until it is stopped or has caught up."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RETRY_S = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """How an application is to be run; `patience` (s) is how long a broker may be away."""
+    """The options of a run; `patience` (s) is how long to wait for a broker that does not answer."""
 
     config: KafkaConfig
     checkpoint: Path
@@ -47,7 +47,7 @@ class RunSettings:
 
 @dataclass(slots=True, kw_only=True)
 class ProductionRun:
-    """One start of an application; `say` tells the user what happens, `show` the state of all queries."""
+    """One start of an application; `say` shows messages to the user, `show` the state of all queries."""
 
     settings: RunSettings
     session: Session
@@ -63,10 +63,10 @@ class ProductionRun:
     _away: float | None = None
 
     def run(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> bool:
-        """Run all queries from the checkpoint on, whose lock is held; say whether all went well.
+        """Run all queries from the checkpoint, whose lock is held, and return whether all ended without an error.
 
         Raises:
-            EngineError: nothing was started: the application does not fit the checkpoint or the broker.
+            EngineError: nothing was started, because the application does not match the checkpoint or the broker.
         """
         prepared = self._prepare(folder, manifest, offsets)
         for query in prepared:
@@ -74,7 +74,7 @@ class ProductionRun:
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
         if not prepared:
-            self.say("no statement of the script writes a topic: there is nothing to run")
+            self.say("no statement of the script writes to a topic, so there is nothing to run")
             return True
         around = self._surroundings(self.open_spark(), manifest, offsets)
         queries = [
@@ -89,7 +89,7 @@ class ProductionRun:
         self._running = {query.id: query for query in queries}
         if self.settings.until_caught_up:
             return self._catch_up(queries, offsets)
-        return self._go_on(queries, offsets)
+        return self._run_until_stopped(queries, offsets)
 
     def _check(self, query: Prepared, folder: CheckpointFolder) -> None:
         stored = query.stored
@@ -106,7 +106,7 @@ class ProductionRun:
     def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
         queries = order(named_queries(self.session.queries, self.session.catalog, self.statements))
         for stored in gone(manifest, queries):
-            self.say(f"{stored.id} is in the checkpoint, but no longer in the script: it is not run")
+            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
         preparation = Preparation(
             session=self.session,
             folder=folder,
@@ -145,11 +145,11 @@ class ProductionRun:
         )
 
     def _catch_up(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
-        """Run one query after the other, each until it has read what its topics hold."""
+        """Run one query after the other, each until it has read all records of its topics."""
         for query in queries:
             if not self._start(query):
                 break
-            while query.is_active or self._again(query, offsets):
+            while query.is_active or self._restarts(query, offsets):
                 self._look(offsets)
                 self._watch(offsets)
                 if self.stop.is_set():
@@ -157,18 +157,18 @@ class ProductionRun:
             self._look(offsets, last=True)
             if query.failure is not None or self.stop.is_set():
                 break
-            # What the next query reads ends where no transaction is open any more.
+            # The next query can only read up to the first open transaction.
             offsets.settle({sink.topic for sink in query.prepared.pipeline.group.sinks})
         return self._ended_well(queries)
 
-    def _go_on(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
-        """Run all queries, those first that others read from, until told to stop or all have failed."""
+    def _run_until_stopped(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
+        """Run all queries, sources of others first, until the user stops them or all have failed."""
         for query in queries:
             self._start(query)
         while not self.stop.is_set():
             self._look(offsets)
             self._watch(offsets)
-            alive = [query.is_active or self._again(query, offsets) for query in queries]
+            alive = [query.is_active or self._restarts(query, offsets) for query in queries]
             if not any(alive):
                 break
         while not all(self._stopped(queries)):
@@ -187,7 +187,7 @@ class ProductionRun:
         return True
 
     def _look(self, offsets: BrokerOffsets, *, last: bool = False) -> None:
-        """Wait a moment, take in what the queries did, and show it."""
+        """Wait a moment, update the progress of the queries, and show it."""
         if not last:
             self.stop.wait(_LOOK_S)
         started = [query for query in self._running.values() if query.execution is not None]
@@ -200,12 +200,12 @@ class ProductionRun:
         self.show([query.progress.state() for query in started])
 
     def _measure(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> None:
-        """Compute the lags; a broker that does not answer is told of once."""
+        """Compute the lags; if the broker does not answer, tell the user once."""
         positions = {position for query in queries for position in query.progress.offsets}
         try:
             ends = offsets.ends(positions, _ANSWER_S)
         except QueryError as error:
-            # A topic that was deleted has no offsets either; that is for `_watch` to say, and no reason to wait.
+            # A deleted topic has no offsets either; `_watch` reports that, and waiting does not help.
             if offsets.problem() is None:
                 self._answers()
             elif self._away is None:
@@ -214,7 +214,7 @@ class ProductionRun:
             return
         self._answers()
         for query in queries:
-            query.progress.behind(ends)
+            query.progress.measure_lag(ends)
 
     def _answers(self) -> None:
         if self._away is not None:
@@ -222,12 +222,12 @@ class ProductionRun:
             self.say(f"the broker {self.settings.config.servers} answers again")
 
     def _watch(self, offsets: BrokerOffsets) -> None:
-        """Stop queries whose topics are no longer what they were, and give up when the broker was away for too long."""
+        """Stop queries whose topics have changed, and give up if the broker has not answered for too long."""
         if self._away is not None:
             if time.monotonic() - self._away > self.settings.patience:
                 raise EngineError(
                     f"the broker {self.settings.config.servers} did not answer for {self.settings.patience:.0f} s",
-                    hint="nothing is lost: the same command goes on from the checkpoint",
+                    hint="nothing is lost: run the same command again to resume from the checkpoint",
                 )
             return
         active = [query for query in self._running.values() if query.is_active]
@@ -240,8 +240,8 @@ class ProductionRun:
             if flaw is not None:
                 query.fail(QueryError(flaw))
 
-    def _again(self, query: RunningQuery, offsets: BrokerOffsets) -> bool:
-        """Start a query again that was ended by something that may pass; say whether it runs."""
+    def _restarts(self, query: RunningQuery, offsets: BrokerOffsets) -> bool:
+        """Restart a query after an error that may be temporary; return whether it runs."""
         if query.execution is None or self.stop.is_set():
             return False
         query.look()
@@ -259,7 +259,7 @@ class ProductionRun:
         return True
 
     def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
-        """Why a query cannot go on with its topics; waits for a broker that is away."""
+        """Why the topics of a query do not let it resume; waits for the broker."""
         since = time.monotonic()
         while not self.stop.is_set():
             try:
@@ -267,7 +267,7 @@ class ProductionRun:
             except QueryError as error:
                 if time.monotonic() - since > self.settings.patience:
                     raise EngineError(
-                        error.message, hint="nothing is lost: the same command goes on from the checkpoint"
+                        error.message, hint="nothing is lost: run the same command again to resume from the checkpoint"
                     ) from error
                 self.say(f"{error.message}; waiting for it")
                 self.stop.wait(_BROKER_S)
@@ -279,17 +279,17 @@ class ProductionRun:
         return not self._told
 
     def _tell(self, query: RunningQuery) -> None:
-        """Say why a query has ended, if it has not ended well, and once."""
+        """Tell the user once why a query has failed, if it has."""
         if query.failure is not None and query.id not in self._told:
             self._told.add(query.id)
-            self.say(f"{query.id} ended: {query.failure.render()}")
+            self.say(f"{query.id} failed: {query.failure.render()}")
 
 
 def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, stop: Event) -> BrokerOffsets:
     """Wait until a broker answers.
 
     Raises:
-        EngineError: it did not within `patience` seconds, or refuses us.
+        EngineError: the broker did not answer within `patience` seconds, or refuses access.
     """
     offsets = BrokerOffsets(config)
     since = time.monotonic()

@@ -1,4 +1,4 @@
-"""One query on its way: a streaming query of Spark from topics to topics, which can be stopped between two batches."""
+"""A running query: a streaming query of Spark from topics to topics, which can be stopped between two batches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kestrel_sql.topics.records import LogEntry
 
 
 class _StoppedError(Exception):
-    """Ends a query at the beginning of a batch of which nothing was done."""
+    """Stops a query at the start of a batch, before any work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What all queries of a run have in common."""
+    """What all queries of a run share."""
 
     spark: SparkSession
     config: KafkaConfig
@@ -42,12 +42,12 @@ class Surroundings:
     log: Callable[[Sequence[LogEntry]], None]
     stop: Event
     flaw: Callable[[StoredQuery], QueryError | None]
-    """Asked before a batch is written: why what it holds may not be what the query should read."""
+    """Called before a batch is written: returns an error if the topics of the query have changed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunningQuery:
-    """A query that was started; `failure` says why it ended if it did not end well."""
+    """A query that was started; `failure` is the error if it failed."""
 
     prepared: Prepared
     around: Surroundings
@@ -67,7 +67,7 @@ class RunningQuery:
         return self.prepared.stored.id
 
     def start(self, *, until_caught_up: bool) -> None:
-        """Start it, or start it again from its checkpoint."""
+        """Start the query, or restart it from its checkpoint."""
         around, stored = self.around, self.prepared.stored
         self._before = self.failure.message if self.failure else ""
         self.failure = self._sink = None
@@ -86,15 +86,15 @@ class RunningQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs."""
+        """Whether the query runs."""
         return self.execution is not None and bool(self.execution.isActive)
 
     def look(self) -> bool:
-        """Take in what happened since the last look; say whether a batch was done."""
+        """Update the progress and failure; return whether a batch was processed since the last call."""
         reports = [json.loads(report.json) for report in self.execution.recentProgress]
-        fresh = self.progress.note(reports)
+        fresh = self.progress.add(reports)
         if fresh:
-            # What stands in the way now is not what did before this batch.
+            # A batch succeeded, so a later failure is a new one.
             self.attempts, self._before = 0, ""
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():
             self.failure = self._sink or self._reason()
@@ -105,22 +105,22 @@ class RunningQuery:
 
     @property
     def may_be_retried(self) -> bool:
-        """Whether it ended by something that may pass, such as a broker that was away: not twice by the same."""
+        """Whether the query failed with an error that may be temporary, such as an unavailable broker, and not twice with the same."""
         return self.failure is not None and self._final is None and self.failure.message != self._before
 
     def retry(self, *, until_caught_up: bool) -> None:
-        """Start it again from its checkpoint, and count that."""
+        """Restart the query from its checkpoint, and count the attempt."""
         self.attempts += 1
         self.start(until_caught_up=until_caught_up)
 
     def fail(self, error: EngineError) -> None:
-        """Stop it at once, for a reason that does not pass."""
+        """Stop the query at once, with a permanent error."""
         self._final = self.failure = error
         self.progress.error = error.message
         self.execution.stop()
 
     def stop_if_idle(self) -> bool:
-        """Stop it unless it is in the middle of a batch; say whether it has ended."""
+        """Stop the query unless it is in a batch; return whether it has ended."""
         if self.is_active and not self.execution.status["isTriggerActive"]:
             self.execution.stop()
         return not self.is_active
@@ -162,7 +162,7 @@ class RunningQuery:
 
     @property
     def _name(self) -> str:
-        """What the broker knows the query as."""
+        """The consumer group of the query."""
         return f"{self.around.application}-{self.id}"
 
     @property
@@ -178,7 +178,7 @@ class RunningQuery:
 
 
 def _slots(spark: SparkSession) -> int:
-    """How many writers a query has; in a batch it is what Spark keeps in the checkpoint, whatever machine it was begun on."""
+    """The number of writers. Inside a batch Spark gives the number from the checkpoint, even on another machine."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
@@ -186,8 +186,8 @@ _PAUSE = "200 milliseconds"
 
 
 def reason_of(text: str) -> str:
-    """The sentence of an error of Spark that says what happened: ours if one is in it, else that of Python or the innermost cause."""
-    own = re.findall(r"(?:engine\.errors\.)?QueryError: (.+)", text)
+    """Return the message of an error of Spark: that of a QueryError, else of a Python exception, else of the innermost cause."""
+    own = re.findall(r"(?:kestrel_sql\.errors\.)?QueryError: (.+)", text)
     if own:
         return str(own[-1])
     python = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)

@@ -1,4 +1,4 @@
-"""The statements of an application carried out against a broker: topics made, records inserted, queries planned; none is started here."""
+"""Executes the statements of an application against a broker: creates topics, inserts records, plans queries, but starts none."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ from kestrel_sql.sql.nodes.statements import DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 Effect = Callable[[ParsedStatement], Answer | None]
-"""Carries out a statement; gives what it answers, if it asks."""
+"""Executes a statement; returns its answer, if it has one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """Statements in order; `define` plans, `ask` answers what asks, `follow` what answers bit by bit, `insert` writes records.
+    """Executes statements in order.
 
-    A start from a checkpoint executes the same statements again, so that the session is the same; what they did to the broker
-    itself (records inserted, topics deleted) is done once and noted in the manifest.
+    A start from a checkpoint executes the same statements again, so that the session is the same. Their effects on the broker
+    (inserted records, deleted topics) happen once and are recorded in the manifest.
+
+    Attributes:
+        session: the session.
+        folder: the checkpoint folder, whose lock is held.
+        manifest: its manifest, which is updated.
+        define: executes a statement that changes the session.
+        ask: answers a statement that only reads, such as SHOW; returns None for others.
+        follow: answers PRINT bit by bit.
+        insert: executes INSERT VALUES.
     """
 
     session: Session
@@ -35,10 +44,10 @@ class Script:
     _seen: dict[str, int] = field(default_factory=dict)
 
     def execute(self, parsed: ParsedStatement) -> Iterable[Answer]:
-        """Carry out a statement; what it answers may come bit by bit.
+        """Execute a statement; answers may arrive one after the other.
 
         Raises:
-            EngineError: it is refused.
+            EngineError: the statement is refused.
         """
         with attach_span(parsed.span):
             return self._execute(parsed)
@@ -47,30 +56,30 @@ class Script:
         match parsed.statement:
             case Query():
                 raise StatementError(
-                    "a SELECT has nobody to answer to here",
+                    "a script cannot contain a SELECT, because nobody reads its answer",
                     span=parsed.span,
-                    hint="CREATE STREAM … AS SELECT writes to a topic",
+                    hint="use CREATE STREAM … AS SELECT to write to a topic",
                 )
             case ControlQuery():
                 raise StatementError(
-                    "queries of a script run as long as the script does",
+                    "a script cannot pause, resume or terminate its queries: they run as long as the script",
                     span=parsed.span,
-                    hint="take the statement out of the script",
+                    hint="remove this statement",
                 )
             case PrintTopic():
                 return self.follow(parsed)
             case InsertValues():
-                return _told(self._once(parsed, self.insert))
+                return _answers(self._once(parsed, self.insert))
             case DropSource(delete_topic=True):
-                return _told(self._once(parsed, self.define, self.session.execute))
+                return _answers(self._once(parsed, self.define, self.session.execute))
             case _:
                 answer = self.ask(parsed)
-                return _told(self.define(parsed) if answer is None else answer)
+                return _answers(self.define(parsed) if answer is None else answer)
 
     def _once(
         self, parsed: ParsedStatement, effect: Effect, otherwise: Callable[[ParsedStatement], object] = lambda _: None
     ) -> Answer | None:
-        """Have an effect unless an earlier start had it; the n-th of equal statements is the n-th of the manifest."""
+        """Execute a statement unless an earlier start did. The n-th of several equal statements is the n-th in the manifest."""
         self._seen[parsed.text] = self._seen.get(parsed.text, 0) + 1
         if self.manifest.done.count(parsed.text) >= self._seen[parsed.text]:
             otherwise(parsed)
@@ -81,5 +90,5 @@ class Script:
         return answer
 
 
-def _told(answer: Answer | None) -> tuple[Answer, ...]:
+def _answers(answer: Answer | None) -> tuple[Answer, ...]:
     return () if answer is None else (answer,)

@@ -1,4 +1,4 @@
-"""What happened to the topics of a query since it was first started: nothing of it may pass in silence."""
+"""Finds changes of a query's topics since its first start, none of which may go unnoticed."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 
-BEGIN_ANEW = "a new checkpoint begins anew, and so does a new name for what the query writes"
+START_NEW = "to start again, use a new checkpoint, or another name for what the query writes"
 
 
 def deleted(name: str, stored: StoredQuery) -> str:
-    """Say that a query's topic is gone."""
+    """Return the message for a deleted topic."""
     return f"the topic {name}, which {stored.id} reads, was deleted"
 
 
 def changes(stored: StoredQuery, found: Mapping[str, Topic]) -> Iterator[str]:
-    """What became of the topics that a query reads, as sentences."""
+    """Return the changes of the topics that a query reads, as sentences."""
     for name, known in stored.sources.items():
         topic = found.get(name)
         if topic is None:
             yield deleted(name, stored)
         elif topic.id != known.id:
-            yield f"the topic {name}, which {stored.id} reads, was deleted and created anew: its offsets mean other records"
+            yield f"the topic {name}, which {stored.id} reads, was deleted and created again, so its offsets are those of other records"
         elif topic.partitions != known.partitions:
             yield (
                 f"the topic {name}, which {stored.id} reads, has {topic.partitions} partitions instead of {known.partitions}: "
-                "keys have moved between them"
+                "keys have moved between partitions"
             )
 
 
 def changed(stored: StoredQuery, offsets: BrokerOffsets) -> QueryError | None:
-    """Say whether a query's topics are no longer those that it began with.
+    """Return an error if the topics of a query are not those of its first start.
 
     Raises:
         QueryError: the broker does not answer.
     """
     said = next(changes(stored, offsets.topics(stored.sources)), None)
-    return None if said is None else QueryError(said, hint=BEGIN_ANEW)
+    return None if said is None else QueryError(said, hint=START_NEW)
 
 
 def damaged(stored: StoredQuery, folder: CheckpointFolder, offsets: BrokerOffsets) -> QueryError | None:
-    """Say whether a query cannot go on from its checkpoint, as its topics changed or no longer hold what it has not read.
+    """Return an error if a query cannot resume, because its topics have changed or have lost records that it has not read.
 
     Raises:
         QueryError: the broker does not answer.
@@ -57,12 +57,12 @@ def _lost(stored: StoredQuery, begin: Offsets, offsets: BrokerOffsets) -> QueryE
         where = f"partition {partition} of the topic {topic}"
         if (oldest := first[topic, partition]) > offset:
             return QueryError(
-                f"records {offset} to {oldest - 1} of {where} are gone, and {stored.id} had not read them",
-                hint=f"was the retention too short? {BEGIN_ANEW}",
+                f"records {offset} to {oldest - 1} of {where} were deleted before {stored.id} read them",
+                hint=f"check the retention of the topic; {START_NEW}",
             )
         if (end := ends[topic, partition]) < offset:
             return QueryError(
                 f"{where} ends at offset {end}, but {stored.id} has read it up to {offset}",
-                hint=f"did the broker lose records, or was it restored? {BEGIN_ANEW}",
+                hint=f"the broker has lost records, or was restored; {START_NEW}",
             )
     return None

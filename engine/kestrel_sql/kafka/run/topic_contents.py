@@ -1,4 +1,4 @@
-"""The topics of a broker as SHOW TOPICS, PRINT, DESCRIBE and ASSERT TOPIC see them."""
+"""The topics of a broker, for SHOW TOPICS, PRINT, DESCRIBE and ASSERT TOPIC."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class BrokerTopics:
-    """Asks the broker anew each time; every method raises QueryError where it does not answer."""
+    """Asks the broker for its topics, without a cache; every method raises QueryError if the broker does not answer."""
 
     config: KafkaConfig
     offsets: BrokerOffsets
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics that are not the broker's own."""
+        """The names of all topics that are not internal to the broker."""
         return tuple(self.offsets.names())
 
     def partitions_and_replicas(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """The numbers of partitions and of replicas of topics; those that do not exist are left out."""
+        """Return the numbers of partitions and replicas of the topics that exist."""
         return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
 
     def count(self, topic: str) -> None:
-        """Offsets do not count records: marks of transactions have some, and compaction leaves gaps."""
+        """Return None: offsets do not count records, because control records have offsets and compaction leaves gaps."""
 
     def records(self, topic: str) -> tuple[Record, ...]:
-        """The committed records that a topic holds now."""
+        """Return the committed records of a topic."""
         return tuple(read_topics(self.config, [topic]).get(topic, ()))
 
 
@@ -49,10 +49,10 @@ def print_topic(
 ) -> Iterator[Answer]:
     """Answer PRINT, some records at a time.
 
-    FROM BEGINNING shows what the topic holds now, without it what comes from now on, until LIMIT or until `stopped`.
+    With FROM BEGINNING these are the records of the topic, otherwise those that arrive from now on, until LIMIT or `stopped`.
 
     Raises:
-        StatementError: there is no such topic.
+        StatementError: the topic does not exist.
         EngineError: the broker refuses.
     """
     source = printed_source(statement, view)
@@ -68,7 +68,7 @@ def print_topic(
 
 
 def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> Iterator[list[Record]]:
-    """Every n-th record, up to the limit."""
+    """Every n-th record (`interval`), up to the limit."""
     seen = taken = 0
     for chunk in chain([[]], chunks):
         shown = chunk[-seen % interval :: interval]
@@ -86,7 +86,7 @@ def _line(record: Record, key: str, value: str) -> str:
 
 
 def _moment(timestamp: int) -> str:
-    """A timestamp (ms) as a reader writes it; what is no time of the calendar stays a number."""
+    """A timestamp (ms) as text; one out of the calendar's range stays a number."""
     try:
         return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except OverflowError:
