@@ -95,7 +95,7 @@ def main() -> None:
     tables = [
         TableReader(
             source=session.catalog.sources["T"],
-            kept=kept,
+            queryable=kept,
             states=reader,
             functions=session.functions,
             settings=query.config,

@@ -1,4 +1,4 @@
-"""A whole engine in one process: a session, topics in memory, and queries that go on from their checkpoints."""
+"""An engine in one process: a session, topics in memory, and queries that resume from their checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, att
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.execution import ResumableExecution
-from kestrel_sql.queries.interrupts import interrupts_wait
+from kestrel_sql.queries.interrupts import delayed_interrupts
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.running import RunningQueries
@@ -34,16 +34,16 @@ from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
 
 _MOMENT_S = 0.05
-"""The time between two looks at what a statement waits for."""
+"""The interval (s) at which a waiting statement checks its condition."""
 
 
 @dataclass(slots=True)
 class MemoryEngine:
     """Executes statements over topics in memory; Spark starts when the first query has input.
 
-    A persistent query processes what arrived whenever its results are asked for. With `by_time` it reads several topics merged
-    by timestamp, as from a broker, otherwise in the order in which the records arrived. A topic has one partition; `partitions` is
-    the number that it is taken to have where that shows: in the order of the rows of a table.
+    A persistent query processes new records when its results are needed. With `by_time` it reads several topics merged by timestamp,
+    as from a broker, otherwise in the order of arrival. A topic has one partition; `partitions` is the number that only the order of
+    the rows of a table depends on.
     """
 
     session: Session = field(default_factory=Session)
@@ -58,7 +58,7 @@ class MemoryEngine:
     _asked: int = 0
 
     def __post_init__(self) -> None:
-        """Begin with no query."""
+        """Start without queries."""
         self.queries = RunningQueries(self.session, self.broker, self._open, by_time=self.by_time, log=self.log)
 
     @property
@@ -67,7 +67,7 @@ class MemoryEngine:
         return self.queries.paused
 
     def close(self) -> None:
-        """Remove what the runner keeps on disk."""
+        """Stop the queries and remove their checkpoints."""
         self.queries.close()
         if self._runner is not None:
             self._runner.close()
@@ -77,28 +77,28 @@ class MemoryEngine:
         """Parse a script.
 
         Raises:
-            SqlSyntaxError: at the first place that is not of the language.
+            SqlSyntaxError: the script has a syntax error; has its position.
         """
         return self.session.parse(text)
 
     def execute(self, parsed: ParsedStatement) -> Answer:
-        """Carry a statement out and give its answer; an interrupt stops the query that runs for it, and waits for persistent ones.
+        """Execute a statement and return its answer. An interrupt stops the query of the statement, but waits for persistent queries.
 
         Raises:
-            EngineError: the statement is refused, or the query that it asks fails.
-            KeyboardInterrupt: there was one.
+            EngineError: the statement is refused, or its query fails.
+            KeyboardInterrupt: the user interrupted the statement.
         """
         with attach_span(parsed.span):
             return self._execute(parsed)
 
     def produce(self, record: Record) -> None:
-        """Put a record into a topic."""
+        """Add a record to a topic."""
         if self.queries.must_interleave():
             self.flush()
         self.broker.produce(record)
 
     def flush(self) -> None:
-        """Let every persistent query process what has arrived, in the order of their statements."""
+        """Let every persistent query process its new records, in the order of their statements."""
         for running in self.queries.due():
             self.queries.advance(running)
 
@@ -107,17 +107,17 @@ class MemoryEngine:
         return self.queries.progress()
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the records that every query has still to process, by topic; may be asked while the engine works."""
+        """Return the number of records that every query has not processed yet, by topic; may be called while the engine works."""
         return self.queries.lags()
 
     def constants(self) -> Constants:
-        """Return what evaluates constant expressions."""
+        """Return the evaluator of constant expressions."""
         return Constants(
             self.session.functions, lambda bounds: evaluate_constants(self.open_spark(), bounds, self.session.config)
         )
 
     def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
-        """Plan a query whose rows go to its user: a push query with EMIT, else a pull query.
+        """Plan a push query (with EMIT) or a pull query.
 
         Raises:
             StatementError: the query is refused.
@@ -126,7 +126,7 @@ class MemoryEngine:
         return plan(query, self.session.catalog, config, query_id, self.session.functions)
 
     def answer(self, planned: TransientQuery, config: Config) -> Answer:
-        """Answer a planned query from what its sources hold now.
+        """Answer a planned query from the current contents of its sources.
 
         Raises:
             EngineError: the query fails.
@@ -139,14 +139,14 @@ class MemoryEngine:
         return self.answer_from(planned, output, pipeline.group.ends[0].window)
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:
-        """Return the answer of a query if a state holds it, otherwise the records that Spark has to run it over.
+        """Return the answer of a query if state has it, or else the records over which Spark must run the query.
 
         Args:
             planned: the query; persistent queries have been flushed.
-            since: where a query over topics begins to read, as `arrivals` of the broker was then.
+            since: the arrival number (`arrivals` of the broker) from which a query over topics reads.
 
         Raises:
-            QueryError: the table has no rows while an error stands.
+            QueryError: the table cannot be read because of an error that is not corrected yet.
             StatementError: the query that materialised the table was terminated.
         """
         if planned.limit == 0:
@@ -167,14 +167,14 @@ class MemoryEngine:
             return table.records(self.log)
 
     def run_of(self, planned: TransientQuery, config: Config) -> QueryRun:
-        """Return how the pipeline is to run a query that a state does not answer."""
+        """Return the run of a query that state cannot answer."""
         return QueryRun(plan=planned.plan, settings=config, serde=self.session.serde())
 
     def answer_from(self, planned: TransientQuery, output: Output, window: WindowInfo | None) -> Answer:
-        """Return the answer of a query that Spark ran; `window` is that of the key that it wrote.
+        """Return the answer of a query that Spark ran; `window` is that of its key.
 
         Raises:
-            QueryError: the query failed, or met a record for which it has no answer.
+            QueryError: the query failed, or could not read a record of its table.
         """
         self.log += output.log
         table = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
@@ -184,7 +184,7 @@ class MemoryEngine:
         return answer_with(planned, planned.rows(output.records, window))
 
     def define(self, parsed: ParsedStatement) -> Executed:
-        """Carry out a statement that changes the session, and take over its topics and queries.
+        """Execute a statement that changes the session, and update topics and queries.
 
         Raises:
             StatementError: the statement is refused; nothing has changed.
@@ -208,7 +208,7 @@ class MemoryEngine:
         match parsed.statement:
             case Query() as query:
                 self.flush()
-                with interrupts_wait(self._stop_queries):
+                with delayed_interrupts(self._stop_queries):
                     return self._ask(query)
             case InsertValues():
                 return self._insert(parsed)
@@ -249,21 +249,21 @@ class MemoryEngine:
         return self.answer(self.plan(query, self.session.config, query_id), self.session.config)
 
     def _table(self, source: Source) -> TableReader | None:
-        """Return a reader of the table that a pull query asks, None if its query has not had input."""
-        keeper = self.queries.keeper_of(source)
-        if keeper is None:
+        """Return a reader of a table for pull queries; None if its query has had no input."""
+        running = self.queries.query_of(source)
+        if running is None:
             raise not_queryable(source, None)
-        table = None if keeper.execution is None else keeper.execution.table()
+        table = None if running.execution is None else running.execution.table()
         if table is None:
             return None
         return TableReader(
             source=source,
-            kept=table.kept,
+            queryable=table.queryable,
             states=table.states,
             functions=self.session.functions,
-            settings=keeper.query.config,
+            settings=running.query.config,
             serde=self.session.serde(),
-            query_id=keeper.query.id,
+            query_id=running.query.id,
             partitions=self.partitions,
         )
 
@@ -285,6 +285,6 @@ class MemoryEngine:
             query.stop()
 
     def _wait(self) -> None:
-        """Give others a moment to change topics and schemas, and let the queries process what came."""
+        """Wait for other threads to change topics and schemas, then let the queries process new records."""
         time.sleep(_MOMENT_S)
         self.flush()

@@ -1,4 +1,4 @@
-"""A persistent query over a memory stream: it runs while it has input, and its table is read from its checkpoint."""
+"""A persistent query over a memory stream, which runs while it has input, and whose table is read from its checkpoint."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kestrel_sql.topics.records import Record
 
 
 class ResumableExecution:
-    """Runs a query piece by piece, each from the checkpoint of the one before."""
+    """Runs a query in pieces, each from the checkpoint of the previous one."""
 
     def __init__(self, runner: ResumableRunner, run: QueryRun, functions: Registry) -> None:
-        """Begin with no state and no input.
+        """Start without state and input.
 
         Raises:
             EngineError: the query cannot be built.
@@ -29,31 +29,31 @@ class ResumableExecution:
         self._reader: CheckpointReader | None = None
 
     def advance(self, records: Sequence[Record]) -> Output:
-        """Process further records, and return what the query wrote of them."""
+        """Process further records, and return the output for them."""
         return self._query.advance(records)
 
     def upgrade(self, run: QueryRun) -> None:
-        """Go on with another plan from the same state.
+        """Continue with another plan and the same state.
 
         Raises:
-            CheckpointError: it has other operators.
+            CheckpointError: the plan has other operators.
         """
         pipeline = build_pipeline([run], self._functions)
         self._query.upgrade(pipeline)
         self._run, self._pipeline = run, pipeline
 
     def table(self) -> MaterialisedTable | None:
-        """Return the table that the state holds, None if it holds none."""
-        kept = queryable_table(self._pipeline.group, 0, self._run.plan.physical_plan)
-        if kept is None:
+        """Return the table that the query materialises; None if it materialises none."""
+        queryable = queryable_table(self._pipeline.group, 0, self._run.plan.physical_plan)
+        if queryable is None:
             return None
         if self._reader is None:
             levels = len(self._pipeline.group.levels)
             self._reader = CheckpointReader(self._spark, str(self._query.checkpoint), levels=levels, tasks=1, pages=1)
-        return MaterialisedTable(kept, self._reader)
+        return MaterialisedTable(queryable, self._reader)
 
     def close(self) -> None:
-        """Close the reader of the state."""
+        """Close the reader of state."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

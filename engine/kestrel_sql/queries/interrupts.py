@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark works: never in the middle of a call of the JVM, whose answer would be taken for that of the next."""
+"""Delays Ctrl-C while Spark works: an interrupt in a call of the JVM would leave its answer to be read as that of the next call."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ _LOOK_S = 0.1
 
 
 @contextmanager
-def interrupts_wait(stop: Callable[[], None] | None = None) -> Iterator[None]:
-    """Let an interrupt wait until the block is done; a second one does not wait.
+def delayed_interrupts(stop: Callable[[], None] | None = None) -> Iterator[None]:
+    """Delay an interrupt until the end of the block; a second interrupt is not delayed.
 
-    `stop` is called from another thread, again and again, from the interrupt to the end of the block, which it should bring about. Without
-    it the block takes as long as it does.
+    From the interrupt to the end of the block, another thread calls `stop` repeatedly, which should end the block.
 
     Raises:
-        KeyboardInterrupt: after the block, if there was one.
+        KeyboardInterrupt: there was an interrupt; raised after the block.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     seen, done = threading.Event(), threading.Event()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if seen.is_set():
             raise KeyboardInterrupt
         seen.set()
         if stop is not None:
-            threading.Thread(target=_urge, args=(stop, done), daemon=True).start()
+            threading.Thread(target=_repeat, args=(stop, done), daemon=True).start()
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, handle)
     try:
         yield
     except Exception:
@@ -47,8 +46,8 @@ def interrupts_wait(stop: Callable[[], None] | None = None) -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _urge(stop: Callable[[], None], done: threading.Event) -> None:
+def _repeat(stop: Callable[[], None], done: threading.Event) -> None:
     while not done.wait(_LOOK_S):
-        # What is to be stopped may end by itself at the same moment.
+        # The query may end by itself at the same moment.
         with suppress(Exception):
             stop()

@@ -1,4 +1,4 @@
-"""Pull queries: what they may say, and the plan. `kestrel_sql.queries.pull_state` answers them from the state of the source's query."""
+"""Checks and plans pull queries. `kestrel_sql.queries.pull_state` answers them from the state of the query that materialises the table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFUSED_COLUMNS = (ROWPARTITION.name, ROWOFFSET.name)
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A part of a query that a pull query cannot have."""
+    """A clause that pull queries do not support."""
 
     name: str
     given: bool
@@ -41,8 +41,8 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     """Check and plan a pull query (rules L5).
 
     Raises:
-        UnknownSourceError: there is no such stream or table.
-        StatementError: a clause or column that pull queries do not have, or a table that no query materialises.
+        UnknownSourceError: the source does not exist.
+        StatementError: pull queries do not support a clause or column, or no query materialises the table.
     """
     _check_clauses(query, config)
     source = catalog.sources.get(query.source.name)
@@ -51,7 +51,7 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     _check_columns(query)
     _check_calls(query, source, functions)
     _check_queryable(source, query, config)
-    # Every key comes once, so that the rows need no more than a stream's: no old version is ever looked for.
+    # Each key has one row, so the plan can be that of a stream, without old rows.
     rows = replace(source, kind=SourceKind.STREAM)
     kind = QueryKind.PULL_STREAM if source.kind is SourceKind.STREAM else QueryKind.PULL_TABLE
     view = Catalog(MappingProxyType({**catalog.sources, source.name: rows}), catalog.types)
@@ -65,8 +65,8 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     return replace(planned, columns=_marked(planned, source), where=where)
 
 
-def keeps(plan: QueryPlan, source: Source) -> bool:
-    """Whether a persistent query keeps the rows of a table: the CREATE AS query that made it, or that of a CREATE SOURCE TABLE."""
+def materialises(plan: QueryPlan, source: Source) -> bool:
+    """Return whether a persistent query materialises a table: it is that of its CREATE AS or CREATE SOURCE TABLE."""
     if source.created_by is not None:
         return plan.query_id == source.created_by
     return source.is_source and plan.sink is None and plan.sources == (source.name,)
@@ -142,7 +142,7 @@ def _check_queryable(source: Source, query: Query, config: Config) -> None:
 
 
 def not_queryable(source: Source, span: Span | None) -> StatementError:
-    """The refusal of a table that no query keeps; it names the statement that would."""
+    """Return the error for a table that no query materialises, with the statement that would do so."""
     return StatementError(
         f"The {quote(source.name)} table isn't queryable. To derive a queryable table, you can do "
         f"'CREATE TABLE QUERYABLE_{source.name} AS SELECT * FROM {source.name}'.{_MORE}{_PUSH_HINT}",
@@ -157,7 +157,7 @@ def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
 
 
 def check_no_null_key(records: Iterable[Record], source: Source) -> None:
-    """Refuse to answer from an UPSERT or DEBEZIUM source while an error of a NULL key stands (rules K1.4).
+    """Refuse to answer from an UPSERT or DEBEZIUM source with a NULL key that is not retracted (rules K1.4).
 
     Raises:
         QueryError: the last message with a NULL key has a value.
@@ -168,20 +168,20 @@ def check_no_null_key(records: Iterable[Record], source: Source) -> None:
     if last is not None and last.value is not None:
         raise QueryError(
             f"{NULL_KEY} ({last.topic}-{last.partition} at offset {last.offset})",
-            hint="the other rows are back after that",
+            hint="the other rows can be read again after that",
         )
 
 
 def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry | None:
-    """The entry for which a pull query has no answer: of a failed query, or of a row of an UPSERT source that cannot be read."""
+    """Return the first log entry that prevents an answer: of a failed query, or of an unreadable row of an UPSERT source."""
     kinds = (DESERIALIZATION, FATAL) if source is not None and source.ingestion is not None else (FATAL,)
     return next((entry for entry in log if entry.kind in kinds), None)
 
 
 def current_messages(records: Iterable[Record]) -> list[Record]:
-    """The messages that an UPSERT or DEBEZIUM source stands for: the last of every key, tombstones left out, by the bytes of the key.
+    """Return the last message of every key without tombstones, sorted by the bytes of the key, for an UPSERT or DEBEZIUM source.
 
-    Such a source answers out of its topic: the error of a message that cannot be read stands until its key is written again.
+    Such a source is read from its topic, so the error of an unreadable message remains until its key is written again.
     """
     rows: dict[bytes, Record] = {}
     for record in records:

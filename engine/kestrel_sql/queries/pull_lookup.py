@@ -1,4 +1,4 @@
-"""The keys that a WHERE clause names, so that a pull query reads their pages only."""
+"""Finds the keys in a WHERE clause, so that a pull query reads only their pages."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, INTEGER, STRING, 
 Keys = tuple[tuple[object, ...], ...]
 
 _EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, DATE, TIME, TIMESTAMP})
-"""Types of which equal values have equal bytes: others are compared row by row."""
+"""Types whose equal values have equal bytes; keys of other types are compared row by row."""
 
-_MOST_KEYS = 10_000
+_MAX_KEYS = 10_000
 
 
 def named_keys(where: Expression | None, key: tuple[Column, ...], functions: Registry) -> Keys | None:
-    """Give every key that could meet `where` (its columns unqualified), None if that may be any.
+    """Return all keys that may fulfil `where`, whose columns are unqualified; None if any key may.
 
-    The condition still has to be checked on what is found: only equality with constants is looked at.
+    Only equality with constants is used, so the rows of these keys must still be filtered.
     """
     if where is None or any(column.type not in _EXACT for column in key):
         return None
     alternatives = disjuncts(where)
-    if len(alternatives) > _MOST_KEYS:
+    if len(alternatives) > _MAX_KEYS:
         return None
     found: dict[tuple[object, ...], None] = {}
     for alternative in alternatives:
@@ -39,7 +39,7 @@ def named_keys(where: Expression | None, key: tuple[Column, ...], functions: Reg
 
 
 def _values(alternative: tuple[Expression, ...], key: tuple[Column, ...], functions: Registry) -> dict[str, object]:
-    """The constants that key columns are compared with."""
+    """The constants with which key columns are compared, by column."""
     columns = {column.name: column for column in key}
     found: dict[str, object] = {}
     for condition in alternative:
@@ -57,12 +57,12 @@ def _values(alternative: tuple[Expression, ...], key: tuple[Column, ...], functi
 
 
 def _constant(expression: Expression, column: Column, functions: Registry) -> object:
-    """The value of a constant as a key, None if it is of another type, or fails: then every row shall be looked at."""
+    """The value of a constant as a key; None if it has another type or fails, and every row must be read."""
     bound = bind(expression, {}, functions)
     fits = bound.type == column.type or (bound.type == INTEGER and column.type == BIGINT)
     if not fits:
         return None
     try:
         return evaluate(interpretable(bound), Values({}))
-    except Exception:  # noqa: BLE001 - whatever it throws, it will throw again where the condition is checked
+    except Exception:  # noqa: BLE001 - filtering the rows raises the same error again
         return None

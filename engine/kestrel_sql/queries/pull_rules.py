@@ -1,4 +1,4 @@
-"""What a WHERE clause must say of the key when scans of whole tables are switched off (`ksql.query.pull.*.scan.enabled`)."""
+"""Checks that WHERE restricts the key if scans of whole tables are disabled (`ksql.query.pull.*.scan.enabled`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BOUNDS = frozenset(column.name for column in WINDOW_BOUNDS)
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """The key of a table, and which scans are allowed."""
+    """The key of a table, and the scans that are allowed."""
 
     key: tuple[Column, ...]
     table_scan: bool
@@ -44,15 +44,15 @@ class KeyRules:
 
     @staticmethod
     def of(key: tuple[Column, ...], config: Config) -> KeyRules:
-        """The rules in force under a configuration."""
+        """Return the rules of a configuration."""
         table, ranges = (config.flag(f"ksql.query.pull.{scan}.scan.enabled") for scan in ("table", "range"))
         return KeyRules(key, table, ranges)
 
     def check(self, where: Expression | None) -> None:
-        """Check that every alternative of WHERE looks keys up, where nothing else is allowed.
+        """Check that every alternative of WHERE restricts the key, if table scans are disabled.
 
         Raises:
-            StatementError: names the alternative that would have to read the whole table.
+            StatementError: an alternative would read the whole table; names it.
         """
         if self.table_scan:
             return
@@ -86,7 +86,7 @@ class KeyRules:
             raise _refused("Query requires table scan to be enabled")
 
     def _key_of(self, condition: Expression) -> tuple[str | None, bool]:
-        """The key column that a condition restricts, and whether to a range."""
+        """The key column that a condition restricts (None without one), and whether to a range."""
         match condition:
             case Comparison(op, left, right):
                 return self._compared(condition, op, left, right)
@@ -123,7 +123,7 @@ def _refused(message: str) -> StatementError:
 
 
 def disjuncts(where: Expression) -> tuple[tuple[Expression, ...], ...]:
-    """WHERE as alternatives, each a list of conditions that hold together; IN and BETWEEN are spelled out."""
+    """Return WHERE as alternatives, each of which is a list of conditions; IN and BETWEEN become comparisons."""
     match where:
         case Logical(LogicalOp.OR, left, right):
             return (*disjuncts(left), *disjuncts(right))
@@ -144,7 +144,7 @@ def disjuncts(where: Expression) -> tuple[tuple[Expression, ...], ...]:
 
 
 def check_in_lists(where: Expression, key: tuple[Column, ...]) -> None:
-    """Refuse IN lists over a key column whose items can be no key: NULL, or text for a key that is none.
+    """Refuse an IN list over a key column with NULL, or with a string if the key is a number.
 
     Raises:
         StatementError: names the item.
@@ -177,5 +177,5 @@ def _is_number(column: Column) -> bool:
 
 
 def unqualified(where: Expression) -> Expression:
-    """The condition with the alias of its only source left out."""
+    """Return a condition without the alias of its only source."""
     return rewrite(where, lambda node: replace(node, qualifier=None) if isinstance(node, ColumnRef) else None)

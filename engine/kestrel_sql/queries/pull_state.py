@@ -1,6 +1,6 @@
-"""Pull queries answered from the state that Spark checkpointed (docs/adr/0018): rows out of operator states, then the query's own steps.
+"""Answers pull queries from Spark's checkpoint (docs/adr/0018): reads rows from the state of operators, then applies the query's steps.
 
-A query by key decodes the pages of its keys only. What has to be computed for each row is computed in Python, like in Spark's workers.
+A query by key decodes only the pages of its keys. Expressions are evaluated in Python.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
 
 _LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
-"""Value formats that do not give every row back as it was; ksqlDB's stores are written in the format of the sink."""
+"""Value formats that do not preserve all values; ksqlDB's stores have the format of the sink."""
 
 _UNWRITTEN = b"\xff" + dump_state({"key": []})[:6]
-"""How the name of a key begins that its format could not write."""
+"""The first bytes of a serialised key that its format could not write."""
 
 _CHUNK = 10_000
 
 
 class States(Protocol):
-    """Where states are read from, by (level, task, page)."""
+    """Reads the state of pages."""
 
     @property
     def tasks(self) -> int:
-        """How many tasks the query has."""
+        """The number of tasks of the query."""
         ...
 
     @property
     def pages(self) -> int:
-        """How many pages a task has."""
+        """The number of pages of a task."""
         ...
 
-    def state(self, place: tuple[int, int, int]) -> State | None:
-        """The states of a page, by relation."""
+    def state(self, page_id: tuple[int, int, int]) -> State | None:
+        """Return the state of a page (level, task, page), by relation; None if it has none."""
         ...
 
     def states(self, level: int) -> Iterator[State]:
-        """The states of all pages of a level."""
+        """Return the state of every page of a level that has one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MaterialisedTable:
-    """A table that a query materialises: the operator whose state holds its rows, and the states."""
+    """A table that a query materialises: the operator whose state has its rows, and the reader of the state."""
 
-    kept: QueryableTable
+    queryable: QueryableTable
     states: States
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table: key and value columns, time (ms), window (ms), and the bytes of its whole key in the table's topic."""
+    """A row of a table: key and value columns, timestamp (ms) and window (ms)."""
 
     key: tuple[Any, ...]
     values: RowValues
@@ -84,13 +84,13 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReader:
-    """Reads the rows of a table that a persistent query keeps.
+    """Reads the rows of a table that a persistent query materialises.
 
-    `partitions` is the number of partitions of the table's topic, which only matters for the order of rows.
+    `partitions` is the number of partitions of the table's topic, on which only the order of rows depends.
     """
 
     source: Source
-    kept: QueryableTable
+    queryable: QueryableTable
     states: States
     functions: Registry
     settings: Mapping[str, str]
@@ -99,18 +99,18 @@ class TableReader:
     partitions: int = 1
 
     def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
-        """Give the rows of the keys, or all; in no order.
+        """Return the rows of the keys, or all rows, without an order.
 
         Raises:
-            UnsupportedError: a step behind the state needs Spark.
+            UnsupportedError: a step after the materialising operator needs Spark.
         """
         steps = RowSteps(self.query_id, self.functions, self.settings, log)
-        run = steps.chain(self.kept.steps)
+        run = steps.chain(self.queryable.steps)
         lossy = self._round_trip()
-        handle = self.kept.stateful.output
+        handle = self.queryable.stateful.output
         names = [column.name for column in handle.schema.value]
         for chunk in _chunks(self._entries(keys), _CHUNK):
-            # As Spark would hold them: an aggregate may give 0 for a DOUBLE.
+            # Converts values to the types of their columns: an aggregate may return the integer 0 for a DOUBLE.
             values = to_rows(from_rows([entry.value for entry in chunk], handle.schema.value))
             for entry, value in zip(chunk, values, strict=True):
                 found = run(dict(zip(names, value or (), strict=True)))
@@ -118,7 +118,7 @@ class TableReader:
                     yield TableRow(self._key(entry.key), lossy(found), entry.timestamp, entry.window)
 
     def _entries(self, keys: Keys | None) -> Iterator[StoredRow]:
-        stateful = self.kept.stateful
+        stateful = self.queryable.stateful
         operator = stateful.operator
         wanted: SerialisedKeys = None if keys is None else {operator.key_bytes(key) for key in keys}
         for state in self._pages(keys):
@@ -127,28 +127,28 @@ class TableReader:
                 yield from table_rows(operator, own, wanted, stateful.output.window is not None)
 
     def _pages(self, keys: Keys | None) -> Iterator[State]:
-        places = None if keys is None else self._places(keys)
-        if places is None:
-            yield from self.states.states(self.kept.level)
+        pages = None if keys is None else self._pages_of(keys)
+        if pages is None:
+            yield from self.states.states(self.queryable.level)
             return
         for task in range(self.states.tasks):
-            for page in places:
-                state = self.states.state((self.kept.level, task, page))
+            for page in pages:
+                state = self.states.state((self.queryable.level, task, page))
                 if state is not None:
                     yield state
 
-    def _places(self, keys: Keys) -> set[int] | None:
-        """The pages of keys, None if they cannot be told; windows have one page in each task."""
-        columns = self.kept.stateful.output.schema.key
-        if self.states.pages == 1 or self.kept.stateful.operator.scope is not Scope.KEY:
+    def _pages_of(self, keys: Keys) -> set[int] | None:
+        """The pages of keys, None if they are unknown; page 0 for an operator over all keys of a task."""
+        columns = self.queryable.stateful.output.schema.key
+        if self.states.pages == 1 or self.queryable.stateful.operator.scope is not Scope.KEY:
             return {0}
         if any(column.type not in HASHABLE for column in columns):
             return None
-        # The host hashes a struct of the key columns, which is the hash of its fields.
+        # The hash of a struct of the key columns is that of its fields.
         return {hash_row(key, columns) % self.states.pages for key in keys}
 
     def _key(self, name: bytes) -> tuple[Any, ...]:
-        key_bytes = self.kept.stateful.operator.key_bytes
+        key_bytes = self.queryable.stateful.operator.key_bytes
         if name.startswith(_UNWRITTEN) or not isinstance(key_bytes, EncodedKey):
             return tuple(load_state(name[1:])["key"])
         return decoder(key_bytes.spec)(name) or (None,) * len(key_bytes.spec.columns)
@@ -160,24 +160,24 @@ class TableReader:
         names = [column.name for column in spec.columns]
         write, read = encoder(spec), decoder(spec)
 
-        def there_and_back(values: RowValues) -> RowValues:
+        def round_trip(values: RowValues) -> RowValues:
             try:
                 row = read(write(tuple(values[name] for name in names)))
             except SerdeError:
                 return values
             return values if row is None else {**values, **dict(zip(names, row, strict=True))}
 
-        return there_and_back
+        return round_trip
 
-    def place(self, row: TableRow) -> tuple[int, bytes]:
-        """Where a row stands when ksqlDB scans the table."""
-        return row_place(self.source, self.serde, self.partitions, row)
+    def scan_order(self, row: TableRow) -> tuple[int, bytes]:
+        """Return the position of a row in a scan by ksqlDB."""
+        return scan_order(self.source, self.serde, self.partitions, row)
 
     def records(self, log: list[LogEntry]) -> list[Record]:
-        """All rows as records of the table's topic, for a query that needs Spark."""
+        """Return all rows as records of the table's topic, for a query that needs Spark."""
         write = encoder(self.serde(source_spec(self.source, Side.VALUE)))
         names = [column.name for column in self.source.schema.value]
-        found = [(self.place(row), row) for row in self.rows(None, log)]
+        found = [(self.scan_order(row), row) for row in self.rows(None, log)]
         return [
             Record(
                 topic=self.source.topic,
@@ -215,15 +215,15 @@ class PulledTable(Protocol):
         """
         ...
 
-    def place(self, row: TableRow) -> tuple[int, bytes]:
+    def scan_order(self, row: TableRow) -> tuple[int, bytes]:
         """Where a row stands when ksqlDB scans the table."""
         ...
 
 
-def row_place(
+def scan_order(
     source: Source, serde: Callable[[SerdeSpec], SerdeSpec], partitions: int, row: TableRow
 ) -> tuple[int, bytes]:
-    """Where a row stands when ksqlDB scans a table: its partition, then the bytes of its key in the table's topic."""
+    """Return the position of a row in a scan by ksqlDB: its partition, and the bytes of its key in the table's topic."""
     try:
         bare = encoder(serde(source_spec(source, Side.KEY)))(row.key) or b""
     except SerdeError:
@@ -236,7 +236,7 @@ def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) 
     """Answer a pull query over a table.
 
     Raises:
-        UnsupportedError: a step or an expression that needs Spark.
+        UnsupportedError: a step or an expression needs Spark.
     """
     settings, functions = table.settings, table.functions
     steps = RowSteps(planned.plan.query_id, functions, settings, log)
@@ -246,7 +246,7 @@ def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) 
     for row in table.rows(keys, log):
         result = run(_as_read(row, table.source.schema.key))
         if result is not None:
-            found.append((table.place(row), tuple(result[column.name] for column in planned.columns)))
+            found.append((table.scan_order(row), tuple(result[column.name] for column in planned.columns)))
     found.sort(key=lambda pair: pair[0])
     limited = found if planned.limit is None else found[: planned.limit]
     rows = to_rows(from_rows([values for _, values in limited], planned.columns))
@@ -264,7 +264,7 @@ def _own_steps(root: Step) -> list[Step]:
 
 
 def _as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
-    """A row as expressions see it: with its time, copies of the key, and the bounds of its window."""
+    """The values of a row for expressions: with ROWTIME, copies of the key, and the bounds of its window."""
     values = {**row.values, ROWTIME.name: row.timestamp}
     values.update(zip((column.name for column in key), row.key, strict=True))
     if row.window is not None:

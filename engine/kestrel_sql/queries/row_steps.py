@@ -1,4 +1,4 @@
-"""Stateless steps over single rows, in Python: for the few rows that a pull query reads, Spark's start alone would take longer."""
+"""Runs stateless steps over single rows in Python: for the few rows of a pull query, starting a Spark job would take longer."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ RowValues = dict[str, Any]
 """The value columns of a row, by name."""
 
 RowStep = Callable[[RowValues], RowValues | None]
-"""Gives the row behind a step, None if the step drops it."""
+"""Returns the row after a step; None if the step drops it."""
 
 
 @dataclass(slots=True)
 class RowSteps:
-    """Makes functions of steps. An expression that fails is NULL, a condition that fails is false, and `log` tells (rules E8)."""
+    """Makes functions of steps. An expression that fails is NULL, a condition that fails is false; both add to `log` (rules E8)."""
 
     query_id: str
     functions: Registry
@@ -39,10 +39,10 @@ class RowSteps:
     log: list[LogEntry] = field(default_factory=list)
 
     def chain(self, steps: Sequence[Step]) -> RowStep:
-        """One function of several steps in order.
+        """Return one function for several steps in order.
 
         Raises:
-            UnsupportedError: a step, or an expression in one, that needs Spark.
+            UnsupportedError: a step or an expression needs Spark.
         """
         made = [self._step(step) for step in steps]
 
@@ -63,7 +63,7 @@ class RowSteps:
             case StreamSelectV1(select_expressions=items) | TableSelectV1(select_expressions=items):
                 return self._select(step, items)
             case _:
-                raise UnsupportedError(f"{step.tag} is no step over single rows")
+                raise UnsupportedError(f"{step.tag} is not a step over single rows")
 
     def _filter(self, step: Step, condition: Expression) -> RowStep:
         bound = interpretable(bind(condition, self._scope(step), self.functions))
@@ -72,8 +72,8 @@ class RowSteps:
         def keep(row: RowValues) -> RowValues | None:
             try:
                 return row if evaluate(bound, self._values(row, nested=False)) is True else None
-            except Exception:  # noqa: BLE001 - whatever a function throws makes the condition false
-                self._note(step, message)
+            except Exception:  # noqa: BLE001 - any exception makes the condition false
+                self._log_error(step, message)
                 return None
 
         return keep
@@ -92,8 +92,8 @@ class RowSteps:
         def compute(row: RowValues) -> Any:
             try:
                 return evaluate(bound, self._values(row, nested=True))
-            except Exception:  # noqa: BLE001 - whatever a function throws makes the column NULL
-                self._note(step, message)
+            except Exception:  # noqa: BLE001 - any exception makes the column NULL
+                self._log_error(step, message)
                 return None
 
         return compute
@@ -103,7 +103,7 @@ class RowSteps:
         return scope_of(self.schema(source))
 
     def schema(self, step: Step) -> Schema:
-        """The schema behind a step."""
+        """Return the schema after a step."""
         return result_schema(step, lambda expression, scope: bind(expression, scope, self.functions).type)
 
     def _values(self, row: RowValues, *, nested: bool) -> Values:
@@ -117,6 +117,6 @@ class RowSteps:
     def _flag(self, name: str) -> bool:
         return self.settings.get(name, "true").lower() == "true"
 
-    def _note(self, step: Step, message: str) -> None:
+    def _log_error(self, step: Step, message: str) -> None:
         logger = f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
         self.log.append(LogEntry(kind=PROCESSING, logger=logger, message=message))

@@ -1,4 +1,4 @@
-"""The persistent queries of an engine in one process: what each has read and written, and how it goes on."""
+"""The persistent queries of an engine in one process: their input, output and execution."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.queries.interrupts import interrupts_wait
-from kestrel_sql.queries.pull import keeps
+from kestrel_sql.queries.interrupts import delayed_interrupts
+from kestrel_sql.queries.pull import materialises
 from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.in_memory.runner import Output
@@ -21,36 +21,36 @@ from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
 
 _CHUNK = 10_000
-"""Records that a query processes before its progress shows."""
+"""The most records that a query processes before its progress is updated."""
 
 
 class Execution(Protocol):
     """A query with its state."""
 
     def advance(self, records: Sequence[Record]) -> Output:
-        """Process further records, and give what the query wrote of them."""
+        """Process further records, and return the output for them."""
         ...
 
     def upgrade(self, run: QueryRun) -> None:
-        """Go on with another plan from the same state.
+        """Continue with another plan and the same state.
 
         Raises:
-            CheckpointError: it has other operators.
+            CheckpointError: the plan has other operators.
         """
         ...
 
     def table(self) -> MaterialisedTable | None:
-        """The table that the state holds, None if it holds none."""
+        """Return the table that the query materialises; None if it materialises none."""
         ...
 
     def close(self) -> None:
-        """Give back what reading the state holds."""
+        """Close the reader of state."""
         ...
 
 
 @dataclass(slots=True)
 class RunningQuery:
-    """A persistent query: the records that it read up to `position` and has still to process, and its execution once it had any."""
+    """A persistent query. It has read up to `position`; `pending` are records to process; it has an execution after its first input."""
 
     query: PersistentQuery
     position: int
@@ -61,17 +61,16 @@ class RunningQuery:
     error: str = ""
 
     def close(self) -> None:
-        """Give back what its execution holds."""
+        """Close the execution."""
         if self.execution is not None:
             self.execution.close()
 
 
 @dataclass(slots=True)
 class RunningQueries:
-    """The persistent queries of a session over topics in memory; `open` starts one with no state.
+    """The persistent queries of a session over topics in memory; `open` starts one without state.
 
-    With `by_time` a query reads several topics merged by timestamp, as from a broker, otherwise in the order in which the records
-    arrived.
+    With `by_time` a query reads several topics merged by timestamp, as from a broker, otherwise in the order of arrival.
     """
 
     session: Session
@@ -83,15 +82,15 @@ class RunningQueries:
     _running: dict[str, RunningQuery] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Give back what the queries hold."""
+        """Close all queries."""
         for running in self._running.values():
             running.close()
 
     def follow_session(self) -> None:
-        """Take over the session's queries: new ones, replaced ones, dropped ones.
+        """Update the queries to those of the session: new, replaced and dropped ones.
 
         Raises:
-            CheckpointError: the state does not fit a replaced query; it is stopped, for it must not go on without one.
+            CheckpointError: the state does not match a replaced query, which is stopped.
         """
         latest = self.session.config.get("auto.offset.reset") == "latest"
         for name in [name for name in self._running if name not in self.session.queries]:
@@ -104,15 +103,15 @@ class RunningQueries:
                 self._replace(running, query)
 
     def terminate(self, name: str) -> None:
-        """End a query of the session."""
+        """Terminate a query of the session."""
         self.session.queries.pop(name)
         self._running.pop(name).close()
         self.paused.discard(name)
 
     def due(self) -> Iterator[RunningQuery]:
-        """The queries that have records to process, in the order of their statements.
+        """Return the queries that have records to process, in the order of their statements.
 
-        One must have processed them before the next is asked for, which may read what it wrote.
+        A query must process its records before the next one is taken, which may read its output.
         """
         self.follow_session()
         for running in list(self._running.values()):
@@ -124,26 +123,26 @@ class RunningQueries:
         return self._running.get(query_id)
 
     def read_on(self, running: RunningQuery) -> bool:
-        """Read what has arrived for a query, and return whether it has records to process; a paused or failed one reads nothing."""
+        """Read new records for a query, and return whether it has records to process; a paused or failed query reads nothing."""
         if running.query.id in self.paused or running.error:
             return False
-        # Records may arrive while this one reads.
+        # Records may arrive in the meantime.
         until = self.broker.arrivals
         running.pending = [*running.pending, *self.read(self.topics_of(running.query.plan), running.position, until)]
         running.position = until
         return bool(running.pending)
 
     def advance(self, running: RunningQuery) -> None:
-        """Process what is pending; an interrupt comes between two pieces, so that none is lost or done twice."""
+        """Process pending records. An interrupt takes effect between two pieces, so that none is lost or processed twice."""
         if running.execution is None:
-            with interrupts_wait():
+            with delayed_interrupts():
                 running.execution = self.open(self.run_of(running.query))
         while running.pending and not running.error:
-            with interrupts_wait():
+            with delayed_interrupts():
                 self.take(running, running.execution.advance(running.pending[:_CHUNK]), _CHUNK)
 
     def take(self, running: RunningQuery, output: Output, count: int) -> None:
-        """Write to the topics what a query made of the first `count` records that are pending."""
+        """Write the output for the first `count` pending records to the topics."""
         processed, running.pending = running.pending[:count], running.pending[count:]
         running.rows_in += len(processed)
         running.rows_out += len(output.records)
@@ -152,36 +151,36 @@ class RunningQueries:
             self.broker.produce(record)
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
-            place = f"{fatal.topic}, partition {fatal.partition}, offset {fatal.offset}"
-            running.error = f"{running.query.id}: {fatal.text} ({place})"
+            position = f"{fatal.topic}, partition {fatal.partition}, offset {fatal.offset}"
+            running.error = f"{running.query.id}: {fatal.text} ({position})"
 
     def run_of(self, query: PersistentQuery) -> QueryRun:
-        """How the pipeline is to run a query: its table can be asked, and CREATE OR REPLACE can give it another plan."""
+        """Return the run of a query, with a queryable table, and a plan that CREATE OR REPLACE may change."""
         return QueryRun(
             plan=query.plan, settings=query.config, serde=self.session.serde(), queryable=True, replaceable=True
         )
 
-    def keeper_of(self, table: Source) -> RunningQuery | None:
-        """The query that materialises a table."""
-        return next((running for running in self._running.values() if keeps(running.query.plan, table)), None)
+    def query_of(self, table: Source) -> RunningQuery | None:
+        """Return the query that materialises a table; None if there is none."""
+        return next((running for running in self._running.values() if materialises(running.query.plan, table)), None)
 
     def read(self, topics: Sequence[str], since: int, until: int | None = None) -> list[Record]:
-        """Return the records of topics in the order in which a query reads them: arrivals from `since` on, below `until`."""
+        """Return records of topics in the order in which a query reads them, with arrival numbers from `since` to below `until`."""
         return self.broker.merged(topics, since, until) if self.by_time else self.broker.arrived(topics, since, until)
 
     def topics_of(self, plan: QueryPlan) -> list[str]:
-        """The topics that a query reads."""
+        """Return the topics that a query reads."""
         sources = self.session.catalog.sources
         return [sources[name].topic for name in plan.sources if name in sources]
 
     def must_interleave(self) -> bool:
-        """Whether a query reads a derived topic beside another, so that the order of single records shows."""
+        """Return whether a query reads the output of another beside a further topic, so that its result depends on the order of records."""
         plans = [query.plan for query in self.session.queries.values()]
         derived = {plan.sink for plan in plans}
         return any(len(plan.sources) > 1 and derived & set(plan.sources) for plan in plans)
 
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""
+        """Return rows in, rows out, lag in records and error of every query."""
         lags = self.lags()
         return {
             name: (running.rows_in, running.rows_out, sum(lags[name].values()), running.error)
@@ -190,7 +189,7 @@ class RunningQueries:
         }
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic; may be asked while the engine works."""
+        """Return the number of records that every query has not processed yet, by topic; may be called while the engine works."""
         return {name: self._lag(running) for name, running in list(self._running.items())}
 
     def _lag(self, running: RunningQuery) -> dict[str, int]:

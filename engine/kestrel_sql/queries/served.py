@@ -1,4 +1,4 @@
-"""A memory engine that a server drives piece by piece: one query at a time, and push queries that go on."""
+"""The in-memory engine of a server, which processes queries in pieces and has running push queries."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _MOMENT_S = 0.05
-"""Seconds between two looks at what a statement waits for."""
+"""The interval (s) at which a waiting statement checks its condition."""
 
 _CHUNK = 10_000
-"""Records that a push query reads at once."""
+"""The most records that a push query reads at once."""
 
 
 @dataclass(slots=True)
 class PushQuery:
-    """A push query on its way; `position` is the arrival number that it reads next."""
+    """A running push query; `position` is the arrival number that it reads next."""
 
     planned: TransientQuery
     topics: list[str]
@@ -44,7 +44,7 @@ class PushQuery:
 
 @dataclass(slots=True)
 class ServedEngine(MemoryEngine):
-    """Executes statements under the settings of each request.
+    """Executes statements with the settings of each request.
 
     One thread calls `scoped`, `define`, `control`, `advance` and `advance_push`. Others may call `plan`, `answer`, `lags`
     and `progress` at the same time, but only one of them `answer` for tables: they share a reader of the state.
@@ -56,52 +56,52 @@ class ServedEngine(MemoryEngine):
 
     @contextmanager
     def scoped(self, config: Config, variables: dict[str, str]) -> Iterator[None]:
-        """Let the session have the settings and variables of a request; SET and DEFINE last until the end of the block."""
+        """Give the session the settings and variables of a request; SET and DEFINE last until the end of the block."""
         session = self.session
-        kept = session.config, session.variables
+        before = session.config, session.variables
         session.config, session.variables = config, variables
         try:
             yield
         finally:
-            session.config, session.variables = kept
+            session.config, session.variables = before
 
     def view(self) -> EngineView:
-        """What statements look at that ask about the engine; any thread may wait on it."""
+        """Return the view of the engine for statements that only read; any thread may wait on it."""
         return replace(self._view(), wait=partial(time.sleep, _MOMENT_S))
 
     def control(self, statement: ControlQuery) -> None:
         """Terminate, pause or resume a query.
 
         Raises:
-            StatementError: there is no such query.
+            StatementError: the query does not exist.
         """
         self._control(statement)
 
     def insert(self, parsed: ParsedStatement) -> None:
-        """Carry out INSERT VALUES.
+        """Execute INSERT VALUES.
 
         Raises:
-            EngineError: a value that does not fit.
+            EngineError: a value does not fit its column.
         """
         self._insert(parsed)
 
     def advance(self, query_id: str) -> None:
-        """Let one persistent query process what has arrived.
+        """Let a persistent query process its new records.
 
         Raises:
-            Exception: Spark's own, when the pipeline as a whole does not run.
+            Exception: Spark's error if the pipeline fails.
         """
         running = self.queries.find(query_id)
         if running is not None and self.queries.read_on(running):
             self.queries.advance(running)
 
     def fail(self, query_id: str, reason: str) -> None:
-        """Stop a persistent query for an error."""
+        """Stop a persistent query with an error."""
         if (running := self.queries.find(query_id)) is not None:
             running.error = reason
 
     def pull(self, planned: TransientQuery, config: Config) -> Answer:
-        """Answer a pull query from the last batch of its table's query, or from the records of its stream.
+        """Answer a pull query from the state of its table as of the last batch, or from the records of its stream.
 
         Raises:
             EngineError: the query fails.
@@ -109,14 +109,14 @@ class ServedEngine(MemoryEngine):
         return self.answer(planned, config)
 
     def push(self, planned: TransientQuery, config: Config, since: int) -> PushQuery:
-        """Start a push query that reads from an arrival number on."""
+        """Start a push query that reads from the arrival number `since`."""
         unlimited = replace(planned, limit=None)
         pipeline = build_pipeline([self.run_of(planned, config)], self.session.functions)
         topics = self.queries.topics_of(planned.plan)
         return PushQuery(unlimited, topics, pipeline, self._memory().open(pipeline), since)
 
     def advance_push(self, push: PushQuery, until: int) -> Sequence[Row]:
-        """Let a push query process what has arrived below an arrival number, some thousand records at most, and give its rows.
+        """Let a push query process records below an arrival number, at most `_CHUNK`, and return its rows.
 
         Raises:
             QueryError: the query failed.
@@ -134,5 +134,5 @@ class ServedEngine(MemoryEngine):
         return push.planned.rows(output.records, push.pipeline.group.ends[0].window)
 
     def has_input(self, push: PushQuery) -> bool:
-        """Whether records wait for a push query."""
+        """Return whether there are records that a push query has not read."""
         return self.broker.waiting(push.topics, push.position) > 0

@@ -1,4 +1,4 @@
-"""Queries that answer their user and no topic: the plan, and how the records of its private topic become rows."""
+"""Plans push and pull queries, and decodes the rows of their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import WINDOWEND, WINDOWSTART, Column, Schema
 
 TOPIC = "transient"
-"""The private topic of a query; it leaves no process."""
+"""The topic of a push or pull query, which exists only inside the process."""
 
 
 class QueryKind(Enum):
@@ -41,7 +41,7 @@ class QueryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of an answer, in column order; a tombstone has its key columns only."""
+    """A row of an answer, in column order; a tombstone has values only in columns of the key."""
 
     values: tuple[object, ...]
     tombstone: bool = False
@@ -49,9 +49,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransientQuery:
-    """A planned query; `columns` are those of the answer, `from_key` says by name which of them come from the key.
+    """A planned push or pull query.
 
-    `source` is the name of the only source of a pull query, `where` its condition.
+    Attributes:
+        kind: how it is answered.
+        plan: the plan.
+        columns: the columns of the answer.
+        key: the key columns of the result.
+        from_key: for each column of the answer the key column that it copies, or None.
+        is_table: whether the result is a table, which has tombstones.
+        limit: the LIMIT.
+        source: the only source of a pull query.
+        where: the condition of a pull query, with unqualified columns.
     """
 
     kind: QueryKind
@@ -65,7 +74,7 @@ class TransientQuery:
     where: Expression | None = None
 
     def rows(self, records: Sequence[Record], window: WindowInfo | None) -> list[Row]:
-        """Read the rows out of the records that the query wrote, up to its LIMIT; `window` is that of its key."""
+        """Decode the rows from the records that the query wrote, up to its LIMIT; `window` is that of its key."""
         found: list[Row] = []
         for row in self._rows(records, window):
             if self.limit is not None and len(found) >= self.limit:
@@ -74,7 +83,7 @@ class TransientQuery:
         return found
 
     def is_full(self, rows: Sequence[Row]) -> bool:
-        """Whether the LIMIT has been reached."""
+        """Return whether the rows reach the LIMIT."""
         return self.limit is not None and len(rows) >= self.limit
 
     def _rows(self, records: Sequence[Record], window: WindowInfo | None) -> Iterator[Row]:
@@ -109,10 +118,10 @@ def plan_query(
     kind: QueryKind = QueryKind.PUSH,
     source: str = "",
 ) -> TransientQuery:
-    """Plan a query whose rows go to its user.
+    """Plan a push or pull query.
 
     Raises:
-        StatementError: see rules L9.
+        StatementError: the query breaks one of the rules L9.
     """
     planned = plan_transient(query, catalog, config, query_id, functions)
     root = planned.physical_plan
@@ -133,7 +142,7 @@ def plan_query(
 
 
 def answer_with(planned: TransientQuery, rows: Sequence[Row]) -> Answer:
-    """The answer of a query that gave these rows."""
+    """Return the answer of a query with these rows."""
     return Answer(
         columns=planned.columns,
         rows=tuple(row.values for row in rows),

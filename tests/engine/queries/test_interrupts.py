@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrel_sql.queries.interrupts import interrupts_wait
+from kestrel_sql.queries.interrupts import delayed_interrupts
 from tests.engine.queries.memory_engine import engine_with, tell
 
 
@@ -29,7 +29,7 @@ def test_the_block_is_finished_first() -> None:
     done = []
 
     def work() -> None:
-        with interrupts_wait():
+        with delayed_interrupts():
             interrupt()
             done.append(1)
 
@@ -43,7 +43,7 @@ def test_a_second_interrupt_does_not_wait() -> None:
     done = []
 
     def work() -> None:
-        with interrupts_wait():
+        with delayed_interrupts():
             interrupt()
             interrupt()
             done.append(1)
@@ -63,7 +63,7 @@ def test_the_block_is_brought_to_its_end() -> None:
         end.set()
 
     def work() -> None:
-        with interrupts_wait(stop):
+        with delayed_interrupts(stop):
             interrupt()
             end.wait(30)
 
@@ -77,7 +77,7 @@ def test_the_block_is_brought_to_its_end() -> None:
 
 def test_what_the_stop_breaks_is_the_interrupt_s_doing() -> None:
     def work(*, interrupted: bool) -> None:
-        with interrupts_wait():
+        with delayed_interrupts():
             if interrupted:
                 interrupt()
             raise ValueError("of the block")
@@ -92,7 +92,7 @@ def test_other_threads_are_left_alone() -> None:
     found = []
 
     def work() -> None:
-        with interrupts_wait():
+        with delayed_interrupts():
             found.append(1)
 
     thread = threading.Thread(target=work)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kestrel_sql.operators.operator import Row, State
-from kestrel_sql.queries.pull import keeps, plan_pull
+from kestrel_sql.queries.pull import materialises, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.build.queryable import QueryableTable, queryable_table
@@ -59,7 +59,7 @@ def session() -> Session:
 
 def kept(session: Session, table: str, *, queryable: bool = True) -> QueryableTable | None:
     source = session.catalog.sources[table]
-    query = next(each for each in session.queries.values() if keeps(each.plan, source))
+    query = next(each for each in session.queries.values() if materialises(each.plan, source))
     run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=queryable)
     return queryable_table(build_pipeline([run]).group, 0, query.plan.physical_plan)
 
@@ -78,7 +78,7 @@ def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> tuple[T
     source = session.catalog.sources[table]
     made = TableReader(
         source=source,
-        kept=found,
+        queryable=found,
         states=pages,
         functions=session.functions,
         settings={},
@@ -149,7 +149,7 @@ def test_where_tables_are_kept(session: Session, table: str, operator: str, step
 def test_what_may_be_replaced_has_the_same_operators_with_and_without_a_filter(session: Session) -> None:
     def operators(table: str) -> list[list[str]]:
         source = session.catalog.sources[table]
-        query = next(each for each in session.queries.values() if keeps(each.plan, source))
+        query = next(each for each in session.queries.values() if materialises(each.plan, source))
         run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=True, replaceable=True)
         return [
             [type(stateful.operator).__name__ for stateful in level] for level in build_pipeline([run]).group.levels

@@ -43,9 +43,9 @@ _RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """A script with everything around it; `say` tells the user what happens, `answer` shows what a statement answers.
+    """An application to run; `say` shows messages to the user, `show` the state of queries, `answer` the answers of statements.
 
-    `open_spark` opens the session when a statement first needs it, and `close_spark` gets it when all is done.
+    `open_spark` opens the session when a statement first needs it, and `close_spark` closes it at the end.
     """
 
     settings: RunSettings

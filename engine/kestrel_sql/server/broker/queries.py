@@ -316,4 +316,4 @@ class BrokerQueries:
         except QueryError:
             return
         for query in running:
-            query.progress.behind(ends)
+            query.progress.measure_lag(ends)

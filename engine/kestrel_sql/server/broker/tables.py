@@ -22,7 +22,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.queries.pull_lookup import Keys
-from kestrel_sql.queries.pull_state import TableRow, row_place
+from kestrel_sql.queries.pull_state import TableRow, scan_order
 from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.topics.records import LogEntry, Record
 
@@ -185,9 +185,9 @@ class TopicTable:
             except SerdeError as error:
                 raise QueryError(f"a row of the table {source.name} cannot be read: {error}") from error
 
-    def place(self, row: TableRow) -> tuple[int, bytes]:
-        """Where a row stands when ksqlDB scans the table."""
-        return row_place(self.source, self.serde, self.topic.partitions, row)
+    def scan_order(self, row: TableRow) -> tuple[int, bytes]:
+        """Return the position of a row in a scan by ksqlDB."""
+        return scan_order(self.source, self.serde, self.topic.partitions, row)
 
     def records(self) -> list[Record]:
         """All rows as records of the table's topic, for a query that needs Spark."""
