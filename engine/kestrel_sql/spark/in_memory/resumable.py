@@ -1,4 +1,4 @@
-"""A query over a memory stream that is run piece by piece from its checkpoint, also after its plan was upgraded."""
+"""A query over a memory stream that resumes from its checkpoint for each further input, also with an upgraded plan."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kestrel_sql.topics.records import Record
 
 
 class ResumableRunner(MemoryRunner):
-    """Runs queries that go on later: each has a memory stream and a checkpoint, and runs only while it has input."""
+    """Runs queries that resume: each has a memory stream and a checkpoint, and runs only while it has input."""
 
     def open(self, pipeline: Pipeline) -> ResumableQuery:
-        """Start a query with no state."""
+        """Return a query without state."""
         query = ResumableQuery(self, pipeline)
         check_start(lambda: self.spark, pipeline, query.checkpoint)
         return query
@@ -32,10 +32,10 @@ class ResumableRunner(MemoryRunner):
 
 
 class ResumableQuery:
-    """One query between two runs."""
+    """A query that resumes with each further input."""
 
     def __init__(self, runner: ResumableRunner, pipeline: Pipeline) -> None:
-        """Begin with no state and no input."""
+        """Start without state and input."""
         self._runner = runner
         self._pipeline = pipeline
         self._stream = runner.stream()
@@ -43,10 +43,10 @@ class ResumableQuery:
         self._fed = 0
 
     def upgrade(self, pipeline: Pipeline) -> None:
-        """Go on with another pipeline from the same state.
+        """Continue with another pipeline and the same state.
 
         Raises:
-            CheckpointError: it has other operators.
+            CheckpointError: the pipeline has other operators.
         """
         check_start(lambda: self._runner.spark, pipeline, self.checkpoint, replaced=True)
         self._pipeline = pipeline
@@ -58,7 +58,7 @@ class ResumableQuery:
         return self._runner.step(self._pipeline, self._stream, self._name, rows)
 
     def close(self) -> None:
-        """Remove the checkpoint; the query cannot go on."""
+        """Remove the checkpoint; the query cannot resume afterwards."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     @property

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Output:
-    """What one query of a pipeline wrote, in order.
+    """The output of one query of a pipeline, in order.
 
     `causes` has the topic, partition and offset of the source record that caused each record.
     """
@@ -38,7 +38,7 @@ class Output:
 
 
 class MemoryRunner:
-    """Runs pipelines on one Spark session over memory streams; checkpoints are in a folder of its own."""
+    """Runs pipelines over memory streams in one Spark session, with checkpoints in a temporary folder."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -134,7 +134,7 @@ def input_row(query: int, feed: int, record: Record) -> Row:
 
 
 def outputs_of(rows: list[Row], queries: int) -> list[Output]:
-    """Return what each query of a pipeline wrote, in order, given the rows of `WIRE_OUTPUT`."""
+    """Return the output of each query of a pipeline, in order, from rows of `WIRE_OUTPUT`."""
     outputs = [Output() for _ in range(queries)]
     for row in sorted(rows, key=lambda row: row["ordinal"]):
         output = outputs[row["q"]]
