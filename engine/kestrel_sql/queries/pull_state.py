@@ -199,24 +199,24 @@ class PulledTable(Protocol):
 
     @property
     def functions(self) -> Registry:
-        """What expressions may call."""
+        """The functions of expressions."""
         ...
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What expressions depend on."""
+        """The settings of expressions."""
         ...
 
     def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
-        """Give the rows of the keys, or all; in no order.
+        """Return the rows of the keys, or all rows, without an order.
 
         Raises:
-            UnsupportedError: Spark is needed for them.
+            UnsupportedError: only Spark can compute them.
         """
         ...
 
     def scan_order(self, row: TableRow) -> tuple[int, bytes]:
-        """Where a row stands when ksqlDB scans the table."""
+        """Return the position of a row in a scan by ksqlDB."""
         ...
 
 
