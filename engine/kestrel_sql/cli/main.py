@@ -18,8 +18,9 @@ from kestrel_sql.cli.broker import add_broker_parser, broker_command
 from kestrel_sql.cli.broker_options import wants_broker
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
-from kestrel_sql.cli.prompt import run_shell, run_text
+from kestrel_sql.cli.prompt import WELCOME, run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, record_lines, sink_topics
+from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.render import show, show_error, show_progress
 from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
@@ -44,6 +45,7 @@ EXAMPLES = """examples:
   kestrel run app.sql --bootstrap-servers H:P --checkpoint DIR
                                                         a script against a Kafka broker, until Ctrl-C
   kestrel run app.sql --functions mine.py …             the same, with functions of your own
+  kestrel shell --server http://127.0.0.1:8088          the same prompt against a server of Kestrel or ksqlDB
   kestrel serve                                         ksqlDB's HTTP API over topics in memory, and a page
   kestrel serve --bootstrap-servers H:P --checkpoint DIR
                                                         the same over the topics of a Kafka broker
@@ -107,6 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
     shell.add_argument(
         "--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history"
     )
+    add_remote_options(shell)
     _add_engine_options(shell)
     help_ = "run a script over records of files, or against a Kafka broker"
     run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
@@ -184,14 +187,20 @@ def _starting() -> None:
 def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel shell`."""
     engine, inputs = _engine(arguments)
+    server = RemoteServer.of(arguments) if arguments.server else None
+
+    def execute(text: str) -> bool:
+        return run_text(engine, text, out, errors, inputs) if server is None else server.run_text(text, out, errors)
+
     try:
         texts = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
         if not texts and not sys.stdin.isatty():
             texts = [sys.stdin.read()]
         if texts:
-            done = all(run_text(engine, text, out, errors, inputs) for text in texts)
+            done = all(execute(text) for text in texts)
             return ExitCode.OK if done else ExitCode.REFUSED
-        run_shell(engine, out, errors, arguments.history, inputs)
+        welcome = WELCOME if server is None else f"{server.version()}. A statement ends with a semicolon; help, exit."
+        run_shell(engine, out, errors, arguments.history, inputs, run=execute, welcome=welcome)
         return ExitCode.OK
     finally:
         engine.close()

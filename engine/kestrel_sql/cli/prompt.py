@@ -85,10 +85,17 @@ def run_shell(
     history: Path | None,
     inputs: Inputs,
     ask: Callable[[], str] | None = None,
+    *,
+    run: Callable[[str], bool] | None = None,
+    welcome: str = WELCOME,
 ) -> None:
-    """Read statements from the terminal until the end of input; `ask` replaces the terminal in tests."""
+    """Read statements from the terminal until the end of input.
+
+    `ask` replaces the terminal in tests, `run` what executes a text: the engine, unless it is given.
+    """
     asked = ask or _prompt(engine, history)
-    out.print(WELCOME, markup=False, highlight=False)
+    execute = run or (lambda text: run_text(engine, text, out, errors, inputs))
+    out.print(welcome, markup=False, highlight=False)
     while True:
         try:
             text = asked()
@@ -102,12 +109,12 @@ def run_shell(
         if word == "help":
             out.print(HELP, markup=False, highlight=False)
         elif word:
-            _guarded(engine, text, out, errors, inputs)
+            _guarded(execute, text, errors)
 
 
-def _guarded(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs) -> None:
+def _guarded(execute: Callable[[str], bool], text: str, errors: Console) -> None:
     try:
-        run_text(engine, text, out, errors, inputs)
+        execute(text)
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
 

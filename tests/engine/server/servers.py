@@ -37,7 +37,9 @@ class Sparkless(ServedEngine):
 @contextmanager
 def sparkless_server(**settings: Any) -> Iterator[Running]:
     config = Config.of(settings.pop("config", {}))
-    with memory_server(Sparkless(Session(config=config)), ServerSettings(port=0, **settings)) as running:
+    with memory_server(
+        Sparkless(Session(config=config), open_spark=open_test_session), ServerSettings(port=0, **settings)
+    ) as running:
         yield running
 
 
