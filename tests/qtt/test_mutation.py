@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cli.main import main
-from kestrel_qtt.mutation.mutants import mutants_of
+from kestrel_qtt.variants.mutants import mutants_of
 from kestrel_sql.functions.table import FUNCTIONS
 
 SOURCE = "CREATE STREAM S (K STRING KEY, A INT, B STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kestrel_qtt.cases.model import ActualRecord, Case, CaseFileError, Outcome, Produced
+from kestrel_qtt.cases.model import Case, CaseFileError, Outcome, Produced
 from kestrel_qtt.cases.read_json import item_span, read_json
 from kestrel_qtt.cases.read_yaml import parse_yaml
-from kestrel_qtt.judge.json_text import write_json
+from kestrel_qtt.judge.record_json import record_json
 from kestrel_qtt.load import load
 
 
@@ -51,30 +50,12 @@ def _proposal(case: Case, outcome: Outcome) -> Proposal:
     if not isinstance(outcome, Produced):
         return Proposal(case, (), f"{case.id} did not run to its end: {outcome.message}")
     internal = {topic.name for topic in outcome.topics if topic.internal}
-    texts = (_record(topic, r) for topic, records in outcome.records.items() if topic not in internal for r in records)
+    texts = (
+        record_json(topic, r) for topic, records in outcome.records.items() if topic not in internal for r in records
+    )
     records = tuple(texts)
     nothing = () if records else ("no query wrote a record: the case will assert silence",)
     return Proposal(case, records, warnings=(*nothing, *outcome.silence))
-
-
-def _record(topic: str, record: ActualRecord) -> str:
-    members: dict[str, object] = {
-        "topic": topic,
-        "key": record.key,
-        "value": record.value,
-        "timestamp": record.timestamp,
-    }
-    texts = [f'"{name}": {write_json(value)}' for name, value in members.items()]  # type: ignore[arg-type]
-    if record.window:
-        window = record.window
-        texts.append(f'"window": {write_json({"start": window.start, "end": window.end, "type": window.kind})}')
-    if record.headers:
-        pairs = [
-            {"KEY": name, "VALUE": None if v is None else base64.b64encode(v).decode("ascii")}
-            for name, v in record.headers
-        ]
-        texts.append(f'"headers": {write_json(pairs)}')
-    return "{" + ", ".join(texts) + "}"
 
 
 def fill_in(path: Path, proposals: Sequence[Proposal]) -> None:

@@ -29,6 +29,7 @@ from kestrel_qtt.cli.run import (
     selection_of,
 )
 from kestrel_qtt.cli.schema import add_schema, schema_command
+from kestrel_qtt.cli.shrink import add_shrink, shrink_command
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError, RunOptions
@@ -52,6 +53,7 @@ EXAMPLES = """examples:
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
   qtt coverage --missing                            rules, functions, steps and formats that no case reaches
   qtt mutate app.sql                                changes of app.sql that no case notices
+  qtt shrink tests/a.yaml::late-orders              the smallest case that fails as this one does
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
@@ -96,6 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     _command(commands, "approve", "fill in the outputs that cases leave out")
     add_coverage(commands, EXAMPLES)
     add_mutate(commands, EXAMPLES)
+    add_shrink(commands, EXAMPLES)
     add_plans(commands, EXAMPLES)
     return parser
 
@@ -205,6 +208,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "approve": approve_command,
     "coverage": coverage_command,
     "mutate": mutate_command,
+    "shrink": shrink_command,
     "plans": plans_command,
     "init": init_command,
     "schema": schema_command,

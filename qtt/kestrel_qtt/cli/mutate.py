@@ -18,7 +18,7 @@ from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases,
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.load import Loaded, load_all
-from kestrel_qtt.mutation.run import Mutation, Tried, mutate
+from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 
 def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:

@@ -10,9 +10,9 @@ from kestrel_qtt.cases.model import Case, Rejected, Status
 from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
 from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.mutation.mutants import Mutant, mutants_of
 from kestrel_qtt.plan_commands.text import plan_meaning
 from kestrel_qtt.runner import run_group
+from kestrel_qtt.variants.mutants import Mutant, mutants_of
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.registry import Registry
 

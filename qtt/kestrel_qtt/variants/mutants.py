@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kestrel_qtt.mutation.changes import changes
+from kestrel_qtt.variants.changes import changes
+from kestrel_qtt.variants.nodes import nodes
 from kestrel_sql.errors import Span
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes import statements as s
-from kestrel_sql.sql.nodes.expressions import Node
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
-
-# A join condition other than an equality cannot be planned. The retention of a window changes no record.
-_UNTOUCHED = frozenset({"criteria", "retention", "source", "span"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +46,9 @@ def mutants_of(text: str, functions: Registry, variables: Mapping[str, str] | No
 
 def _changed(statement: s.CreateAs | s.InsertInto, functions: Registry) -> Iterator[tuple[Any, Span | None]]:
     """Yield the statement with each change of each of its nodes, and the position of the node."""
-    for node, rebuild in _nodes(statement, lambda changed: changed):
+    for node, rebuild in nodes(statement):
         for changed in changes(node, functions):
             yield rebuild(changed), node.span
-
-
-def _nodes(node: Node, rebuild: Callable[[Any], Any]) -> Iterator[tuple[Node, Callable[[Any], Any]]]:
-    """Yield a node and all nodes below it, each with a function that puts another one in its place."""
-    yield node, rebuild
-    for member in fields(node):
-        if member.name not in _UNTOUCHED:
-            yield from _below(getattr(node, member.name), _replacer(node, member.name, rebuild))
-
-
-def _below(value: Any, rebuild: Callable[[Any], Any]) -> Iterator[tuple[Node, Callable[[Any], Any]]]:
-    if isinstance(value, Node):
-        yield from _nodes(value, rebuild)
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from _below(item, _item_replacer(value, index, rebuild))
-
-
-def _replacer(node: Node, name: str, rebuild: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda changed: rebuild(replace(node, **{name: changed}))
-
-
-def _item_replacer(items: tuple[Any, ...], index: int, rebuild: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda changed: rebuild((*items[:index], changed, *items[index + 1 :]))
 
 
 def _text(pieces: tuple[ParsedStatement, ...], index: int, changed: str) -> str:

@@ -1,0 +1,101 @@
+"""The command `qtt shrink`: make a failing case small."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from kestrel_qtt.cases.model import Case
+from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases, selection_of
+from kestrel_qtt.judge.json_text import write_json
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.plans.spec import case_document
+from kestrel_qtt.variants.shrink import ShrinkError, shrink
+
+
+def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt shrink`."""
+    text = "make a failing case small while it fails for the same reason"
+    command = commands.add_parser(
+        "shrink",
+        help=text,
+        description=(
+            f"{text.capitalize()}: fewer statements, records, columns and expressions, smaller values. Prints the small "
+            "case; nothing is changed without --write."
+        ),
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_selection(command)
+    command.add_argument("--write", type=Path, metavar="FILE", help="write the small case to a new file")
+
+
+def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """Shrink the one selected case, print it, and write it where asked."""
+    case = _one_case(arguments)
+    if arguments.write is not None and arguments.write.exists():
+        raise SelectionError(f"{arguments.write} exists; --write takes the name of a new file")
+    out, progress = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+    started = time.perf_counter()
+    engine = open_driver()
+
+    def tell(line: str) -> None:
+        progress.print(f"{time.perf_counter() - started:6.1f} s  {line}", markup=False, highlight=False)
+
+    try:
+        small, reason = shrink(case, engine, tell)
+    except ShrinkError as error:
+        raise SelectionError(f"{case.id}: {error}") from error
+    finally:
+        engine.close()
+    text = case_text(small)
+    out.print(text, markup=False, highlight=False, end="")
+    tell(f"{len(case.inputs)} records became {len(small.inputs)}; both cases fail because {reason.text}")
+    if arguments.write is not None:
+        arguments.write.write_text(text, encoding="utf-8")
+    return ExitCode.OK
+
+
+def _one_case(arguments: argparse.Namespace) -> Case:
+    """Load the one case that is selected; `FILE::name` selects by id, as failures print it."""
+    names = [path for path in arguments.paths if "::" in str(path)]
+    arguments.paths = [Path(str(path).partition("::")[0]) for path in arguments.paths]
+    loaded = load_cases(arguments)
+    cases = selection_of(arguments).of(loaded.cases)
+    if names:
+        wanted = {str(name).partition("::")[2] for name in names}
+        cases = [case for case in cases if case.id.partition("::")[2] in wanted]
+    if len(cases) != 1:
+        listed = "".join(f"\n  {case.id}" for case in cases[:10])
+        raise SelectionError(f"`qtt shrink` takes one case, and {len(cases)} are selected; name one by its id{listed}")
+    if isinstance(cases[0], RestCase | ScriptCase):
+        raise SelectionError(f"{cases[0].id}: only cases of records can be shrunk, not REST cases or SQL scripts")
+    return cases[0]
+
+
+def case_text(case: Case) -> str:
+    """Return the case as a YAML file with one statement or record a line."""
+    document = case_document(case)
+    lines = ["tests:"]
+    for number, (name, member) in enumerate(document.items()):
+        head = f"  {'- ' if number == 0 else '  '}{name}:"
+        if isinstance(member, list) and member:
+            lines.append(head)
+            lines += [f"      - {_flow(item)}" for item in member]
+        else:
+            lines.append(f"{head} {_flow(member)}")
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: object) -> str:
+    """Return a value as JSON, which YAML reads too; plain where it is a simple statement."""
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][^\n:#'\"{}\[\]]*(?:'[^\n:#\"{}\[\]]*)*", value):
+        return value
+    return write_json(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)  # type: ignore[arg-type]

@@ -1,0 +1,174 @@
+"""The ways to make a draft of a case smaller; each is tried by itself, and those that work are combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial, singledispatch
+from typing import Any
+
+from kestrel_qtt.cases.model import InputRecord
+from kestrel_qtt.variants.drafts import Draft, Part
+from kestrel_qtt.variants.nodes import nodes
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes import statements as s
+
+Reduction = Callable[[Draft], Draft]
+"""Returns a smaller draft, or the same one where there is nothing to reduce."""
+
+
+def reductions(draft: Draft) -> Iterator[Reduction]:
+    """Yield the reductions of a draft, the largest steps first."""
+    yield from _of_inputs(draft)
+    for number, part in reversed(draft.statements.items()):
+        yield partial(Draft.without_statement, number=number)
+        yield from _of_columns(draft, number, part)
+    for number, part in draft.statements.items():
+        yield from _of_statement(number, part)
+    yield from _of_values(draft)
+
+
+def _of_inputs(draft: Draft) -> Iterator[Reduction]:
+    """Yield the removal of each run of inputs: halves, quarters, and so on down to single records."""
+    numbers = list(draft.inputs)
+    length = (len(numbers) + 1) // 2
+    while length:
+        for start in range(0, len(numbers), length):
+            yield partial(_without_inputs, numbers=frozenset(numbers[start : start + length]))
+        length //= 2
+
+
+def _without_inputs(draft: Draft, numbers: frozenset[int]) -> Draft:
+    return draft.with_inputs(lambda number, record: None if number in numbers else record)
+
+
+def _of_columns(draft: Draft, number: int, part: Part) -> Iterator[Reduction]:
+    """Yield the removal of each column of a declared source, in its records too."""
+    if isinstance(part.statement, s.CreateSource):
+        topic = next((str(value) for name, value in part.statement.properties if name == "KAFKA_TOPIC"), None)
+        for element in part.statement.elements:
+            yield partial(_without_column, number=number, column=element.name, topic=topic or part.statement.name)
+
+
+def _without_column(draft: Draft, number: int, column: str, topic: str) -> Draft:
+    part = draft.statements.get(number)
+    if part is None or not isinstance(part.statement, s.CreateSource):
+        return draft
+    elements = tuple(element for element in part.statement.elements if element.name != column)
+    changed = draft.with_statement(number, Part.of(replace(part.statement, elements=elements)))
+    return changed.with_inputs(lambda _, record: _without_member(record, column) if record.topic == topic else record)
+
+
+def _without_member(record: InputRecord, column: str) -> InputRecord:
+    return replace(
+        record,
+        key=_dropped(record.key, column),
+        value=_dropped(record.value, column),
+        cells=_dropped(record.cells, column),
+    )
+
+
+def _dropped(value: Any, column: str) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: member for name, member in value.items() if name.upper() != column.upper()}
+
+
+def _of_statement(number: int, part: Part) -> Iterator[Reduction]:
+    """Yield each smaller form of a statement: a clause or item less, or an expression in place of one around it."""
+    if not isinstance(part.statement, s.CreateAs | s.InsertInto):
+        return
+    for node, rebuild in nodes(part.statement):
+        for smaller in _smaller(node):
+            yield partial(_with_statement, number=number, before=part, after=Part.of(rebuild(smaller)))
+
+
+def _with_statement(draft: Draft, number: int, before: Part, after: Part) -> Draft:
+    # Two reductions of one statement do not combine; the next round finds the second one again.
+    return draft.with_statement(number, after) if draft.statements.get(number) is before else draft
+
+
+@singledispatch
+def _smaller(node: e.Node) -> Iterator[e.Node]:
+    return iter(())
+
+
+@_smaller.register
+def _(node: s.Query) -> Iterator[e.Node]:
+    if len(node.select) > 1:
+        for index in range(len(node.select)):
+            yield replace(node, select=node.select[:index] + node.select[index + 1 :])
+    for clause in ("where", "having", "window", "partition_by", "emit", "limit"):
+        if getattr(node, clause) is not None:
+            yield replace(node, **{clause: None})  # type: ignore[arg-type]
+    for index in range(len(node.joins)):
+        yield replace(node, joins=node.joins[:index] + node.joins[index + 1 :])
+    if node.group_by is not None and len(node.group_by) > 1:
+        for index in range(len(node.group_by)):
+            yield replace(node, group_by=node.group_by[:index] + node.group_by[index + 1 :])
+
+
+@_smaller.register
+def _(node: e.FunctionCall) -> Iterator[e.Node]:
+    yield from (argument for argument in node.arguments if not isinstance(argument, e.Lambda | e.IntervalUnit))
+
+
+@_smaller.register
+def _(node: e.Logical | e.Arithmetic) -> Iterator[e.Node]:
+    yield node.left
+    yield node.right
+
+
+@_smaller.register
+def _(node: e.Not | e.Negate | e.Cast) -> Iterator[e.Node]:
+    yield node.operand
+
+
+@_smaller.register
+def _(node: e.Case) -> Iterator[e.Node]:
+    yield from (branch.result for branch in node.branches)
+    if node.default is not None:
+        yield node.default
+        yield replace(node, default=None)
+    if len(node.branches) > 1:
+        for index in range(len(node.branches)):
+            yield replace(node, branches=node.branches[:index] + node.branches[index + 1 :])
+
+
+@_smaller.register
+def _(node: e.InList) -> Iterator[e.Node]:
+    if len(node.items) > 1:
+        for index in range(len(node.items)):
+            yield replace(node, items=node.items[:index] + node.items[index + 1 :])
+
+
+def _of_values(draft: Draft) -> Iterator[Reduction]:
+    """Yield smaller headers, strings and numbers of each input."""
+    for number, record in draft.inputs.items():
+        if record.headers:
+            yield partial(_with_record, number=number, before=record, after=replace(record, headers=()))
+        if isinstance(record.value, Mapping):
+            for name, value in record.value.items():
+                for smaller in _simpler(value):
+                    changed = replace(record, value={**record.value, name: smaller})
+                    yield partial(_with_record, number=number, before=record, after=changed)
+
+
+def _with_record(draft: Draft, number: int, before: InputRecord, after: InputRecord) -> Draft:
+    return draft.with_inputs(lambda each, record: after if each == number and record is before else record)
+
+
+def _simpler(value: Any) -> Iterator[Any]:
+    if isinstance(value, bool) or value is None:
+        return
+    if isinstance(value, str):
+        yield from (text for text in ("", value[:1]) if text != value)
+    elif isinstance(value, int | Decimal):
+        yield from (number for number in (0, 1) if number != value)
+    elif isinstance(value, list) and value:
+        yield []
+        if len(value) > 1:
+            yield value[:1]
+    elif isinstance(value, Mapping) and value:
+        yield {}

@@ -1,0 +1,274 @@
+"""Make a failing case small while it fails for the same reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kestrel_qtt.cases.decode import output_of
+from kestrel_qtt.cases.model import (
+    ActualRecord,
+    Case,
+    Crashed,
+    Failed,
+    InputRecord,
+    Outcome,
+    OutputRecord,
+    Produced,
+    Rejected,
+)
+from kestrel_qtt.cases.read_json import parse_json
+from kestrel_qtt.drivers.driver import Driver, RunOptions
+from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differences
+from kestrel_qtt.judge.record_json import record_json
+from kestrel_qtt.runner import run_group
+from kestrel_qtt.variants.drafts import Draft
+from kestrel_qtt.variants.reductions import Reduction, reductions
+from kestrel_sql.errors import EngineError
+
+ROUND_SIZE = 240
+"""How many candidates a round runs at most."""
+
+
+class ShrinkError(Exception):
+    """A case cannot be shrunk; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a case fails; `holds` says of another outcome whether it fails in the same way.
+
+    `outputs` returns the records to expect of a smaller case, so that it fails for this reason only. `needs` says of an
+    input that it must stay, with the values that it has: without it, a missing record would prove nothing.
+    """
+
+    text: str
+    holds: Callable[[Outcome], bool]
+    outputs: Callable[[Outcome], tuple[OutputRecord, ...] | None]
+    needs: Callable[[InputRecord], bool] = lambda _: False
+
+
+def shrink(case: Case, driver: Driver, tell: Callable[[str], None]) -> tuple[Case, Reason]:
+    """Return the smallest case that the reductions find, and the reason for which both fail.
+
+    Each round runs all candidates fused, then combines those that still fail.
+
+    Raises:
+        ShrinkError: the case passes, or fails in a way that no smaller case can be compared with.
+    """
+    try:
+        draft = Draft.of(case)
+    except EngineError as error:
+        raise ShrinkError(f"a statement does not parse: {error.message}") from error
+    outcome = _run([draft], driver)[0]
+    reason = reason_of(case, outcome)
+    tell(f"fails because {reason.text}")
+    number = 1
+    while True:
+        candidates = _smaller(draft, reason)
+        tell(f"round {number}: {_sizes(draft)}, {len(candidates)} smaller ones to try")
+        outcomes = _run([smaller for _, smaller in candidates], driver)
+        working = [each for each, found in zip(candidates, outcomes, strict=True) if reason.holds(found)]
+        if not working:
+            break
+        draft, outcome = _combined(draft, [reduce for reduce, _ in working], driver, reason)
+        number += 1
+    outcome = _run([draft], driver)[0]
+    return replace(draft.to_case(case.id), outputs=reason.outputs(outcome), post=None, log=None), reason
+
+
+def _smaller(draft: Draft, reason: Reason) -> list[tuple[Reduction, Draft]]:
+    """Apply each reduction by itself; keep those that make the draft smaller, the largest steps first."""
+    found = [(reduce, reduce(draft)) for reduce in reductions(draft)]
+    smaller = [pair for pair in found if pair[1].size < draft.size and _has_needed(draft, pair[1], reason)]
+    return sorted(smaller, key=lambda pair: pair[1].size)[:ROUND_SIZE]
+
+
+def _has_needed(draft: Draft, smaller: Draft, reason: Reason) -> bool:
+    """Say whether the inputs that the reason needs are there, with the same values in the columns that are left."""
+    return all(
+        number in smaller.inputs and _is_part(smaller.inputs[number].value, record.value)
+        for number, record in draft.inputs.items()
+        if reason.needs(record)
+    )
+
+
+def _is_part(smaller: Any, value: Any) -> bool:
+    if isinstance(smaller, dict) and isinstance(value, dict):
+        return smaller.items() <= value.items()
+    return bool(smaller == value)
+
+
+def _combined(draft: Draft, working: Sequence[Reduction], driver: Driver, reason: Reason) -> tuple[Draft, Outcome]:
+    """Apply as many of the working reductions, the largest first, as still fail together."""
+    counts = []
+    count = len(working)
+    while count > 1:
+        counts.append(count)
+        count = (count + 1) // 2
+    drafts = []
+    for count in (*counts, 1):
+        combined = draft
+        for reduce in working[:count]:
+            combined = reduce(combined)
+        drafts.append(combined)
+    outcomes = _run(drafts, driver)
+    return next(
+        ((each, found) for each, found in zip(drafts, outcomes, strict=True) if reason.holds(found)),
+        (drafts[-1], outcomes[-1]),
+    )
+
+
+def _run(drafts: Sequence[Draft], driver: Driver) -> list[Outcome]:
+    cases = [draft.to_case(f"{draft.case.id}#{number}") for number, draft in enumerate(drafts)]
+    found = {case.id: outcome for case, outcome, _ in run_group(cases, driver, RunOptions())}
+    return [found[case.id] for case in cases]
+
+
+def _sizes(draft: Draft) -> str:
+    return f"{len(draft.statements)} statements, {len(draft.inputs)} records, {draft.size} characters"
+
+
+def reason_of(case: Case, outcome: Outcome) -> Reason:
+    """Return why a case fails.
+
+    Raises:
+        ShrinkError: it passes, or only its post conditions or its log entries differ.
+    """
+    if isinstance(outcome, Produced):
+        if case.expected_exception is not None:
+            raise ShrinkError(
+                "the case expects an error and runs to its end: there is nothing to keep while it shrinks"
+            )
+        return _record_reason(_first_difference(case, outcome), Comparison.of(case))
+    if case.expected_exception is not None:
+        raise ShrinkError("the case expects an error; only cases that expect records can be shrunk")
+    shape = _shape(outcome)
+    return Reason(_first_line(outcome), lambda found: _shape(found) == shape, lambda _: ())
+
+
+def _shape(outcome: Outcome) -> tuple[str, ...]:
+    """Return what two equal failures have in common: the message without numbers, names and quoted strings."""
+    if isinstance(outcome, Rejected):
+        return ("rejected", outcome.error_code, _plain(outcome.message))
+    if isinstance(outcome, Failed | Crashed):
+        return (type(outcome).__name__, _plain(outcome.message))
+    return ("produced",)
+
+
+def _plain(message: str) -> str:
+    line = message.strip().splitlines()[0] if message.strip() else ""
+    return re.sub(r"'[^']*'|`[^`]*`|\"[^\"]*\"|[A-Z_]*\d+", "…", line)
+
+
+def _first_line(outcome: Rejected | Failed | Crashed) -> str:
+    return (outcome.message.strip().splitlines() or [type(outcome).__name__])[0]
+
+
+def _first_difference(case: Case, outcome: Produced) -> RecordDifference:
+    expected: dict[str, list[OutputRecord]] = {}
+    for record in case.outputs or ():
+        expected.setdefault(record.topic, []).append(record)
+    internal = {topic.name for topic in outcome.topics if topic.internal}
+    silent: dict[str, list[OutputRecord]] = {
+        topic: [] for topic in outcome.records if topic not in expected and topic not in internal
+    }
+    for topic, records in (expected | silent).items():
+        found = topic_differences(topic, records, outcome.records.get(topic, ()), Comparison.of(case))
+        # An order alone says least: another difference, if there is one, is the better guide.
+        for each in sorted(found, key=lambda each: each.moved_to is not None):
+            return each
+    raise ShrinkError("the case passes, or only its post conditions or log entries differ; there is nothing to shrink")
+
+
+def _record_reason(difference: RecordDifference, comparison: Comparison) -> Reason:
+    topic, expected, actual = difference.topic, difference.expected, difference.actual
+    if expected is not None and actual is not None and difference.columns:
+        column = difference.columns[0]
+        return Reason(
+            f"{column.column} of a record of {topic} is {column.actual!r}, expected {column.expected!r}",
+            lambda found: _find(found, topic, actual, column.column) is not None,
+            lambda found: tuple(_expected(found, _find(found, topic, actual, column.column), column.column, expected)),
+        )
+    if expected is None and actual is not None:
+        return Reason(
+            f"{topic} has a record that no output expects",
+            lambda found: _find(found, topic, actual) is not None,
+            lambda found: tuple(_expected(found, _find(found, topic, actual))),
+        )
+    if difference.moved_to is not None:
+        raise ShrinkError(
+            f"only the order of the records of {topic} differs; there is nothing to keep while it shrinks"
+        )
+    if expected is None:
+        raise ShrinkError(f"no record of {topic} differs")
+    return Reason(
+        f"a record of {topic} is missing",
+        lambda found: _lacks(found, topic, expected, comparison),
+        lambda found: (*_expected(found), expected),
+        lambda record: expected.timestamp in (None, record.timestamp),
+    )
+
+
+def _find(outcome: Outcome, topic: str, actual: ActualRecord, column: str | None = None) -> ActualRecord | None:
+    """Return the record of the same time and key whose column, or whose remaining columns, are the same."""
+    if not isinstance(outcome, Produced):
+        return None
+    for record in outcome.records.get(topic, ()):
+        if (record.timestamp, record.key, record.window) != (actual.timestamp, actual.key, actual.window):
+            continue
+        if column is None or column in ("timestamp", "key", "window"):
+            return record
+        if _at(record, column) == _at(actual, column):
+            return record
+    return None
+
+
+def _at(record: ActualRecord, column: str) -> Any:
+    """Return the top member of a record that holds a column such as `value.A.B`."""
+    name, _, path = column.partition(".")
+    value = getattr(record, name)
+    first = re.split(r"[.\[]", path)[0]
+    return value.get(first) if isinstance(value, dict) and first else value
+
+
+def _lacks(outcome: Outcome, topic: str, expected: OutputRecord, comparison: Comparison) -> bool:
+    """Say whether a topic has no record of the time and key of the expected one, though an input of that time ran."""
+    if not isinstance(outcome, Produced) or topic not in outcome.records:
+        return False
+    return not any(
+        comparison.same_key(expected, record) and expected.timestamp in (None, record.timestamp)
+        for record in outcome.records[topic]
+    )
+
+
+def _expected(
+    outcome: Outcome,
+    focus: ActualRecord | None = None,
+    column: str | None = None,
+    wrong: OutputRecord | None = None,
+) -> Iterator[OutputRecord]:
+    """Yield the written records as expected ones: without `focus`, or with the expected value in its column."""
+    if not isinstance(outcome, Produced):
+        return
+    internal = {topic.name for topic in outcome.topics if topic.internal}
+    for topic, records in outcome.records.items():
+        for record in records if topic not in internal else ():
+            written = output_of(parse_json(record_json(topic, record)), None)  # type: ignore[arg-type]
+            if record is not focus:
+                yield written
+            elif column is not None and wrong is not None:
+                yield _with_wrong(written, wrong, column)
+
+
+def _with_wrong(written: OutputRecord, wrong: OutputRecord, column: str) -> OutputRecord:
+    """Return the written record with the expected content of one column."""
+    name, _, path = column.partition(".")
+    value = getattr(wrong, name)
+    first = re.split(r"[.\[]", path)[0]
+    if first and isinstance(value, dict):
+        value = {**getattr(written, name), first: value.get(first)}
+    changed: dict[str, Any] = {name: value}
+    return replace(written, **changed)
