@@ -196,4 +196,4 @@ def _has(servers: str, topic: str, rows: int) -> bool:
 
 def _ends(run: Run, source: str) -> list[str]:
     """What the run says of the end of a query."""
-    return [said for said in run.said if re.match(rf"CSAS_O_{source}_\d+ ended", said)]
+    return [said for said in run.said if re.match(rf"CSAS_O_{source}_\d+ failed", said)]
