@@ -17,6 +17,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Each of several JVMs takes less memory: see `kestrel_sql.spark.runtime.session`.
     os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
 
+# Tests and what they start leave no JVM behind.
+os.environ["KESTREL_COLD"] = "1"
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Report from the process that has the terminal."""

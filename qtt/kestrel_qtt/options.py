@@ -55,6 +55,10 @@ RUN_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "metavar": "N",
             "help": "how many cases share a Spark query",
         },
+        "cold": {
+            "action": "store_true",
+            "help": "start a Spark for this run alone, and leave none behind (default where the variable CI is set)",
+        },
     }
 )
 """The options of every command that runs cases, in the same form."""

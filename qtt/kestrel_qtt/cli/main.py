@@ -30,11 +30,13 @@ from kestrel_qtt.cli.run import (
 )
 from kestrel_qtt.cli.schema import add_schema, schema_command
 from kestrel_qtt.cli.shrink import add_shrink, shrink_command
+from kestrel_qtt.cli.warm import add_warm, warm_command
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError, RunOptions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.runner import run_group
 
@@ -57,6 +59,7 @@ EXAMPLES = """examples:
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
+  qtt warm --stop                                   end the JVMs that earlier runs left for later ones
   qtt plans record cases --version 2.1              store the plans of your application's version 2.1
 
 exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read, 130 Ctrl-C
@@ -67,6 +70,8 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.op
     """Run the command with `argv` (the arguments of the process by default) and return its exit code."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    if getattr(arguments, "cold", False):
+        drivers.run_cold()
     try:
         return int(_COMMANDS[arguments.command](arguments, open_driver))
     except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
@@ -95,11 +100,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _command(commands, "list", "list the ids of cases")
     _command(commands, "explain", "show the plan and the Spark SQL of cases")
-    _command(commands, "approve", "fill in the outputs that cases leave out")
+    approve = _command(commands, "approve", "fill in the outputs that cases leave out")
+    approve.add_argument("--cold", **RUN_OPTIONS["cold"])
     add_coverage(commands, EXAMPLES)
     add_mutate(commands, EXAMPLES)
     add_shrink(commands, EXAMPLES)
     add_plans(commands, EXAMPLES)
+    add_warm(commands)
     return parser
 
 
@@ -212,6 +219,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "plans": plans_command,
     "init": init_command,
     "schema": schema_command,
+    "warm": warm_command,
 }
 
 if __name__ == "__main__":

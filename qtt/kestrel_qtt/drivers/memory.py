@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 
 from kestrel_qtt.drivers.group_runner import GroupRunner
-from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_qtt.drivers.warm.session import open_case_session
 
 
 class Memory:
@@ -19,7 +19,7 @@ class Memory:
         """Give the runner."""
         with self._opening:
             if self._runner is None:
-                self._runner = GroupRunner(open_test_session())
+                self._runner = GroupRunner(open_case_session())
             return self._runner
 
     def close(self) -> None:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from kestrel_qtt.drivers.driver import PlanningDriver
+from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE
+
+
+def run_cold() -> None:
+    """Have this process start a Spark of its own, and leave none to others; called before a driver runs anything."""
+    os.environ[COLD_VARIABLE] = "1"
 
 
 def open_driver() -> PlanningDriver:

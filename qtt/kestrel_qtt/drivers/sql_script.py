@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
@@ -21,7 +22,6 @@ from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.schema_lookup import RegistryLookup
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.session.source_records import SourceRecords
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.admin import AssertNullValues, AssertSource, AssertValues, RunScript
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource, InsertInto
@@ -51,7 +51,7 @@ def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model
 
 def _run(case: ScriptCase) -> model.Outcome:
     session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
-    script = _Script(MemoryEngine(session, open_spark=open_test_session), case.file)
+    script = _Script(MemoryEngine(session, open_spark=open_case_session), case.file)
     try:
         for text in case.statements:
             script.run(text, asserts=True)

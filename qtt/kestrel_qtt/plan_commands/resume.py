@@ -13,6 +13,7 @@ from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.records.run import CaseRun
+from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
@@ -21,7 +22,6 @@ from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 
 
@@ -29,7 +29,7 @@ class Checkpoints:
     """Takes and resumes checkpoints of the only query of a stored case, on one Spark session."""
 
     def __init__(self) -> None:
-        self._runner = ResumableRunner(open_test_session())
+        self._runner = ResumableRunner(open_case_session())
         self._folder = Path(tempfile.mkdtemp(prefix="kestrel-checkpoints-"))
 
     def close(self) -> None:

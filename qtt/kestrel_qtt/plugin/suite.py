@@ -14,6 +14,7 @@ from kestrel_qtt.cases.known_gaps import Gap
 from kestrel_qtt.cases.model import Case, Result, Status
 from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.drivers.functions import check_functions
+from kestrel_qtt.drivers.open import run_cold
 from kestrel_qtt.load import Loader
 from kestrel_qtt.options import run_options
 from kestrel_qtt.plugin.chunks import chunk_names
@@ -68,6 +69,8 @@ class Suite:
         if "workerinput" in vars(config):
             # Each of several workers takes less memory: see `kestrel_sql.spark.runtime.session`.
             os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
+        if config.getoption("--qtt-cold"):
+            run_cold()
         self._config = config
         self._loader = Loader(functions)
         self._gaps: dict[str, Gap] = {}

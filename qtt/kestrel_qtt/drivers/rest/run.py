@@ -13,13 +13,13 @@ from kestrel_qtt.drivers.fused import crashed
 from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs
 from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.errors import EngineError, SqlSyntaxError
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.running import RunningQuery
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.session.session import Session, properties_config
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -92,7 +92,7 @@ def prepared(case: RestCase) -> RestRun:
     started = time.perf_counter()
     session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
     partitions = max((topic.partitions for topic in case.topics), default=_PARTITIONS)
-    run = RestRun(case, MemoryEngine(session, by_time=True, open_spark=open_test_session, partitions=partitions))
+    run = RestRun(case, MemoryEngine(session, by_time=True, open_spark=open_case_session, partitions=partitions))
     try:
         run.outcome = _execute(run)
         if run.outcome is None:

@@ -1,0 +1,1 @@
+"""Runs that reuse a JVM with a started Spark, which an earlier run left behind."""
