@@ -134,6 +134,18 @@ def _clean(text: str) -> str:
     return clean
 
 
+def member_span(text: str, path: JsonPath) -> tuple[int, int] | None:
+    """Return the offsets of the first character of the value at `path` and of the one after it; None if there is none."""
+    clean = strip_comments(text)
+    at = _blank(clean, 0)
+    for step in path:
+        found = _step(clean, at, step)
+        if found is None:
+            return None
+        at = found
+    return at, _SKIP.raw_decode(clean, at)[1]
+
+
 def _item(text: str, at: int) -> RawItem:
     locate = partial(_locate, text, at)
     lines_of = partial(_lines_of, text, at)

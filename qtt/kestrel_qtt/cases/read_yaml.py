@@ -24,13 +24,19 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """A value with its line (from 1) and its end line, and the nodes below it by member name or index."""
+    """A value with its first and last line (from 1), and the nodes below it by field name or index.
+
+    `start` and `end` are its offsets in the text; `flow` says that it is in brackets or braces.
+    """
 
     value: Json
     line: int
     end_line: int
     column: int
     children: dict[str | int, YamlNode]
+    start: int
+    end: int
+    flow: bool = False
 
 
 def read_yaml(text: str) -> RawFile:
@@ -107,7 +113,8 @@ def _node(event: Any, events: Iterator[Any]) -> YamlNode:
     if isinstance(event, yaml.SequenceStartEvent):
         return _sequence(event, events)
     value = event.value if event.style else _plain(event.value, line)
-    return YamlNode(value, line, event.end_mark.line + 1, event.start_mark.column, {})
+    start, end = event.start_mark, event.end_mark
+    return YamlNode(value, line, end.line + 1, start.column, {}, start.index, end.index)
 
 
 def _mapping(start: Any, events: Iterator[Any]) -> YamlNode:
@@ -141,8 +148,11 @@ def _sequence(start: Any, events: Iterator[Any]) -> YamlNode:
 
 def _collection(start: Any, end: Any, value: Json, children: dict[str | int, YamlNode]) -> YamlNode:
     # A block collection "ends" only where the next token starts, blank lines and comments included.
-    last = next(reversed(children.values())).end_line if children and not start.flow_style else end.end_mark.line + 1
-    return YamlNode(value, start.start_mark.line + 1, last, start.start_mark.column, children)
+    below = next(reversed(children.values())) if children and not start.flow_style else None
+    last = below.end_line if below else end.end_mark.line + 1
+    stop = below.end if below else end.end_mark.index
+    mark = start.start_mark
+    return YamlNode(value, mark.line + 1, last, mark.column, children, mark.index, stop, bool(start.flow_style))
 
 
 def _plain(text: str, line: int) -> Json:

@@ -18,6 +18,7 @@ from kestrel_qtt.cli.coverage import add_coverage, coverage_command
 from kestrel_qtt.cli.init import add_init, init_command
 from kestrel_qtt.cli.mutate import add_mutate, mutate_command
 from kestrel_qtt.cli.plans import add_plans, plans_command
+from kestrel_qtt.cli.review import add_review, review_command
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
@@ -53,6 +54,7 @@ EXAMPLES = """examples:
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
+  qtt review cases                                  walk through the differences: accept, skip, edit, quit
   qtt coverage --missing                            rules, functions, steps and formats that no case reaches
   qtt mutate app.sql                                changes of app.sql that no case notices
   qtt shrink tests/a.yaml::late-orders              the smallest case that fails as this one does
@@ -102,6 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
     _command(commands, "explain", "show the plan and the Spark SQL of cases")
     approve = _command(commands, "approve", "fill in the outputs that cases leave out")
     approve.add_argument("--cold", **RUN_OPTIONS["cold"])
+    add_review(commands, EXAMPLES)
     add_coverage(commands, EXAMPLES)
     add_mutate(commands, EXAMPLES)
     add_shrink(commands, EXAMPLES)
@@ -213,6 +216,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "list": list_command,
     "explain": explain_command,
     "approve": approve_command,
+    "review": review_command,
     "coverage": coverage_command,
     "mutate": mutate_command,
     "shrink": shrink_command,

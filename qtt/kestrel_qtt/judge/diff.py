@@ -55,7 +55,7 @@ class RecordDifference:
     """How one record of a topic differs.
 
     `index` counts the expected records of the topic, or the written ones where `expected` is None. `moved_to` is the place
-    of the written record where only the order differs.
+    of the written record where only the order differs. `after` is the expected record whose written one comes before.
     """
 
     topic: str
@@ -64,6 +64,7 @@ class RecordDifference:
     actual: ActualRecord | None
     columns: tuple[Difference, ...] = ()
     moved_to: int | None = None
+    after: OutputRecord | None = None
 
 
 def topic_differences(
@@ -108,13 +109,16 @@ def _differing(
     pairs: Sequence[Pair],
     comparison: Comparison,
 ) -> Iterator[RecordDifference]:
+    partners = {pair.actual: expected[pair.expected] for pair in pairs if pair.expected is not None}
     for pair in pairs:
         left = None if pair.expected is None else expected[pair.expected]
         right = None if pair.actual is None else actual[pair.actual]
         index = pair.actual if pair.expected is None else pair.expected
         columns = () if left is None or right is None else tuple(comparison.differences(left, right))
+        before = range((pair.actual or 0) - 1, -1, -1)
+        after = next((partners[at] for at in before if at in partners), None)
         if left is None or right is None or columns or pair.moved:
-            yield RecordDifference(topic, index or 0, left, right, columns, pair.actual if pair.moved else None)
+            yield RecordDifference(topic, index or 0, left, right, columns, pair.actual if pair.moved else None, after)
 
 
 def topic_report(
