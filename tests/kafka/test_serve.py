@@ -3,88 +3,22 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.helpers import environment, read
-from tests.kafka.processes import ending, kill
+from kestrel_sql.plan.codec.plan_file import encode_statement
+from kestrel_sql.session.session import Session
+from tests.kafka.helpers import create, produce, read
+from tests.kafka.processes import kill
+from tests.kafka.servers import EARLIEST, Server, Servers, eventually
 
 pytestmark = pytest.mark.spark
-
-EARLIEST = {"auto.offset.reset": "earliest"}
-V = {"accept": "application/vnd.ksql.v1+json"}
-
-
-@dataclass(slots=True)
-class Server:
-    """A server process and how to ask it."""
-
-    url: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def is_up(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/info", timeout=60).json()["KsqlServerInfo"]["serverStatus"] == "RUNNING"
-        except (httpx.TransportError, ValueError):
-            return False
-
-    def ksql(self, text: str, **more: Any) -> Any:
-        body = {"ksql": text, "streamsProperties": EARLIEST, **more}
-        answer = httpx.post(f"{self.url}/ksql", json=body, timeout=180)
-        return answer.json()
-
-    def query(self, text: str, properties: dict[str, str] = EARLIEST) -> list[Any]:
-        body = {"sql": text, "properties": properties}
-        answer = httpx.post(f"{self.url}/query-stream", json=body, timeout=180)
-        assert answer.status_code == 200, answer.text
-        return [json.loads(line) for line in answer.text.splitlines()[1:]]
-
-
-@dataclass(slots=True)
-class Servers:
-    """Starts servers of one service."""
-
-    servers: str
-    folder: Path
-    stack: ExitStack
-    service: str = field(default_factory=lambda: f"s{uuid4().hex[:8]}_")
-
-    @property
-    def command_topic(self) -> str:
-        return f"_confluent-ksql-{self.service}_command_topic"
-
-    def start(self, *options: str) -> Server:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        log = self.folder / f"serve{port}.log"
-        command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"127.0.0.1:{port}"]
-        command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.folder / "checkpoint")]
-        command += ["--service-id", self.service, "--master", "local[2]", *options]
-        with log.open("wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
-        self.stack.enter_context(ending(process))
-        return Server(f"http://127.0.0.1:{port}", process, log)
-
-
-def eventually(holds: Callable[[], bool], server: Server, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert server.process.poll() is None, server.log.read_text()
-        assert time.monotonic() < deadline, f"it did not come true in time: {server.log.read_text()}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -205,3 +139,40 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(service: Servers, se
     assert standby.ksql("SHOW QUERIES;")[0]["queries"] == []
     standby.process.terminate()
     assert standby.process.wait(120) == 0, standby.log.read_text()
+
+
+def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        servers = Servers(kafka.servers, tmp_path, stack)
+        create(kafka.servers, 1, servers.command_topic, *(f"{servers.service}{each}" for each in ("in", "out", "sums")))
+        text = f"""
+            CREATE STREAM events (id INT KEY, n INT) WITH (KAFKA_TOPIC='{servers.service}in', VALUE_FORMAT='JSON');
+            CREATE STREAM big WITH (KAFKA_TOPIC='{servers.service}out') AS SELECT id, n FROM events WHERE n > 1;
+            CREATE TABLE sums WITH (KAFKA_TOPIC='{servers.service}sums') AS SELECT id, SUM(n) AS s FROM events GROUP BY id;
+        """
+        session, commands = Session(), []
+        for parsed in session.parse(text):
+            plan = session.execute(parsed).plan
+            assert plan is not None
+            value = {"statement": parsed.text, "streamsProperties": {}, "plan": encode_statement(plan), "version": 18}
+            commands.append((json.dumps(f"stream/`{parsed.span.line}`/create"), json.dumps(value), 1))
+        produce(kafka.servers, servers.command_topic, commands)
+        rows = [("\0\0\0\1", json.dumps({"n": n}), n) for n in range(1, 5)]
+        produce(kafka.servers, f"{servers.service}in", rows)
+        query = next(name for name in session.queries if "BIG" in name)
+        group = f"_confluent-ksql-{servers.service}query_{query}"
+        with closing(Consumer({"bootstrap.servers": kafka.servers, "group.id": group})) as consumer:
+            consumer.commit(offsets=[TopicPartition(f"{servers.service}in", 0, 3)], asynchronous=False)
+
+        stranger = servers.start()
+        assert stranger.process.wait(120) == 1
+        assert "has 3 commands, and the checkpoint knows none" in stranger.log.read_text()
+        server = servers.start("--adopt")
+        eventually(server.is_up, server)
+        eventually(lambda: server.query("SELECT s FROM sums WHERE id = 1;") == [[10]], server)
+        eventually(lambda: len(read(kafka.servers, f"{servers.service}out", 1)) == 1, server)
+        said = " ".join(server.log.read_text().split())
+        assert f"{query} goes on from the offsets that ksqlDB committed" in said
+        assert "has state: it reads" in said
+        (found,) = server.ksql("DROP STREAM big;")
+        assert found["commandSequenceNumber"] == 3

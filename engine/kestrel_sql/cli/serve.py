@@ -55,7 +55,12 @@ def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
     add("--max-body-bytes", type=int, default=10 << 20, metavar="N", help="the largest body of a request (10 MiB)")
     add("--max-statements", type=int, default=500, metavar="N", help="the most statements of a request (500)")
     add("--push-queue-rows", type=int, default=10_000, metavar="N", help="rows that may wait for a client (10000)")
-    add_broker_options(parser)
+    group = add_broker_options(parser)
+    group.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take over a command topic that ksqlDB wrote, or whose checkpoint is lost",
+    )
     return parser
 
 
@@ -101,7 +106,9 @@ def _server(arguments: argparse.Namespace, errors: Console) -> AbstractContextMa
     connect(run.config, say, run.patience, threading.Event())
     session = Session(config=config, registry=registry_of(arguments), functions=functions)
     return broker_server(
-        session, BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say), settings
+        session,
+        BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say, adopts=arguments.adopt),
+        settings,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -113,7 +113,12 @@ def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
         return Report(tuple(_of_script(text, path.name, functions)))
     if path.name == PLAN_FILE or _is_plan(text):
         return Report(tuple(_of_plan_file(path, path.name, functions)))
-    return Report(tuple(_of_commands(read_backup(text), functions)))
+    return commands_report(read_backup(text), functions)
+
+
+def commands_report(records: Iterable[CommandRecord], functions: Registry = FUNCTIONS) -> Report:
+    """Plan commands in one session, in the order in which they were issued. No query starts."""
+    return Report(tuple(_of_commands(records, functions)))
 
 
 def _read(path: Path) -> str:
@@ -172,7 +177,7 @@ def _of_script(text: str, name: str, functions: Registry) -> Iterator[StatementR
             yield StatementReport(origin, parsed.text, Outcome.RUNS, query=None if query is None else query.query_id)
 
 
-def _of_commands(records: Iterator[CommandRecord], functions: Registry) -> Iterator[StatementReport]:
+def _of_commands(records: Iterable[CommandRecord], functions: Registry) -> Iterator[StatementReport]:
     session = Session(functions=functions)
     for record in records:
         if record.problem is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -22,10 +22,12 @@ from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics
 from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.broker.adoption import Adoption, check_adoption
 from kestrel_sql.server.broker.asking import BrokerAsking
-from kestrel_sql.server.broker.command_topic import CommandTopic
+from kestrel_sql.server.broker.command_topic import Command, CommandTopic
 from kestrel_sql.server.broker.printing import printed_lines
 from kestrel_sql.server.broker.producing import RowProducer
 from kestrel_sql.server.broker.pushes import BrokerPushes
@@ -40,7 +42,7 @@ from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Executed, Session, properties_config
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
-from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.nodes.statements import AlterSystem, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
@@ -54,6 +56,8 @@ class BrokerEngineSettings:
     run: RunSettings
     push_queue_rows: int
     say: Callable[[str], None]
+    adopts: bool = False
+    """Whether to take over a command topic that this checkpoint does not know."""
 
 
 class BrokerBackend:
@@ -73,6 +77,7 @@ class BrokerBackend:
         run = settings.run
         self._session = session
         self._base = session.config
+        self._say = settings.say
         self._config = run.config
         folder = CheckpointFolder(run.checkpoint)
         manifest = folder.load().next_run()
@@ -100,7 +105,7 @@ class BrokerBackend:
         self._topic.open()
         self.sequence = -1
         self._stopped = False
-        self._restore()
+        self._restore(adopts=settings.adopts)
 
     @property
     def session(self) -> Session:
@@ -199,7 +204,11 @@ class BrokerBackend:
         text = parsed.text.rstrip().removesuffix(";") + ";"
         key = command_id(statement, dict(trial.catalog.sources), str(uuid4()))
         offset = self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
-        self._carry_out(offset, parsed, done, config)
+        if isinstance(statement, ControlQuery):
+            self._control(statement)
+            self.sequence = offset
+        elif done is not None and done.plan is not None:
+            self._carry_out(offset, done.plan, config)
         self._queries.follow()
         if done is not None and done.deletes is not None:
             self.drop(done.deletes)
@@ -254,36 +263,51 @@ class BrokerBackend:
                 raise StatementError(f"Unknown queryId: {name}", span=control.span)
         return names
 
-    def _restore(self) -> None:
-        for command in self._topic.read():
-            record = command.record
-            config = properties_config({**record.configured, **record.properties})
-            try:
-                (parsed,) = replace(self._session, variables={}, config=config).parse(record.statement) or (None,)
-                plan = None if record.plan is None else decode_statement(record.plan)
-                if parsed is None or not (plan is not None or isinstance(parsed.statement, ControlQuery)):
-                    raise StatementError("a command without a plan is of a release that is too old")
-                done = None if plan is None else Executed(statement=parsed, plan=plan)
-                self._carry_out(command.offset, parsed, done, config)
-            except EngineError as error:
+    def _restore(self, *, adopts: bool) -> None:
+        """Carry out what the command topic holds, if it is of this checkpoint or is to be adopted."""
+        mark = f"command topic {self._topic.topic}"
+        commands, manifest = list(self._topic.read()), self._queries.manifest
+        if commands and mark not in manifest.done:
+            if not adopts:
                 raise EngineError(
-                    f"offset {command.offset} of the command topic {self._topic.topic} cannot be carried out: "
-                    f"{error.message}\n{record.statement}",
-                    hint=error.hint,
-                ) from error
+                    f"the command topic {self._topic.topic} has {len(commands)} commands, and the checkpoint knows none",
+                    hint="name the checkpoint that belongs to it, or another --service-id, or take it over by --adopt",
+                )
+            check_adoption(commands, self._session.functions)
+            self._queries.adopting = Adoption(self._config, self._base["ksql.service.id"], self._say)
+        for command in commands:
+            self._replay(command)
+        if mark not in manifest.done:
+            self._queries.note_done(mark)
         self._queries.open_tables()
 
-    def _carry_out(self, offset: int, parsed: ParsedStatement, done: Executed | None, config: Config) -> None:
-        """Let the session follow a command that the topic holds."""
-        session, plan = self._session, done.plan if done is not None else None
-        if isinstance(parsed.statement, ControlQuery):
-            self._control(parsed.statement)
-        elif plan is not None:
-            command, query = plan.ddl_command, plan.query_plan
-            if isinstance(command, CreateStreamV1 | CreateTableV1):
-                register_schemas(session.registry, command, sink=query is not None and query.sink is not None)
-            session.execute_plan(plan, config)
-            session.counter = offset + 1
+    def _replay(self, command: Command) -> None:
+        record = command.record
+        config = properties_config({**record.configured, **record.properties})
+        try:
+            if record.plan is not None:
+                self._carry_out(command.offset, decode_statement(record.plan), config)
+                return
+            for parsed in self._session.parse(record.statement):
+                if isinstance(parsed.statement, ControlQuery):
+                    self._control(parsed.statement)
+                elif not isinstance(parsed.statement, AlterSystem):
+                    raise StatementError("a command without a plan is of a release that is too old")
+            self.sequence = command.offset
+        except EngineError as error:
+            raise EngineError(
+                f"offset {command.offset} of the command topic {self._topic.topic} cannot be carried out: "
+                f"{error.message}\n{record.statement}",
+                hint=error.hint,
+            ) from error
+
+    def _carry_out(self, offset: int, plan: StatementPlan, config: Config) -> None:
+        """Let the session follow a plan that the command topic holds."""
+        session, ddl, query = self._session, plan.ddl_command, plan.query_plan
+        if isinstance(ddl, CreateStreamV1 | CreateTableV1):
+            register_schemas(session.registry, ddl, sink=query is not None and query.sink is not None)
+        session.execute_plan(plan, config)
+        session.counter = offset + 1
         self.sequence = offset
 
     def _control(self, control: ControlQuery) -> None:

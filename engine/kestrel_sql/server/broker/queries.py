@@ -23,6 +23,7 @@ from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, damaged
+from kestrel_sql.server.broker.adoption import Adoption
 from kestrel_sql.server.broker.tables import TableTopic
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start
@@ -61,6 +62,8 @@ class BrokerQueries:
     spark: Callable[[], SparkSession]
     manifest: Manifest
     paused: set[str] = field(default_factory=set)
+    adopting: Adoption | None = None
+    """Where queries begin that another engine ran before; until the first `follow` is over."""
     errors: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
@@ -93,6 +96,12 @@ class BrokerQueries:
             if known is not None:
                 self._stop(known)
             self._start(self._open(query), replaces=known is not None)
+        self.adopting = None
+
+    def note_done(self, effect: str) -> None:
+        """Note in the manifest what must not be done again."""
+        self.manifest = self.manifest.with_done(effect)
+        self.folder.save(self.manifest)
 
     def pause(self, names: Sequence[str]) -> None:
         """Stop queries until they are resumed."""
@@ -206,6 +215,8 @@ class BrokerQueries:
         preparation, stored = self._preparation(self.session), self.manifest.queries.get(query.id)
         named = NamedQuery(name=query.id, query=query, replaces=replaces)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
+        if stored is None and self.adopting is not None:
+            prepared = self.adopting.begun(prepared, self.offsets)
         stored = prepared.stored
         check_start(
             self.spark,

@@ -1,0 +1,198 @@
+"""`kestrel serve` on a broker under load: pull queries beside a feed, inserts, push clients.
+
+    python -m tests.bench server      (ROWS=1000000 FEED=20000 SECONDS=20 CLIENTS=500 by default, as environment variables)
+
+A table counts and sums a stream by key; it has ROWS keys. `wrk` asks for random keys, without other work and beside a
+feed of FEED records a second. Then rows are inserted over HTTP/2, and CLIENTS clients share a push query while the feed
+runs. Prints one figure a line. Needs `wrk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+from confluent_kafka import Producer
+
+from kestrel_sql.kafka.broker.broker import Broker
+from tests.bench.measure import machine
+from tests.kafka.servers import Server, Servers, eventually
+
+ROWS = int(os.environ.get("ROWS", "1000000"))
+FEED = int(os.environ.get("FEED", "20000"))
+SECONDS = int(os.environ.get("SECONDS", "20"))
+CLIENTS = int(os.environ.get("CLIENTS", "500"))
+INSERTS = 20_000
+
+LUA = """
+wrk.method = "POST"
+math.randomseed(os.time())
+request = function()
+  local key = math.random(0, {rows} - 1)
+  return wrk.format(nil, "/query-stream", nil, '{{"sql":"SELECT * FROM sums WHERE id = ' .. key .. ';"}}')
+end
+"""
+
+
+def main() -> None:
+    """Print the figures."""
+    if shutil.which("wrk") is None:
+        print("wrk is not installed: apt-get install wrk")
+        return
+    print(f"{machine()}, load {os.getloadavg()[0]:.0f}; {ROWS} rows, a feed of {FEED} records/s")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        broker = stack.enter_context(Broker.start())
+        servers = Servers(broker.address, Path(folder), stack)
+        server = servers.start("--set", "ksql.max.push.queries=10000")
+        eventually(server.is_up, server)
+        topic = f"{servers.service}events"
+        server.ksql(
+            f"CREATE STREAM events (id INT KEY, n INT) WITH (KAFKA_TOPIC='{topic}', VALUE_FORMAT='JSON', PARTITIONS=2);"
+            f"CREATE TABLE sums AS SELECT id, COUNT(*) AS c, SUM(n) AS s FROM events GROUP BY id;"
+        )
+        _fill(broker.address, topic, server)
+        _pulls(server, Path(folder), "idle")
+        with _feed(broker.address, topic):
+            _pulls(server, Path(folder), f"beside {FEED} records/s")
+            lag = _metric(server, "kestrel_query_lag_records")
+            print(f"lag of the query after {2 * SECONDS} s of the feed | {lag:.0f} records")
+        _inserts(server)
+        _pushes(server, broker.address, topic)
+
+
+def _fill(servers: str, topic: str, server: Server) -> None:
+    started = time.perf_counter()
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+    for key in range(ROWS):
+        _send(producer, topic, key)
+    producer.flush(60)
+    eventually(lambda: _metric(server, "kestrel_query_rows_in_total") >= ROWS, server, 1800)
+    eventually(lambda: bool(server.query(f"SELECT * FROM sums WHERE id = {ROWS - 1};")), server, 600)
+    print(f"{ROWS} rows into the table and its copy | {ROWS / (time.perf_counter() - started):.0f} rows/s")
+    print(f"memory of the driver with them | {_resident(server.process.pid):.0f} MB")
+
+
+def _send(producer: Producer, topic: str, key: int) -> None:
+    while True:
+        try:
+            producer.produce(topic, key=key.to_bytes(4, "big"), value=b'{"N":1}')
+            producer.poll(0)
+            return
+        except BufferError:
+            producer.poll(0.1)
+
+
+@contextmanager
+def _feed(servers: str, topic: str) -> Iterator[None]:
+    """Produce FEED records a second until the end of the block."""
+    done = threading.Event()
+
+    def feed() -> None:
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+        started, sent = time.monotonic(), 0
+        while not done.wait(0.05):
+            due = int((time.monotonic() - started) * FEED)
+            for _ in range(sent, due):
+                _send(producer, topic, random.randrange(ROWS))
+            sent = due
+        producer.flush(10)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _pulls(server: Server, folder: Path, when: str) -> None:
+    script = folder / "pull.lua"
+    script.write_text(LUA.format(rows=ROWS))
+    for connections in (1, 8):
+        command = [
+            "wrk",
+            "-t1",
+            f"-c{connections}",
+            f"-d{SECONDS}s",
+            "--latency",
+            "--timeout",
+            "30s",
+            "-s",
+            str(script),
+        ]
+        said = subprocess.run([*command, server.url], capture_output=True, text=True, check=True).stdout
+        median, p99 = (_ms(said, percent) for percent in ("50", "99"))
+        (rate,) = re.findall(r"Requests/sec:\s+([\d.]+)", said)
+        wrong = "".join(re.findall(r"Non-2xx.*", said))
+        clients = f"{connections} client{'s' if connections > 1 else ''}"
+        print(f"pull by key, {when}, {clients} | {median:.1f} ms median, {p99:.1f} ms p99, {rate}/s {wrong}")
+
+
+def _ms(said: str, percent: str) -> float:
+    (number, unit), *_ = re.findall(rf"{percent}%\s+([\d.]+)(us|ms|s)", said)
+    return float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
+
+
+def _inserts(server: Server) -> None:
+    rows = "".join(f'{{"id":{n},"n":1}}\n' for n in range(INSERTS))
+    with httpx.Client(http1=False, http2=True, timeout=600) as client:
+        started = time.perf_counter()
+        answer = client.post(f"{server.url}/inserts-stream", content='{"target":"events"}\n' + rows)
+        taken = time.perf_counter() - started
+    assert answer.text.count('"ok"') == INSERTS
+    print(f"inserts of one client, acknowledged by the broker | {INSERTS / taken:.0f} rows/s")
+
+
+def _pushes(server: Server, servers: str, topic: str) -> None:
+    counts = [0] * CLIENTS
+    before = _resident(server.process.pid)
+
+    async def client(number: int) -> None:
+        host, port = server.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        body = json.dumps({"sql": "SELECT id, n FROM events WHERE id < 100 EMIT CHANGES;", "properties": {}})
+        head = f"POST /query-stream HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write((head + body).encode())
+        try:
+            while True:
+                counts[number] += (await reader.read(65536)).count(b"\n[")
+        finally:
+            writer.close()
+
+    async def clients() -> None:
+        tasks = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
+        await asyncio.sleep(SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    with _feed(servers, topic):
+        asyncio.run(clients())
+        grown = _resident(server.process.pid) - before
+        print(f"push clients that share a query | {CLIENTS}, {sum(counts)} rows, {grown:.0f} MB more memory")
+    eventually(lambda: _metric(server, "kestrel_push_clients") == 0, server)
+    print(f"push queries after they have left | {_metric(server, 'kestrel_push_queries'):.0f}")
+
+
+def _metric(server: Server, name: str) -> float:
+    text = httpx.get(f"{server.url}/metrics", timeout=60).text
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)$", text, re.MULTILINE))
+
+
+def _resident(process: int) -> float:
+    """The resident memory of a driver without its JVM and workers, in MB."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
