@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.functions.registry import Registry
@@ -88,17 +88,11 @@ class Preparation:
             raise StatementError(
                 f"the operators of the query {stored.id} are not those of its checkpoint", hint=_NEW_NAME
             )
-        renewed = StoredQuery(
-            name=stored.name,
-            id=stored.id,
+        renewed = replace(
+            stored,
             statement=named.query.statement_text,
             plan=document_of(named.query, plan),
             settings=relevant(named.query.config),
-            reading=stored.reading,
-            sources=stored.sources,
-            start=stored.start,
-            pages=stored.pages,
-            has_task_pages=stored.has_task_pages,
         )
         return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kestrel_sql.plan.step import FormatInfo, SerdeFeature, WindowInfo
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
@@ -19,6 +19,11 @@ class KeyCodec:
 
     format: FormatInfo
     features: frozenset[SerdeFeature] = frozenset()
+
+    @staticmethod
+    def of(formats: Formats) -> KeyCodec:
+        """Return the codec of the key format of a topic."""
+        return KeyCodec(format=formats.key_format, features=formats.key_features)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,7 @@ AnyJoin = StreamStreamJoinV1 | StreamTableJoinV1 | TableTableJoinV1
 
 def stream_stream_join_v1(step: StreamStreamJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
     """Join two streams within a time span."""
-    codec = KeyCodec(format=step.left_internal_formats.key_format, features=step.left_internal_formats.key_features)
-    left = replace(left, key_codec=codec)
+    left = replace(left, key_codec=KeyCodec.of(step.left_internal_formats))
     schema = schema_after(build, step, left, right)
     operator = StreamStreamJoin(
         join_type=step.join_type,
@@ -47,8 +46,7 @@ def stream_stream_join_v1(step: StreamStreamJoinV1, build: QueryBuild, left: Han
 
 def stream_table_join_v1(step: StreamTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
     """Look each row of a stream up in a table."""
-    codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
-    left = replace(left, key_codec=codec)
+    left = replace(left, key_codec=KeyCodec.of(step.internal_formats))
     schema = schema_after(build, step, left, right)
     operator = StreamTableJoin(
         join_type=step.join_type,

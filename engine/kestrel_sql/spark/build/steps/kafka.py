@@ -36,7 +36,7 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
         relation=build.group.new_relation(),
         level=0,
         schema=schema_after(build, step),
-        key_codec=KeyCodec(format=inherited.key_format, features=inherited.key_features),
+        key_codec=KeyCodec.of(inherited),
         topic=step.topic_name,
     )
     build.group.stage(0).relation(handle.relation)

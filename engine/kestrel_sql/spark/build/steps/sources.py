@@ -77,7 +77,7 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, si
         level=0,
         schema=schema_after(build, step),
         window=window,
-        key_codec=KeyCodec(format=formats.key_format, features=formats.key_features),
+        key_codec=KeyCodec.of(formats),
         topic=step.topic_name,
     )
     build.group.stage(0).relation(handle.relation)

@@ -146,8 +146,7 @@ def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Han
 
 def stream_group_by_key_v1(step: StreamGroupByKeyV1, build: QueryBuild, source: Handle) -> Handle:
     """Group by the existing key, which changes no rows; the aggregate drops NULL keys."""
-    codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
-    return replace(source, key_codec=codec)
+    return replace(source, key_codec=KeyCodec.of(step.internal_formats))
 
 
 def stream_group_by_v2(step: StreamGroupByV2, build: QueryBuild, source: Handle) -> Handle:
@@ -176,5 +175,5 @@ def _grouped(
     operation = Operation(
         fields=(("k", key), ("v", source.part("v"))), keep=usable, faults=faults, logger=build.logger(step)
     )
-    codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
+    codec = KeyCodec.of(step.internal_formats)
     return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, window=None, rekeyed=True))

@@ -49,7 +49,7 @@ def table_select_key_v1(step: TableSelectKeyV1, build: QueryBuild, source: Handl
     operation = Operation(
         fields=(*key_struct(schema.key, trees), ("v", source.part("v"))), faults=faults, logger=build.logger(step)
     )
-    codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
+    codec = KeyCodec.of(step.internal_formats)
     return build.apply(source, operation, replace(source, schema=schema, key_codec=codec, has_old=False, rekeyed=True))
 
 
@@ -79,7 +79,7 @@ def _grouped(step: TableGroupByV1 | TableGroupByV2, build: QueryBuild, source: H
         faults=faults,
         logger=build.logger(step),
     )
-    codec = KeyCodec(format=step.internal_formats.key_format, features=step.internal_formats.key_features)
+    codec = KeyCodec.of(step.internal_formats)
     return build.apply(
         source, operation, replace(source, schema=schema, key_codec=codec, has_old=True, has_old_key=True, rekeyed=True)
     )
