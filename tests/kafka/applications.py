@@ -1,4 +1,4 @@
-"""Applications that run within the process of the tests: one Spark session, one broker, real topics and checkpoints."""
+"""Runs applications in the process of the tests, with one Spark session, one broker, real topics and checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STOP_S, _LOOK_S = 60.0, 0.2
 
 
 def production_session() -> SparkSession:
-    """A session that plans as `kestrel run` does, in the JVM of all tests; expressions are interpreted, which is faster for few rows."""
+    """A session with the settings of `kestrel run`, in the JVM of all tests; expressions are interpreted, which is faster for few rows."""
     spark = open_test_session().newSession()
     for name, value in {**SESSION, "spark.sql.shuffle.partitions": "2"}.items():
         if spark.conf.isModifiable(name):
@@ -37,7 +37,7 @@ def production_session() -> SparkSession:
 
 @dataclass(slots=True)
 class Run:
-    """What a run has done so far: `said` to the user, errors included, and `answers` of its statements."""
+    """The output of a run so far: messages to the user with errors (`said`), and `answers` of statements."""
 
     said: list[str] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
@@ -49,11 +49,11 @@ class Run:
 
     @property
     def text(self) -> str:
-        """All that was said, as one line."""
+        """All messages as one line."""
         return " ".join(" ".join(self.said).split())
 
     def await_(self, happened: Callable[[], object], seconds: float = 120) -> None:
-        """Wait until something has happened while the run goes on."""
+        """Wait until a condition holds while the run continues."""
         deadline = time.monotonic() + seconds
         while not happened():
             assert not self.ended.is_set(), f"the run ended; it said: {self.said}"
@@ -61,7 +61,7 @@ class Run:
             time.sleep(_LOOK_S)
 
     def await_said(self, words: str, seconds: float = 120) -> None:
-        """Wait until the run has said these words."""
+        """Wait until a message of the run contains these words."""
         self.await_(lambda: words in self.text, seconds)
 
 
@@ -81,7 +81,7 @@ class Applications:
         log_topic: str | None = None,
         **settings: Any,
     ) -> Run:
-        """Run until every query has read what its topics hold, as `kestrel run --until-caught-up` does."""
+        """Run until every query has read all records of its topics, as with `kestrel run --until-caught-up`."""
         run = Run()
         self._application(run, checkpoint, properties, log_topic, {"until_caught_up": True, **settings}, text)
         return run

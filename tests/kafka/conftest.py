@@ -28,7 +28,7 @@ _numbers = count()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let the JVM of this process have Spark's connector if a test here may need it: it takes jars along only when it starts."""
+    """Give the JVM of this process Spark's connector if a test may need it; a JVM loads jars only when it starts."""
     if any(item.get_closest_marker("spark") and _HERE in item.path.parents for item in session.items):
         # Where there are no jars, the fixture `kafka` says so.
         with suppress(EngineError):
@@ -37,7 +37,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaConfig]:
-    """A broker of the tests' own, or the one that the environment names."""
+    """A broker started for the tests, or the one that the environment names."""
     given = os.environ.get("KESTREL_KAFKA")
     if given:
         yield KafkaConfig(servers=given)
@@ -57,7 +57,7 @@ def kafka() -> Iterator[KafkaConfig]:
 
 @pytest.fixture
 def topic(kafka: KafkaConfig) -> Callable[..., str]:
-    """Makes topics that no other test has."""
+    """Creates topics with unique names."""
     admin = admin_client(kafka)
 
     def make(partitions: int = 2, **config: str) -> str:
@@ -73,11 +73,11 @@ def topic(kafka: KafkaConfig) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def spark(kafka: KafkaConfig) -> SparkSession:
-    """The session that the tests of this folder share."""
+    """The Spark session of all tests in this folder."""
     return production_session()
 
 
 @pytest.fixture
 def applications(kafka: KafkaConfig, spark: SparkSession) -> Applications:
-    """Runs scripts in this process, against the broker of the tests."""
+    """Runs scripts in this process against the broker of the tests."""
     return Applications(spark, kafka)

@@ -1,4 +1,4 @@
-"""`make demo-kafka`: four chained queries on a broker, killed in the middle, started again, their outputs complete and in order."""
+"""`make demo-kafka`: runs four chained queries on a broker, kills and restarts them, and checks that the output is complete and in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kafka.processes import kill
 
 PARTITIONS, ORDERS, CUSTOMERS = 2, 4000, 20
 _START = int(time.time()) * 1000
-"""Records of today: behind those of 1970 the first mark of a transaction begins a segment, and old counts of a compacted topic soon go."""
+"""Timestamps of today: with timestamps of 1970 the first control record of a transaction starts a segment, and compaction soon removes old counts."""
 
 SCRIPT = """
 CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON');
@@ -35,7 +35,7 @@ OPTIONS = ("--property", "auto.offset.reset=earliest", "--batch-records", "400")
 
 
 def main() -> int:
-    """Run the demonstration and say whether all was well."""
+    """Run the demonstration and return whether all checks passed."""
     with ExitStack() as stack:
         servers = os.environ.get("KESTREL_KAFKA")
         if servers is None:

@@ -1,4 +1,4 @@
-"""A user's view of a broker, independent of Kestrel: produce, read what was committed, run the command."""
+"""A user's view of a broker, without Kestrel's code: produce records, read committed records, run the command."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-"""The environment variable that adds to the JVM of this process; a command of the tests finds its own way."""
+"""The environment variable with arguments for the JVM of this process; commands that tests start do not need it."""
 
 _LONGEST_S = 600.0
 _MOST_WAITING = 50_000
 
 Row = tuple[str | None, str | None, int]
-"""Key, value and timestamp (ms, above 0: librdkafka takes 0 for now)."""
+"""Key, value and timestamp (ms, above 0, because 0 means now in librdkafka)."""
 
 
 def create(servers: str, partitions: int, *topics: str) -> None:
@@ -53,7 +53,7 @@ def delete(servers: str, *topics: str) -> None:
 
 
 def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
-    """Write rows in their order: without idempotence a batch sent again, for a leader that did not know its new topic yet, loses it."""
+    """Write rows in order. Without idempotence, resending a batch to a leader that does not know a new topic yet changes the order."""
     settings = {
         "bootstrap.servers": servers,
         "partitioner": "murmur2_random",
@@ -68,7 +68,7 @@ def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
 
 
 def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | None, bytes | None, int]]:
-    """What a `read_committed` consumer sees: partition, key, value, timestamp, in offset order."""
+    """The committed records: partition, key, value and timestamp, in offset order."""
     settings = {
         "group.id": "test",
         "isolation.level": "read_committed",
@@ -96,7 +96,7 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
 
 @contextmanager
 def reach(servers: str, topics: Iterable[str], partitions: int) -> Iterator[Callable[[], int]]:
-    """Give what tells how far topics reach together, records of open transactions included."""
+    """Return a function that counts the offsets of topics, including those of open transactions."""
     consumer: Any = Consumer(
         {"bootstrap.servers": servers, "group.id": "test", "isolation.level": "read_uncommitted", "log_level": 0}
     )
@@ -136,14 +136,14 @@ def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subproce
 def start(
     script: Path, servers: str, checkpoint: Path, *options: str, log: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a run in a process group of its own; what it says goes to `log`."""
+    """Start a run in its own process group, with its output in `log`."""
     with (log or Path(os.devnull)).open("ab") as said:
         whole = command(script, servers, checkpoint, *options)
         return subprocess.Popen(whole, stdout=said, stderr=said, start_new_session=True, env=environment())
 
 
 def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int, seconds: float = 120) -> int:
-    """Wait until the topics hold more than `least` records together; give their number."""
+    """Wait until the topics have more than `least` offsets together; return the number."""
     deadline = time.monotonic() + seconds
     while True:
         count = sum(len(read(servers, topic, partitions)) for topic in topics)

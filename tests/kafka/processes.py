@@ -1,4 +1,4 @@
-"""The processes of a run: which there are, and how one of them is ended without a word."""
+"""Finds and kills the processes of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.kafka.broker.broker import Broker
 
 
 def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
-    """End a driver at once; with its JVM and workers, or without, which then find out by themselves."""
+    """Kill a driver, with or without its JVM and workers."""
     if whole:
         signal_all(process, signal.SIGKILL)
     else:
@@ -24,7 +24,7 @@ def kill(process: subprocess.Popen[bytes], *, whole: bool = True) -> None:
 
 @contextmanager
 def ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a run, and kill it if it has not ended by then."""
+    """Yield a run, and kill it at the end of the block if it still runs."""
     try:
         yield process
     finally:
@@ -41,7 +41,7 @@ def await_in(
     seconds: float,
     pause: float = 0.03,
 ) -> None:
-    """Wait until something has happened while a run lives; what it `said` stands in the error when it has not."""
+    """Wait until a condition holds while a run lives; otherwise the error contains its output (`said`)."""
     deadline = time.monotonic() + seconds
     while not happened():
         assert process.poll() is None, said()
@@ -50,7 +50,7 @@ def await_in(
 
 
 def workers(process: subprocess.Popen[bytes]) -> list[int]:
-    """The Python workers below a driver: what Spark's daemon forked."""
+    """The Python workers of a driver, which Spark's daemon forked."""
     return [
         pid
         for pid, parent in _descendants(process.pid)
@@ -59,12 +59,12 @@ def workers(process: subprocess.Popen[bytes]) -> list[int]:
 
 
 def executors(process: subprocess.Popen[bytes]) -> list[int]:
-    """The JVMs of the executors below a driver."""
+    """The executor JVMs of a driver."""
     return [pid for pid, _ in _descendants(process.pid) if "CoarseGrainedExecutorBackend" in _command(pid)]
 
 
 def end(pid: int) -> bool:
-    """End a process at once; say whether it was still there."""
+    """Kill a process; return whether it was still running."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -73,14 +73,14 @@ def end(pid: int) -> bool:
 
 
 def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a driver and all below it."""
+    """Send a signal to a driver and all its descendants."""
     for pid in (process.pid, *(pid for pid, _ in _descendants(process.pid))):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 class ReturningBroker:
-    """A broker that is killed and comes back at the same address with the same data."""
+    """A broker that can be killed and restarted at the same address with the same data."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -97,7 +97,7 @@ class ReturningBroker:
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, int]]:
-    """All processes below one, each with its parent."""
+    """All descendants of a process, each with its parent."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         number = int(folder.name)

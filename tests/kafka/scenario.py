@@ -1,4 +1,4 @@
-"""Five shapes of queries over two topics: one input, run undisturbed and disturbed, and what came out of either."""
+"""Five kinds of queries over two topics, with one input, to compare the output of undisturbed and disturbed runs."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ QUERIES = {
     " SELECT K, COUNT(*) AS N FROM B WINDOW SESSION (30 MILLISECONDS) GROUP BY K;",
 }
 ALL, FEW = tuple(QUERIES), ("f", "c", "j")
-"""The sinks of all queries, and of those that every change runs: one without state, one with, one that merges two topics."""
+"""The sinks of all queries, and of those in the short tier: one without state, one with state, one that merges two topics."""
 PARTITIONS = 2
 
 LEAN = (
     "--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "--spark-conf", "spark.sql.codegen.wholeStage=false", "--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
 )  # fmt: skip
-"""A run that ends soon is compiled in vain."""
+"""Compiling expressions does not pay in a short run."""
 SMALL = ("--property", "auto.offset.reset=earliest", "--batch-records", "60")
 
 Outputs = dict[str, dict[tuple[int, bytes | None], list[tuple[bytes | None, int]]]]
-"""By sink, and by partition and key: values and timestamps (ms) in the order of offsets."""
+"""Values and timestamps (ms) in offset order, by sink, then by partition and key."""
 
 _NONE = -1
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """The input is the same on every broker, for a seed and a time (ms); records of today, or a broker would compact them soon."""
+    """The input depends only on a seed and a timestamp (ms), which must be recent, because brokers compact old records soon."""
 
     servers: str
     name: str
@@ -88,7 +88,7 @@ class Scenario:
         return start(self.script(run_name), self.servers, self.checkpoint(run_name), *LEAN, *SMALL, *options, log=log)
 
     def finish(self, run_name: str, spark: SparkSession) -> None:
-        """Let a run read all that there is, in this process, and end."""
+        """Run in this process until all records are read."""
         applications = Applications(spark, KafkaConfig(servers=self.servers))
         done = applications.catch_up(self.text(run_name), self.checkpoint(run_name))
         assert done.well, done.text
@@ -108,7 +108,7 @@ class Scenario:
     def await_outputs(
         self, run_name: str, process: subprocess.Popen[bytes], expected: Outputs, seconds: float = 180
     ) -> None:
-        """Wait until every sink holds as many records as it should."""
+        """Wait until every sink has the expected number of records."""
         wanted = {f"{self.name}_{sink}{run_name}": sum(map(len, expected[sink].values())) for sink in self.sinks}
 
         def has_all() -> bool:
@@ -117,7 +117,7 @@ class Scenario:
         self._await(run_name, process, has_all, f"not all of {wanted} are there", seconds, pause=0.3)
 
     def await_batch(self, run_name: str, process: subprocess.Popen[bytes], *sinks: str, seconds: float = 120) -> None:
-        """Wait until the queries of these sinks, or else some query, have begun a batch each."""
+        """Wait until the queries of these sinks, or without sinks any query, have begun a batch."""
         before = self._batches(run_name, "offsets")
 
         def begun() -> bool:
@@ -128,7 +128,7 @@ class Scenario:
         self._await(run_name, process, begun, f"no batch begins for {sinks or 'any sink'}", seconds)
 
     def await_write(self, run_name: str, process: subprocess.Popen[bytes], *sinks: str, seconds: float = 120) -> None:
-        """Wait until one of these sinks has been sent a record, committed or not."""
+        """Wait until one of these sinks has a record, committed or not."""
         with reach(self.servers, [f"{self.name}_{sink}{run_name}" for sink in sinks], PARTITIONS) as ends:
             before = ends()
             self._await(
@@ -136,7 +136,7 @@ class Scenario:
             )
 
     def await_said(self, run_name: str, process: subprocess.Popen[bytes], *words: str, seconds: float = 120) -> None:
-        """Wait until a run says one of these words, and does not only have said them."""
+        """Wait until a new message of a run contains one of these words."""
         path = self.folder / f"{run_name}.log"
         before = path.stat().st_size
 
@@ -147,12 +147,12 @@ class Scenario:
         self._await(run_name, process, heard, f"nothing is said of {words}", seconds)
 
     def begun(self, run_name: str) -> int:
-        """How many queries have a batch in the checkpoint that was begun and not ended."""
+        """The number of queries with a begun but uncommitted batch in the checkpoint."""
         done = self._batches(run_name, "commits")
         return sum(number > done.get(sink, _NONE) for sink, number in self._batches(run_name, "offsets").items())
 
     def ahead(self, run_name: str) -> int:
-        """How many queries have committed a batch, or a part of one, that the checkpoint does not know to be done."""
+        """The number of queries with a batch that is committed, at least in part, on the broker but not in the checkpoint."""
         done = self._batches(run_name, "commits")
         manifest = CheckpointFolder(self.checkpoint(run_name)).load()
         return sum(
@@ -163,7 +163,7 @@ class Scenario:
         )
 
     def _written(self, group: str, topic: str) -> int:
-        """The last batch of which something is committed."""
+        """The last batch with a committed record."""
         consumer: Any = Consumer(
             {"bootstrap.servers": self.servers, "group.id": group, "isolation.level": "read_uncommitted"}
         )
@@ -185,7 +185,7 @@ class Scenario:
         await_in(process, happened, otherwise, lambda: self.said(run_name), seconds=seconds, pause=pause)
 
     def _batches(self, run_name: str, log: str) -> dict[str, int]:
-        """By sink, the last batch in one of Spark's logs."""
+        """The last batch in one of Spark's logs, by sink."""
         found = {}
         for query in self.checkpoint(run_name).glob("queries/*"):
             numbers = [int(entry.name) for entry in query.glob(f"{log}/[0-9]*") if entry.name.isdigit()]
@@ -200,18 +200,18 @@ def _sink_of(query: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of the records that should be there; `flaws` says where."""
+    """The result of comparing the records; `flaws` are the differences."""
 
     records: int
     lost: int
     twice: int
     disordered: int
-    """Keys whose records are all there, in another order."""
+    """The number of keys whose records are complete but in another order."""
     flaws: tuple[str, ...]
 
 
 def compare(found: Outputs, expected: Outputs) -> Comparison:
-    """Compare record by record, in the order of each key."""
+    """Compare records key by key."""
     lost = twice = disordered = 0
     flaws = []
     for sink in expected:
@@ -236,5 +236,5 @@ def compare(found: Outputs, expected: Outputs) -> Comparison:
 
 
 def differences(found: Outputs, expected: Outputs) -> list[str]:
-    """What is lost, there twice or out of order, in a few words."""
+    """A short text about lost, duplicate and reordered records."""
     return list(compare(found, expected).flaws)

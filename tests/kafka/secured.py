@@ -1,4 +1,4 @@
-"""A broker that asks for passwords, with and without TLS; certificates by the keytool that comes with Java."""
+"""A broker with SASL, with and without TLS; Java's keytool makes the certificates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """Addresses of one broker: open, with SASL, with SASL and TLS; `ca` is what its certificate is checked by, `stranger` is not."""
+    """Addresses of a broker: open, with SASL, with SASL and TLS. `ca` signed its certificate, `stranger` did not."""
 
     open: str
     sasl: str
@@ -76,7 +76,7 @@ def _settings(folder: Path, sasl: int, tls: int) -> Mapping[str, str]:
 
 
 def _certificate(folder: Path, name: str) -> Path:
-    """Make a key with a certificate signed by itself; give the certificate as PEM."""
+    """Make a key with a self-signed certificate; return the certificate as PEM."""
     pem, store = folder / f"{name}.pem", folder / f"{name}.p12"
     _keytool(
         "-genkeypair",

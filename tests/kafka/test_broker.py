@@ -1,4 +1,4 @@
-"""The broker for trying things out: it starts with what pip brings, lasts as long as its command, and keeps its data if asked to."""
+"""Tests `kestrel broker`: it starts with packages from pip only, stops with its command, and can keep its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends of topics while a transaction is open."""
+"""Tests the ends of topics during an open transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kestrel prepare`: an archive of classes that a JVM takes, in its place whole or not at all."""
+"""Tests `kestrel prepare`, which writes an archive of classes for the JVM atomically."""
 
 from __future__ import annotations
 

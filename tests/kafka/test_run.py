@@ -1,4 +1,4 @@
-"""`kestrel run` against a broker: what is refused before anything starts, and what is done once."""
+"""Tests `kestrel run` against a broker: refusals before the start, and effects that happen once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILTER = "CREATE STREAM OUT WITH (KAFKA_TOPIC='{0}_out') AS SELECT * FROM S WHER
 
 
 def prepare(config: KafkaConfig, checkpoint: Path, text: str, patience: float = 5.0) -> list[str]:
-    """Do all that comes before Spark; give what the user was told."""
+    """Do all work before Spark starts; return the messages to the user."""
     told: list[str] = []
     with pytest.raises(NotStartedError):
         application(config, checkpoint, [], told, patience).run(text)

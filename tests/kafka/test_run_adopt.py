@@ -1,4 +1,4 @@
-"""An edited script against an old checkpoint: what goes on, what starts, what is refused."""
+"""Tests an edited script with an old checkpoint: which queries resume, start, or are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a new query begins to read, and what a start does that is told to stop; without Spark."""
+"""Tests the first offsets of a new query, and a start that is stopped at once, without Spark."""
 
 from __future__ import annotations
 

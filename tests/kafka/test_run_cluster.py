@@ -1,4 +1,4 @@
-"""A run whose executors share nothing with the driver: a Python without packages, processes of their own that may be killed."""
+"""Tests a run on executors that share nothing with the driver: a Python without packages, and processes that may be killed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_travels_is_what_the_engine_imports_and_nothing_that_a_driver_alone
 
 
 def bare_python() -> str:
-    """The interpreter that this environment was made from, if it has no package of ours."""
+    """The interpreter from which this environment was made, if Kestrel is not installed in it."""
     found = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     asked = [str(found), "-I", "-c", "import kestrel_sql"]
     if (
@@ -71,7 +71,7 @@ def bare_python() -> str:
 
 @pytest.fixture
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A SPARK_HOME of the test's own, since executors work below it."""
+    """A SPARK_HOME for the test, because executors write below it."""
     prepare_environment()
     home = tmp_path / "spark"
     home.mkdir()
@@ -120,7 +120,7 @@ def test_executors_need_no_package_and_one_may_be_killed(kafka: KafkaConfig, tmp
 
 
 def some_executors(process: subprocess.Popen[bytes], seconds: float = 60) -> list[int]:
-    """The executors that live, as soon as one does."""
+    """Wait for executors, and return those that run."""
     deadline = time.monotonic() + seconds
     while not (found := executors(process)):
         assert time.monotonic() < deadline, "no executor comes back"

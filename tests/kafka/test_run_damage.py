@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew, cut short or widened, while a query is stopped and while it runs: said by name, never passed over."""
+"""Tests that deleting, recreating, shortening or widening a topic stops its query with an error that names the topic, also during a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STORED = StoredQuery(
 
 
 class _Broker:
-    """Answers as a broker would whose topic holds these offsets."""
+    """A broker whose topic has these offsets."""
 
     def __init__(self, first: int, end: int) -> None:
         self.found, self.held = dict(STORED.sources), (first, end)
@@ -68,7 +68,7 @@ def test_offsets_that_are_not_there_are_named(tmp_path: Path, first: int, end: i
 
 
 def shorten(servers: str, topic: str, before: int) -> None:
-    """Do what a short retention does."""
+    """Delete records as a short retention does."""
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.delete_records([TopicPartition(topic, 0, before)]).values():
         future.result()
@@ -92,7 +92,7 @@ def renew(servers: str, topic: str) -> None:
 
 
 def fill(servers: str, topic: str, rows: int, first: int = 0, size: int = 0) -> None:
-    """Produce records with V rising from `first`, each with so many bytes more than it needs."""
+    """Produce records with V ascending from `first`, each with a number of extra bytes."""
     moment, more = int(time.time() * 1000), "." * size
     produce(
         servers, topic, ((f"k{at % 5}", json.dumps({"V": first + at, "MORE": more}), moment + at) for at in range(rows))
@@ -100,7 +100,7 @@ def fill(servers: str, topic: str, rows: int, first: int = 0, size: int = 0) -> 
 
 
 def outlive(servers: str, topic: str) -> None:
-    """Add records, of which some are gone before anyone reads them."""
+    """Add records, some of which are deleted before any query reads them."""
     fill(servers, topic, 20)
     shorten(servers, topic, 15)
 
@@ -149,7 +149,7 @@ HARMED = {
 }
 FEW = ("RENEWED", "WIDENED", "DELETED_JOINED", "SHORTENED")
 MANY, LARGE = 800, 20_000
-"""Records and bytes: a consumer has a megabyte or two of them at hand, which no retention takes away."""
+"""Records and bytes: a consumer has already fetched 1 or 2 MB, which retention cannot delete."""
 
 
 @pytest.mark.spark
@@ -195,5 +195,5 @@ def _has(servers: str, topic: str, rows: int) -> bool:
 
 
 def _ends(run: Run, source: str) -> list[str]:
-    """What the run says of the end of a query."""
+    """The messages of the run about the failure of a query."""
     return [said for said in run.said if re.match(rf"CSAS_O_{source}_\d+ failed", said)]

@@ -1,4 +1,4 @@
-"""An edited script against the checkpoint of the one before: what goes on, what begins, what is refused, what fails alone."""
+"""Tests an edited script with the checkpoint of the previous one: which queries resume, start, are refused, or fail alone."""
 
 from __future__ import annotations
 

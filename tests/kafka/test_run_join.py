@@ -1,4 +1,4 @@
-"""Rows of a table that are older than all records of a stream are found by every join, however small the batches are."""
+"""Tests that a join finds table rows that are older than all stream records, however small the batches are."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _has_batch(commits: Path, least: int) -> bool:
 
 
 def joined(servers: str, name: str) -> list[tuple[bytes | None, Any]]:
-    """Keys and values of the join, in the order of the stream."""
+    """The keys and values of the join, in the order of the stream."""
     found = [(key, json.loads(value or b"{}")) for _, key, value, _ in read(servers, f"{name}_j", PARTITIONS)]
     return sorted(found, key=lambda pair: pair[1]["V"])
 
 
 def fill(servers: str, name: str, rows: int) -> list[tuple[bytes, Any]]:
-    """Write a table and a stream of so many rows; give what their join is."""
+    """Write a table and a stream with a number of rows; return their join."""
     began, random_ = int(time.time()) * 1000, random.Random(rows)
     create(servers, PARTITIONS, f"{name}_t", f"{name}_s")
     keys = [random_.randrange(rows) for _ in range(rows)]

@@ -1,4 +1,4 @@
-"""Whatever is killed, and when: what an independent consumer reads is what an undisturbed run writes, each record once and in order."""
+"""Tests that killing any process at any time leaves the output of an undisturbed run, with each record once and in order."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.kafka.scenario import ALL, FEW, Outputs, Scenario, compare
 pytestmark = pytest.mark.spark
 
 KILLS = "KESTREL_KILLS"
-"""The environment variable that says how often the long test kills the driver."""
+"""The environment variable with the number of kills of the driver in the long test."""
 
 MORE = 2
-"""Kills that come on top where too few of the others hit a commit."""
+"""The number of further kills if too few of the others hit a commit."""
 ROWS_PER_KILL = 60
 ROWS = 20 * ROWS_PER_KILL
 SEEDS = (1, 2, 3)
@@ -41,7 +41,7 @@ Undisturbed = Callable[[int, Sequence[str]], tuple[Scenario, Outputs]]
 
 @pytest.fixture(scope="module")
 def undisturbed(kafka: KafkaConfig, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """Gives a scenario of so many rows a topic and of some sinks, and what it writes where nothing happens to it."""
+    """Returns a scenario with a number of rows per topic and some sinks, and its output in an undisturbed run."""
 
     @cache
     def get(rows: int, sinks: Sequence[str] = ALL) -> tuple[Scenario, Outputs]:
@@ -137,7 +137,7 @@ def running(scenario: Scenario, run_name: str) -> AbstractContextManager[subproc
 
 
 def await_moment(scenario: Scenario, process: subprocess.Popen[bytes], number: int, random_: random.Random) -> None:
-    """Wait for the moment of a kill: in the start, in a batch, or about when a transaction is committed."""
+    """Wait for the moment of a kill: during the start, in a batch, or near the commit of a transaction."""
     match number % 4:
         case 0:
             time.sleep(random_.uniform(0.5, 6))
@@ -153,7 +153,7 @@ def await_moment(scenario: Scenario, process: subprocess.Popen[bytes], number: i
 
 
 def same(scenario: Scenario, run_name: str, expected: Outputs) -> bool:
-    """Whether a run wrote what it should; says how much was compared."""
+    """Whether a run wrote the expected output; prints the number of records compared."""
     found = compare(scenario.outputs(run_name), expected)
     log.info(
         "%s: %d records, %d lost, %d twice, %d keys out of order",
@@ -175,7 +175,7 @@ def ends_well(process: subprocess.Popen[bytes]) -> bool:
 
 @contextmanager
 def moved(scenario: Scenario, folder: Path) -> Iterator[tuple[Scenario, ReturningBroker]]:
-    """The same input on a broker that may be killed."""
+    """The same input on a broker that can be killed."""
     broker = ReturningBroker(folder / "broker")
     try:
         there = replace(scenario, servers=broker.address, folder=folder)
@@ -187,7 +187,7 @@ def moved(scenario: Scenario, folder: Path) -> Iterator[tuple[Scenario, Returnin
 
 @dataclass(frozen=True, slots=True)
 class Blows:
-    """What can happen to a run besides the death of its driver."""
+    """Incidents of a run other than the death of its driver."""
 
     scenario: Scenario
     run_name: str
@@ -195,7 +195,7 @@ class Blows:
     random: random.Random
 
     def kill_workers(self, process: subprocess.Popen[bytes], count: int) -> None:
-        """Kill one worker after the other, in the midst of work, and see every query go on."""
+        """Kill one worker after the other in a batch, and check that every query continues."""
         while count:
             self.scenario.await_batch(self.run_name, process)
             time.sleep(self.random.uniform(0, 0.5))
@@ -204,14 +204,14 @@ class Blows:
         self._all_go_on(process)
 
     def kill_broker(self, process: subprocess.Popen[bytes], broker: ReturningBroker) -> None:
-        """Kill the broker, bring it back after five seconds, and see every query go on."""
+        """Kill the broker, restart it after 5 s, and check that every query continues."""
         self.scenario.await_batch(self.run_name, process)
         time.sleep(self.random.uniform(0, 1))
         broker.kill_and_return(5)
         self._all_go_on(process)
 
     def supersede(self, process: subprocess.Popen[bytes], expected: Outputs) -> None:
-        """Stop a run, have another one refused, then let it take over; the first wakes up when all is done."""
+        """Suspend a run, start another one, and wake the first when the second is done."""
         scenario, name = self.scenario, self.run_name
         signal_all(process, signal.SIGSTOP)
         applications = Applications(self.spark, KafkaConfig(servers=scenario.servers))

@@ -1,4 +1,4 @@
-"""The processing log of a run against a broker: what it says of a record, of what led to the error, and where the record is."""
+"""Tests the processing log of a run against a broker: the record, the causes of the error, and the position of the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a checkpoint: what it remembers, who may use it, and where a query goes on."""
+"""Tests the checkpoint folder: its manifest, its lock, and the offsets from which a query resumes."""
 
 from __future__ import annotations
 

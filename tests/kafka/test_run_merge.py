@@ -1,4 +1,4 @@
-"""Cutting batches by time, and merging what they hold: whatever the limit, the order is that of one merge of everything."""
+"""Tests cutting batches by timestamp and merging them: with every limit the order is that of a single merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kestrel_sql.kafka.client.positions import Offsets, Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, HeadMerge
 
 Log = Mapping[Position, list[int]]
-"""The timestamps of every partition."""
+"""The timestamps of each partition."""
 
 
 def first_from(logs: Log, time: int) -> Offsets:

@@ -1,4 +1,4 @@
-"""What is said of a running query, from Spark's reports and the broker's offsets."""
+"""Tests the progress of a query from Spark's reports and the broker's offsets."""
 
 from __future__ import annotations
 

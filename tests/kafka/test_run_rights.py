@@ -1,4 +1,4 @@
-"""A broker that does not let everyone do everything: its word, the topic, and what to try."""
+"""Tests a broker with ACLs: errors have its message, the topic, and the missing ACL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CREATE STREAM A WITH (KAFKA_TOPIC='{0}') AS SELECT * FROM S;
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """A broker at which user ann may do what an access control list says, and who does not log in may do everything."""
+    """A broker where ACLs restrict the user ann, and anonymous users may do everything."""
     sasl = f"SASL://{HOST}:{free_port()}"
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     settings = {
@@ -77,7 +77,7 @@ def ann(broker: Broker) -> KafkaConfig:
 
 
 def forbid(broker: Broker, *rights: Right) -> None:
-    """Let ann do everything but that."""
+    """Give ann all ACLs but one."""
     admin = admin_client(KafkaConfig(servers=broker.address))
     every = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY

@@ -1,4 +1,4 @@
-"""Passwords and certificates: the broker's word where they are wrong, a run where they are right, and no secret anywhere."""
+"""Tests passwords and certificates: the broker's error if they are wrong, a run if they are right, and no secret in any output."""
 
 from __future__ import annotations
 

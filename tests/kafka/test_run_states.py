@@ -1,4 +1,4 @@
-"""A checkpoint whose states are not those of the query is refused before a run against a broker reads a record."""
+"""Tests that a run refuses a checkpoint with the state of another query before it reads a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_foreign_or_damaged_state_is_refused_and_a_mended_one_goes_on(
         produce(servers, f"{name}_s", [(f"k{at % 5}", '{"V": 1}', 1000 + at) for at in range(20)])
 
     def counts() -> dict[bytes | None, int]:
-        """The last count of each key: the broker may have compacted the topic."""
+        """The last count of each key, because the broker may have compacted the topic."""
         return {key: json.loads(value or b"")["N"] for _, key, value, _ in read(servers, f"{name}_t", 1)}
 
     def refused() -> str:

@@ -1,4 +1,4 @@
-"""Ends of a run: asked to stop it finishes what it does, and a broker that goes away is waited for, in words."""
+"""Tests the end of a run: it finishes its batches, and waits with a message for a broker that does not answer."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path
 
 
 class _Away:
-    """Answers nothing, as a broker does that is gone."""
+    """A broker that does not answer."""
 
     def ends(self, *_: object) -> None:
         raise QueryError("the broker h:1 returned no offsets")

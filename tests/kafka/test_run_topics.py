@@ -1,4 +1,4 @@
-"""Statements about topics against a real broker: what is made, what is refused, what is shown."""
+"""Tests statements about topics against a broker: creating, refusing and showing them."""
 
 from __future__ import annotations
 

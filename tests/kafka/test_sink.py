@@ -1,4 +1,4 @@
-"""The sink against a real broker: what an application reads that sees only what was committed."""
+"""Tests the sink against a broker with a consumer that reads committed records."""
 
 from __future__ import annotations
 

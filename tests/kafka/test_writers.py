@@ -1,4 +1,4 @@
-"""Writers whose broker is killed in mid-transaction: they go on with it, or say so in time, and nothing is there twice."""
+"""Tests writers whose broker is killed in a transaction: they continue or fail in time, and write nothing twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def record(writer: int, batch: int) -> pa.RecordBatch:
 
 
 def write(config: KafkaConfig, number: int, ended: Event, done: list[int]) -> None:
-    """Write batch after batch as a task does, and count in `done` what is committed."""
+    """Write batches as a task does, and add the committed ones to `done`."""
     writer = None
     while not ended.is_set():
         try:

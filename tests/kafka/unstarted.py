@@ -1,4 +1,4 @@
-"""An application up to the moment when Spark would start: statements carried out, topics made, queries checked."""
+"""Runs an application up to the start of Spark: executes statements, creates topics, checks queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kestrel_sql.session.session import Session
 
 
 class NotStartedError(Exception):
-    """Spark would have started now."""
+    """Raised where Spark would start."""
 
 
 def _not_started(*_: object) -> SparkSession:
@@ -40,7 +40,7 @@ def application(
 
 
 def execute(config: KafkaConfig, checkpoint: Path, text: str) -> list[Answer]:
-    """Do all that comes before Spark; give what the statements answered."""
+    """Do all work before Spark starts; return the answers of statements."""
     answers: list[Answer] = []
     run = application(config, checkpoint, answers, [])
     if " AS SELECT " in text:
