@@ -32,6 +32,7 @@ from kestrel_qtt.cli.run import (
 from kestrel_qtt.cli.schema import add_schema, schema_command
 from kestrel_qtt.cli.shrink import add_shrink, shrink_command
 from kestrel_qtt.cli.warm import add_warm, warm_command
+from kestrel_qtt.cli.watch import add_watch, watch_command
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError, RunOptions
@@ -54,6 +55,7 @@ EXAMPLES = """examples:
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
+  qtt watch cases                                   run again what a saved file touches: a case, app.sql, its inputs
   qtt review cases                                  walk through the differences: accept, skip, edit, quit
   qtt coverage --missing                            rules, functions, steps and formats that no case reaches
   qtt mutate app.sql                                changes of app.sql that no case notices
@@ -105,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     approve = _command(commands, "approve", "fill in the outputs that cases leave out")
     approve.add_argument("--cold", **RUN_OPTIONS["cold"])
     add_review(commands, EXAMPLES)
+    add_watch(commands, EXAMPLES)
     add_coverage(commands, EXAMPLES)
     add_mutate(commands, EXAMPLES)
     add_shrink(commands, EXAMPLES)
@@ -217,6 +220,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "explain": explain_command,
     "approve": approve_command,
     "review": review_command,
+    "watch": watch_command,
     "coverage": coverage_command,
     "mutate": mutate_command,
     "shrink": shrink_command,

@@ -43,6 +43,11 @@ def check_functions(sources: Sequence[Path]) -> None:
         raise DriverError(error.render()) from error
 
 
+def forget_functions() -> None:
+    """Execute the files of functions again when they are needed next: one of them has changed."""
+    _registry.cache_clear()
+
+
 @cache
 def _registry(sources: tuple[str | Path, ...]) -> Registry:
     return functions_with(sources)
