@@ -1,0 +1,124 @@
+"""The engine from Python: statements, rows, pull queries, DataFrames."""
+
+from __future__ import annotations
+
+import datetime as dt
+import doctest
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import kestrel_sql
+from kestrel_sql.errors import InputError, StatementError
+from kestrel_sql.spark.python_values import from_python, to_python
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.types.sql_types import DATE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
+
+ORDERS = """
+CREATE STREAM ORDERS (ID STRING KEY, ITEM STRING, N INT, PRICE DECIMAL(8,2), DAY DATE, SEEN TIMESTAMP)
+  WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE TABLE TOTALS AS SELECT ITEM, SUM(N) AS TOTAL, MAX(PRICE) AS TOP FROM ORDERS GROUP BY ITEM;
+"""
+NOON = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def engine() -> Iterator[kestrel_sql.Engine]:
+    with kestrel_sql.connect(open_test_session()) as opened:
+        opened.sql(ORDERS)
+        yield opened
+
+
+def test_importing_the_package_does_not_import_spark() -> None:
+    code = "import sys, kestrel_sql; print('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_the_package_names_what_it_has() -> None:
+    assert all(getattr(kestrel_sql, name) is not None for name in kestrel_sql.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'conect'"):
+        _ = kestrel_sql.conect
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "inside", "outside"),
+    [
+        (DATE, 19782, dt.date(2024, 2, 29)),
+        (TIME, 43200000, dt.time(12)),
+        (TIMESTAMP, 1709208000000, NOON),
+        (INTEGER, 5, 5),
+        (Array(DATE), [0, None], [dt.date(1970, 1, 1), None]),
+        (Map(STRING, TIME), {"a": 1}, {"a": dt.time(0, 0, 0, 1000)}),
+        (Struct((Field("A", TIMESTAMP),)), {"A": 0}, {"A": dt.datetime(1970, 1, 1, tzinfo=dt.UTC)}),
+        (DATE, None, None),
+    ],
+)
+def test_values_are_those_of_python(sql_type: SqlType, inside: object, outside: object) -> None:
+    assert to_python(sql_type)(inside) == outside
+    assert from_python(sql_type)(outside) == inside
+
+
+def test_moments_beyond_python_stay_integers() -> None:
+    assert to_python(TIMESTAMP)(10**18) == 10**18
+    assert to_python(DATE)(10**9) == 10**9
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    with kestrel_sql.connect() as engine:
+        engine.sql(ORDERS)
+        with pytest.raises(InputError, match="PRIZE is not a column of ORDERS") as wrong:
+            engine.insert("orders", {"ID": "a", "PRIZE": 1})
+        assert wrong.value.hint == "did you mean PRICE?"
+        with pytest.raises(InputError, match="N of ORDERS is of type INTEGER, not 'many'"):
+            engine.insert("ORDERS", {"ID": "a", "N": "many"})
+        with pytest.raises(StatementError, match="there is no stream or table ORDER"):
+            engine.insert("ORDER", {})
+
+
+@pytest.mark.spark
+def test_statements_rows_and_pull_queries(engine: kestrel_sql.Engine) -> None:
+    row = {"id": "1", "item": "tea", "n": 2, "price": Decimal("1.50"), "day": NOON.date(), "seen": NOON}
+    engine.insert("orders", row, timestamp=5)
+    engine.insert("ORDERS", {"ID": "2", "ITEM": "tea", "N": 3, "PRICE": Decimal("2.25")}, timestamp=6)
+    assert engine.table("TOTALS").pull("tea") == [{"ITEM": "tea", "TOTAL": 5, "TOP": Decimal("2.25")}]
+    assert engine.table("totals").pull("coffee") == []
+    assert [each["TOTAL"] for each in engine.rows("TOTALS")] == [2, 5]
+    first = engine.rows("ORDERS")[0]
+    assert (first["DAY"], first["SEEN"], first["ROWTIME"]) == (
+        NOON.date(),
+        NOON,
+        dt.datetime.fromtimestamp(0.005, dt.UTC),
+    )
+    assert engine.sql("SELECT ITEM, TOTAL FROM TOTALS WHERE ITEM = 'tea';").rows == [{"ITEM": "tea", "TOTAL": 5}]
+
+
+@pytest.mark.spark
+def test_dataframes_go_in_and_come_out(engine: kestrel_sql.Engine) -> None:
+    spark = engine.spark
+    frame = spark.createDataFrame([("1", "tea", 2), ("2", "milk", 1)], "ID STRING, ITEM STRING, N INT")
+    assert engine.insert_frame("ORDERS", frame) == 2
+    changes = engine.stream("TOTALS")
+    assert changes.isStreaming
+    query = changes.select("ITEM", "TOTAL").writeStream.format("memory").queryName("totals").start()
+    try:
+        query.processAllAvailable()
+        engine.insert("ORDERS", {"ID": "3", "ITEM": "tea", "N": 4})
+        engine.flush()
+        query.processAllAvailable()
+        found = {(row.ITEM, row.TOTAL) for row in spark.sql("SELECT * FROM totals").collect()}
+    finally:
+        query.stop()
+    assert found == {("tea", 2), ("milk", 1), ("tea", 6)}
+
+
+@pytest.mark.spark
+def test_the_examples_of_the_page_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The session of the tests, so that no second JVM starts.
+    shared = open_test_session()
+    monkeypatch.setattr("kestrel_sql.python_api.open_memory_session", lambda: shared)
+    page = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+    assert doctest.testfile(str(page), module_relative=False) == (0, 17)
