@@ -53,10 +53,11 @@ class Watch:
                 if changed & {path.resolve() for path in self.arguments.functions}:
                     forget_functions()
                 loaded = self._load()
-                seen = {**now, **state_of(files_of(loaded, self.arguments))}
-                self._run(
-                    loaded, touched(selection_of(self.arguments).of(loaded.cases), changed, self.arguments), engine
-                )
+                found = state_of(files_of(loaded, self.arguments))
+                changed |= found.keys() - now.keys()
+                seen = {**now, **found}
+                cases = selection_of(self.arguments).of(loaded.cases)
+                self._run(loaded, touched(cases, changed, self.arguments), engine)
         finally:
             engine.close()
 
