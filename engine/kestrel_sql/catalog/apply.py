@@ -21,8 +21,17 @@ from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Schema
 
 
-def apply_command(catalog: Catalog, command: DdlCommand, *, created_by: str | None, statement_text: str) -> Catalog:
-    """Return the catalog after `command`; `created_by` is the id of the CREATE AS query in the same statement.
+def apply_command(
+    catalog: Catalog,
+    command: DdlCommand,
+    *,
+    created_by: str | None,
+    statement_text: str,
+    derived_from: tuple[str, ...] = (),
+) -> Catalog:
+    """Return the catalog after `command`.
+
+    `created_by` is the id of the CREATE AS query in the same statement, `derived_from` names the sources that it reads.
 
     The planner has checked the command, so most checks are not repeated: creating an existing name without OR REPLACE,
     or dropping an unknown one, leaves the catalog unchanged.
@@ -33,9 +42,9 @@ def apply_command(catalog: Catalog, command: DdlCommand, *, created_by: str | No
     """
     match command:
         case CreateStreamV1():
-            return _create(catalog, command, SourceKind.STREAM, created_by, statement_text)
+            return _create(catalog, command, SourceKind.STREAM, created_by, statement_text, derived_from)
         case CreateTableV1():
-            return _create(catalog, command, SourceKind.TABLE, created_by, statement_text)
+            return _create(catalog, command, SourceKind.TABLE, created_by, statement_text, derived_from)
         case CreateKafkaSourceV1():
             known = command.source_name in catalog.sources
             return catalog if known else catalog.with_source(kafka_source(command, statement_text=statement_text))
@@ -57,6 +66,7 @@ def _create(
     kind: SourceKind,
     created_by: str | None,
     statement_text: str,
+    derived_from: tuple[str, ...],
 ) -> Catalog:
     if command.source_name in catalog.sources and not command.or_replace:
         return catalog
@@ -71,6 +81,7 @@ def _create(
             window=command.window_info,
             is_source=command.is_source,
             created_by=created_by,
+            derived_from=derived_from,
             statement_text=statement_text,
         )
     )
@@ -102,7 +113,7 @@ def _alter(catalog: Catalog, command: AlterSourceV1, statement_text: str) -> Cat
                 f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
             )
         columns.append(column)
-    return catalog.with_source(replace(source, schema=Schema.of(columns), statement_text=statement_text))
+    return catalog.with_source(replace(source, schema=Schema(tuple(columns)), statement_text=statement_text))
 
 
 def _check_alterable(source: Source, kind: SourceKind) -> None:

@@ -19,7 +19,7 @@ class Source:
     """A stream or table over a topic.
 
     `is_source` marks a read-only source (CREATE SOURCE); `created_by` is the id of the CREATE AS query that writes the
-    topic. `ingestion` is set for a CREATE SOURCE … FROM KAFKA and says how its messages are read; `formats` are then
+    topic, and `derived_from` names the sources that this query reads. `ingestion` is set for a CREATE SOURCE … FROM KAFKA and says how its messages are read; `formats` are then
     those that queries over the source inherit.
     """
 
@@ -32,6 +32,7 @@ class Source:
     window: WindowInfo | None = None
     is_source: bool = False
     created_by: str | None = None
+    derived_from: tuple[str, ...] = ()
     statement_text: str = ""
     ingestion: IngestionSpec | None = None
 

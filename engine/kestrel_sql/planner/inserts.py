@@ -82,7 +82,7 @@ def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> So
 
 def _targets(statement: InsertValues, source: Source) -> tuple[Column, ...]:
     if not statement.columns:
-        return source.schema.columns
+        return source.schema.keys_first
     if len(set(statement.columns)) < len(statement.columns):
         raise StatementError(
             f"A column is listed more than once: {', '.join(map(quote, statement.columns))}", span=statement.span
@@ -144,7 +144,7 @@ def check_insert(result: Schema, sink: Source) -> None:
         StatementError: the sink is not writable, or the schemas do not match (rules N10).
     """
     check_insert_target(sink)
-    wanted = sink.schema.columns
+    wanted = sink.schema.keys_first
     fits = len(result.columns) == len(wanted) and all(map(_fits, result.columns, wanted))
     if not fits:
         raise StatementError(

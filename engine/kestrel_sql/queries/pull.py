@@ -19,7 +19,7 @@ from kestrel_sql.spark.io.ingestion import NULL_KEY
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.sql.nodes.statements import Query, SelectExpression, SelectStructAll, SourceKind
+from kestrel_sql.sql.nodes.statements import Query, SelectAll, SelectExpression, SelectStructAll, SourceKind
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
 from kestrel_sql.types.sql_types import quote
@@ -58,10 +58,11 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     planned = plan_query(query, view, config, query_id, functions, kind=kind, source=source.name)
     if kind is QueryKind.PULL_STREAM:
         return planned
+    _check_star(query)
     where = None if query.where is None else unqualified(query.where)
     if where is not None:
         check_in_lists(where, source.schema.key)
-    KeyRules.of(source.schema.key, config).check(where)
+    KeyRules.of(source.schema.key, config, windowed=source.window is not None).check(where)
     return replace(planned, columns=_marked(planned, source), where=where)
 
 
@@ -106,6 +107,12 @@ def _check_columns(query: Query) -> None:
     _refuse_columns(selected, "SELECT")
     if query.where is not None:
         _refuse_columns((query.where,), "WHERE")
+
+
+def _check_star(query: Query) -> None:
+    if len(query.select) > 1 and any(isinstance(item, SelectAll) for item in query.select):
+        message = "Pull queries only support wildcards in the projects if they are the only expression"
+        raise StatementError(message, span=query.span, hint="name the columns")
 
 
 def _check_calls(query: Query, source: Source, functions: Registry) -> None:

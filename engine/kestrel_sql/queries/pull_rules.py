@@ -23,7 +23,7 @@ from kestrel_sql.sql.nodes.expressions import (
     StringLiteral,
 )
 from kestrel_sql.types.schema import WINDOW_BOUNDS, Column
-from kestrel_sql.types.sql_types import STRING
+from kestrel_sql.types.sql_types import BYTES, STRING
 
 _MIRRORED = {
     ComparisonOp.LESS_THAN: ComparisonOp.GREATER_THAN,
@@ -36,17 +36,17 @@ _BOUNDS = frozenset(column.name for column in WINDOW_BOUNDS)
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """The key of a table, and the scans that are allowed."""
+    """The key of a table, and the scans that are allowed; a range of windowed keys is a scan of the table."""
 
     key: tuple[Column, ...]
     table_scan: bool
     range_scan: bool
 
     @staticmethod
-    def of(key: tuple[Column, ...], config: Config) -> KeyRules:
+    def of(key: tuple[Column, ...], config: Config, *, windowed: bool) -> KeyRules:
         """Return the rules of a configuration."""
         table, ranges = (config.flag(f"ksql.query.pull.{scan}.scan.enabled") for scan in ("table", "range"))
-        return KeyRules(key, table, ranges)
+        return KeyRules(key, table, ranges and not windowed)
 
     def check(self, where: Expression | None) -> None:
         """Check that every alternative of WHERE restricts the key, if table scans are disabled.
@@ -82,7 +82,7 @@ class KeyRules:
             )
         if missing:
             raise _refused(f"WHERE clause missing key column for disjunct: {shown}")
-        if ranged and not (self.range_scan and single and len(self.key) == 1 and self.key[0].type == STRING):
+        if ranged and not (self.range_scan and single and len(self.key) == 1 and self.key[0].type in (STRING, BYTES)):
             raise _refused("Query requires table scan to be enabled")
 
     def _key_of(self, condition: Expression) -> tuple[str | None, bool]:

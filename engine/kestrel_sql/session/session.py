@@ -125,10 +125,14 @@ class Session:
         """
         query = plan.query_plan
         if plan.ddl_command is not None:
-            created_by = query.query_id if query is not None and query.sink is not None else None
+            writes = query is not None and query.sink is not None
             self._forget_dropped(plan.ddl_command)
             self.catalog = apply_command(
-                self.catalog, plan.ddl_command, created_by=created_by, statement_text=plan.statement_text
+                self.catalog,
+                plan.ddl_command,
+                created_by=query.query_id if query is not None and writes else None,
+                derived_from=query.sources if query is not None and writes else (),
+                statement_text=plan.statement_text,
             )
         if query is not None:
             self.queries[query.query_id] = PersistentQuery(
@@ -218,6 +222,7 @@ class Session:
         own = self._query_writing(statement.name)
         others = [q for q in self.queries.values() if own is None or q.id != own.id]
         use = SourceUse(
+            sources=tuple(sorted(x.name for x in self.catalog.sources.values() if statement.name in x.derived_from)),
             readers=tuple(q.id for q in others if statement.name in q.plan.sources),
             writers=tuple(q.id for q in others if q.plan.sink == statement.name),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -43,16 +42,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a source or step, key columns first."""
+    """The columns of a source, in the order of their declaration, or of a step, key columns first."""
 
     columns: tuple[Column, ...]
 
-    @staticmethod
-    def of(columns: Iterable[Column]) -> Schema:
-        """Order `columns` canonically: key columns first; the rest keep their order."""
-        listed = tuple(columns)
-        keys = tuple(c for c in listed if c.role is Role.KEY)
-        return Schema(keys + tuple(c for c in listed if c.role is not Role.KEY))
+    @property
+    def keys_first(self) -> tuple[Column, ...]:
+        """The key columns, then the others in their order."""
+        return (*self.key, *(c for c in self.columns if c.role is not Role.KEY))
 
     @property
     def key(self) -> tuple[Column, ...]:

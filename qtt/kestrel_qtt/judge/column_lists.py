@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 _TOKEN = re.compile(
-    r"\s*(?:(`(?:[^`]|``)*`)|(\"(?:[^\"]|\"\")*\")|('(?:[^']|'')*')|([^\W\d]\w*)|(\d+)|([<>(),]))", re.UNICODE
+    r"\s*(?:(`(?:[^`]|``)*`)|(\"(?:[^\"]|\"\")*\")|('(?:[^']|'')*')|(\d+(?![\w@]))|(\w[\w@]*)|([<>(),]))", re.UNICODE
 )
 _ALIASES = {"INT": "INTEGER", "VARCHAR": "STRING", "DEC": "DECIMAL", "NUMERIC": "DECIMAL"}
 
@@ -42,7 +42,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         if found is None:
             raise ValueError(f"cannot read the column list at {text[position:]!r}")
         position = found.end()
-        back, double, single, word, number, sign = found.groups()
+        back, double, single, number, word, sign = found.groups()
         if back or double:
             quoted = back or double
             yield "quoted", quoted[1:-1].replace(quoted[0] * 2, quoted[0])

@@ -57,6 +57,11 @@ def _check_tables(join: Joined, *, foreign: bool, keyed: bool) -> None:
             raise StatementError("RIGHT OUTER JOIN on a foreign key is not supported")
         if join.type is JoinType.OUTER:
             raise StatementError("Invalid join type: FULL OUTER JOIN on a foreign key is not supported.")
+        if join.right.source.window is not None:
+            raise StatementError(
+                "Invalid join condition: foreign-key table-table joins are not supported on windowed tables. "
+                f"Got {join.written}."
+            )
     elif not keyed:
         raise StatementError(
             "Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins. "

@@ -104,7 +104,7 @@ def _check_table_functions(query: Query, scope: Scope, select: tuple[Expression,
         return
     if query.group_by is not None or any(types.has(expression, types.is_aggregate) for expression in select):
         raise StatementError("Table functions cannot be used with aggregations.")
-    if any(source.is_table for source in scope.sources):
+    if scope.sources[0].is_table:
         raise StatementError("Table source is not supported with table functions")
     for call in used:
         if any(types.has(argument, types.is_table_function) for argument in call.arguments):

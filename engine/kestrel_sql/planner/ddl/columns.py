@@ -130,8 +130,8 @@ def source_schema(columns: Iterable[Column], kind: SourceKind, *, windowed: bool
         StatementError: there are no columns, two have the same name, header columns clash, the key is missing or
             contains a MAP.
     """
-    schema = Schema.of(columns)
-    if not schema.key and not schema.value:
+    schema = Schema(tuple(columns))
+    if not schema.columns:
         raise StatementError("The statement does not define any columns. No columns supplied.")
     if kind is SourceKind.TABLE and not schema.key:
         raise StatementError(

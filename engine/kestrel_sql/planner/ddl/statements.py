@@ -86,16 +86,11 @@ def plan_create_source(
 
 
 def _all_columns(declared: tuple[Column, ...], inferred: Inferred) -> tuple[Column, ...]:
-    key = inferred.key or ()
-    if not inferred.value:
-        return (*key, *declared)
-    # The declared columns are keys and headers only; headers come last.
-    return (
-        *key,
-        *(c for c in declared if c.role is Role.KEY),
-        *inferred.value,
-        *(c for c in declared if c.role is Role.HEADERS),
-    )
+    """Return the columns in the order of the schema: as declared, with inference headers, key, value."""
+    if not (inferred.key or inferred.value):
+        return declared
+    by_role = {role: tuple(c for c in declared if c.role is role) for role in Role}
+    return (*by_role[Role.HEADERS], *(inferred.key or by_role[Role.KEY]), *(inferred.value or by_role[Role.VALUE]))
 
 
 def _topic(properties: SourceProperties) -> str:
@@ -195,14 +190,14 @@ def plan_drop(
         raise StatementError(
             f"Cannot drop {source.name}.\n"
             f"The following streams and/or tables read from this source: [{', '.join(use.sources)}].\n"
-            "You need to drop them before dropping it."
+            f"You need to drop them before dropping {source.name}."
         )
     if use.readers or use.writers:
         raise StatementError(
             f"Cannot drop {source.name}.\n"
             f"The following queries read from this source: [{', '.join(use.readers)}].\n"
             f"The following queries write into this source: [{', '.join(use.writers)}].\n"
-            "You need to terminate them before dropping it."
+            f"You need to terminate them before dropping {source.name}."
         )
     return DropSourceV1(source_name=source.name)
 
@@ -260,7 +255,7 @@ def altered_source(source: Source, added: tuple[Column, ...]) -> Source:
             raise StatementError(
                 f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
             )
-        schema = Schema.of((*schema.key, *schema.value, column, *schema.headers))
+        schema = Schema((*schema.columns, column))
     return replace(source, schema=schema)
 
 

@@ -37,7 +37,7 @@ def expand(
     items = tuple(_expanded(analysis, relation, prepare))
     if target is None:
         return items
-    columns = target.columns
+    columns = target.keys_first
     return tuple(
         SelectItem(fit_literal(item.expression, columns[i].type), item.alias) if i < len(columns) else item
         for i, item in enumerate(items)

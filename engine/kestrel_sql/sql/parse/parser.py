@@ -150,7 +150,7 @@ def parse_schema(text: str) -> Schema:
     Raises:
         SqlSyntaxError: the text does not parse.
     """
-    return Schema.of(parse_columns(text))
+    return Schema(tuple(parse_columns(text)))
 
 
 def parse_type(text: str) -> SqlType:
