@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import orjson
@@ -135,7 +135,7 @@ def _read_decimal(value: str | int | float | Decimal, precision: int, scale: int
     number = Decimal(repr(value) if isinstance(value, float) else value)
     if not number.is_finite():
         raise _UnfitError("not a number")
-    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=100))
     if len(rounded.as_tuple().digits) > precision and rounded:
         raise _UnfitError(f"it has more than {precision} digits")
     return rounded

@@ -74,7 +74,7 @@ def registered(statement: CreateSource) -> Catalog:
 def test_a_stream_takes_defaults() -> None:
     command = plan(source(V, K))
     assert isinstance(command, CreateStreamV1)
-    assert str(command.schema) == "`K` STRING KEY, `V` INTEGER"
+    assert str(command.schema) == "`V` INTEGER, `K` STRING KEY"
     assert (command.topic_name, command.formats.key_format.format, command.formats.value_format.format) == (
         "t",
         "KAFKA",

@@ -78,7 +78,7 @@ def test_only_what_the_statement_does_not_define_is_inferred() -> None:
 
 def test_header_columns_do_not_define_the_value() -> None:
     schema = plan(Element("H", BYTES, ElementRole.HEADER, "h"), more=(("VALUE_FORMAT", "AVRO"),)).schema
-    assert [column.name for column in schema.columns] == ["A", "B", "H"]
+    assert [column.name for column in schema.columns] == ["H", "A", "B"]
 
 
 def test_ids_keep_case_and_name_the_schema() -> None:

@@ -103,6 +103,13 @@ def test_too_deep_nesting_is_rejected(expression: str) -> None:
     assert caught.value.span.line == 2
 
 
+@pytest.mark.parametrize("chain", ["1" + "+1" * 900, "TRUE" + " AND TRUE" * 900], ids=["sum", "condition"])
+def test_an_error_behind_a_long_chain_is_a_syntax_error(chain: str) -> None:
+    for text in (f"SELECT ABS({chain} FROM s;", f"SELECT ARRAY[({chain} , 1] FROM s;", f"SELECT f({chain} x) FROM s;"):
+        with pytest.raises(SqlSyntaxError):
+            parse_script(text)
+
+
 def test_the_longest_time_span_parses() -> None:
     parse_statement("SELECT * FROM s WINDOW TUMBLING (SIZE 106751991167 DAYS)")
 
@@ -165,7 +172,8 @@ def test_a_schema_string_parses_to_columns() -> None:
         Column("H", t.BYTES, Role.HEADERS, "x"),
         Column("A", t.HEADERS_TYPE, Role.HEADERS),
     )
-    assert [column.name for column in parse_schema(text).columns] == ["K", "P", "V", "H", "A"]
+    assert [column.name for column in parse_schema(text).columns] == ["V", "K", "P", "H", "A"]
+    assert [column.name for column in parse_schema(text).keys_first] == ["K", "P", "V", "H", "A"]
     assert parse_columns(" ") == ()
 
 

@@ -6,6 +6,7 @@ ksqlDB's generated Java would throw, a Python exception is raised; the enclosing
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -14,7 +15,7 @@ from typing import Any
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal
+from kestrel_sql.functions.interpreter.casts import EXACT, cast_value, fit_decimal
 from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as COLLECTION_IMPLEMENTATIONS
 from kestrel_sql.functions.interpreter.operators import compare, compute
 from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as SCALAR_IMPLEMENTATIONS
@@ -285,8 +286,10 @@ def _(node: e.Arithmetic, bound: Bound, values: Values) -> Any:
 
 @_evaluate.register
 def _(node: e.Negate, bound: Bound, values: Values) -> Any:
-    value = -_not_null(evaluate(bound.children[0], values))
-    return wrap_integer(value, 32 if bound.type == t.INTEGER else 64) if isinstance(value, int) else value
+    value = _not_null(evaluate(bound.children[0], values))
+    if isinstance(value, decimal.Decimal):
+        return EXACT.minus(value)
+    return wrap_integer(-value, 32 if bound.type == t.INTEGER else 64) if isinstance(value, int) else -value
 
 
 @_evaluate.register

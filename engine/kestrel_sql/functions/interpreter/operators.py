@@ -80,7 +80,8 @@ def _double(op: ArithmeticOp, left: float, right: float) -> float:
         case ArithmeticOp.DIVIDE:
             if right != 0:
                 return left / right
-            return math.nan if math.isnan(left) or left == 0 else math.copysign(math.inf, left)
+            infinity = math.copysign(math.inf, left) * math.copysign(1, right)
+            return math.nan if math.isnan(left) or math.isnan(right) or left == 0 else infinity
         case ArithmeticOp.MODULUS:
             return math.nan if right == 0 or math.isinf(left) else math.fmod(left, right)
 

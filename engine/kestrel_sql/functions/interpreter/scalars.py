@@ -84,6 +84,10 @@ def _round_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return _round_towards(decimal.ROUND_FLOOR)(types, EXACT.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
 
 
+def _abs(types: CallTypes, value: float | decimal.Decimal) -> Any:
+    return EXACT.abs(value) if isinstance(value, decimal.Decimal) else _wrapped(abs(value), types.returns)
+
+
 def _sign(types: CallTypes, value: float) -> int:
     return (value > 0) - (value < 0)
 
@@ -102,7 +106,9 @@ def _extreme(choose: Callable[..., Any]) -> Implementation:
 
 def _geo_distance(types: CallTypes, lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
     word = (unit or "").strip(" ").lower()
-    if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 180 or word not in _UNITS:
+    # NaN is within no bounds and beyond none: the distance is NaN.
+    beyond = any(abs(lat) > 90 for lat in (lat1, lat2)) or any(abs(lon) > 180 for lon in (lon1, lon2))
+    if beyond or word not in _UNITS:
         raise ValueError("no such coordinates or unit")
 
     def half_square(difference: float) -> float:
@@ -198,7 +204,7 @@ def _ceil_double(types: CallTypes, value: float) -> float:
 
 
 IMPLEMENTATIONS: Mapping[str, Implementation] = {
-    "abs_": lambda types, value: _wrapped(abs(value), types.returns),
+    "abs_": _abs,
     "acos": _real(math.acos),
     "as_value": _same,
     "asin": _real(math.asin),

@@ -124,9 +124,16 @@ def _registration(
         format=info,
         columns=columns,
         features=features,
-        schema_id=None if text is None else int(text),
+        schema_id=None if text is None else _schema_id(text, side),
         only_if_absent=not sink and text is None,
     )
+
+
+def _schema_id(text: str, side: Side) -> int:
+    """Read the schema id of a format, which in a plan written by hand may be any text."""
+    if not (text.isascii() and text.isdigit()):
+        raise RegistryError(f"the schema id of the {side.value} format must be a whole number, but is: {text[:40]!r}")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 
+from kestrel_sql.java.numbers import EXACT
 from kestrel_sql.sql.nodes.expressions import DecimalLiteral, DoubleLiteral, Expression, IntegerLiteral, LongLiteral
 from kestrel_sql.types.conversion import can_implicitly_cast
 from kestrel_sql.types.sql_types import Decimal, SqlType
@@ -18,7 +19,7 @@ def fit_literal(expression: Expression, target: SqlType) -> Expression:
     exact = expression.value if isinstance(expression, DecimalLiteral) else decimal.Decimal(str(expression.value))
     if not can_implicitly_cast(_smallest(exact), target):
         return expression
-    return DecimalLiteral(exact.quantize(decimal.Decimal(1).scaleb(-target.scale)), span=expression.span)
+    return DecimalLiteral(exact.quantize(decimal.Decimal(1).scaleb(-target.scale), context=EXACT), span=expression.span)
 
 
 def _smallest(exact: decimal.Decimal) -> Decimal:

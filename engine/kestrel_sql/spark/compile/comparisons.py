@@ -9,9 +9,11 @@ from kestrel_sql.functions.library.spark_sql.expressions import is_simple, signe
 from kestrel_sql.functions.library.text.like import ANY, LINE_ENDS, like_regex, plain_part, quote
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.types import MAX_PRECISION
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+from kestrel_sql.types.conversion import decimal_of
+from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
 
 _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
@@ -46,11 +48,29 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
     if left_type == t.BYTES and op in _ORDERS:
         left, right = signed_order(left), signed_order(right)
+    if _beyond_decimal(left_type, right_type):
+        left, right = _whole_and_rest(left), _whole_and_rest(right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return s.binary(exp.NullSafeEQ, left, right)
     if op is ComparisonOp.IS_DISTINCT_FROM:
         return s.binary(exp.NullSafeNEQ, left, right)
     return s.coalesce_false(s.binary(_KINDS[op], left, right))
+
+
+def _beyond_decimal(left: SqlType | None, right: SqlType | None) -> bool:
+    """Whether no DECIMAL of Spark holds all values of both types; Spark would then round before it compares."""
+    exact = all(t.is_numeric(side) and side != t.DOUBLE for side in (left, right))
+    if left is None or right is None or not exact or not (isinstance(left, Decimal) or isinstance(right, Decimal)):
+        return False
+    a, b = decimal_of(left), decimal_of(right)
+    return max(a.precision - a.scale, b.precision - b.scale) + max(a.scale, b.scale) > MAX_PRECISION
+
+
+def _whole_and_rest(value: Tree) -> Tree:
+    """Split a number so that pairs compare as the numbers do: both parts have types that hold them exactly."""
+    whole = s.cast(s.call("floor", value), Decimal(MAX_PRECISION, 0))
+    rest = s.cast(s.call("pmod", value, s.cast(s.bigint(1), Decimal(1, 0))), Decimal(MAX_PRECISION, MAX_PRECISION))
+    return s.if_(s.is_null(value), s.NULL, s.named_struct([("w", whole), ("r", rest)]))
 
 
 def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:

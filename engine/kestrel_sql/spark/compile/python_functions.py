@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
@@ -64,12 +65,18 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
 def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
     """A function over whole columns. It cannot fail, so it also runs for inactive rows."""
     literals = dict(call.literals)
+    propagate = isinstance(call.function, Scalar) and call.function.nulls is Nulls.PROPAGATE
 
     def run(*given: pa.Array) -> pa.Array:
-        columns = iter(given[1:] if call.guarded else given)
+        read = given[1:] if call.guarded else given
+        columns = iter(read)
         result = vector(*(literals[at] if at in literals else next(columns) for at in range(len(call.types.arguments))))
         # If all arguments are constants, so is the result.
-        return result if isinstance(result, pa.Array) else pa.repeat(result, len(given[0]))
+        full = result if isinstance(result, pa.Array) else pa.repeat(result, len(given[0]))
+        for column in read:
+            if propagate and column.null_count:
+                full = pc.if_else(pc.is_valid(column), full, pa.scalar(None, full.type))
+        return full
 
     return run
 

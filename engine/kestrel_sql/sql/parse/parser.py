@@ -270,7 +270,8 @@ def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
 
 
 def _accepts_behind_parenthesis(parser: InteractiveParser, before: Token) -> set[str]:
-    forked = parser.copy()  # type: ignore[no-untyped-call]
+    # Without deepcopy_values the copy would recurse through the nodes of a long chain.
+    forked = parser.copy(deepcopy_values=False)  # type: ignore[no-untyped-call]
     forked.feed_token(before.update("RPAR", ")"))
     return _accepted(forked)
 

@@ -228,7 +228,8 @@ def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
 
     Example: TRUNC(-2.7) -> CAST(-2 AS DECIMAL(1, 0))
     """
-    whole = if_(op(exp.LT, value, number(0)), call("ceil", value), call("floor", value))
+    # Spark compares a DECIMAL with 0 in a type that may lack the digits of a small one; its sign is exact.
+    whole = if_(op(exp.LT, call("signum", value), number(0)), call("ceil", value), call("floor", value))
     return cast_decimal(whole, decimal_of(types.returns))
 
 
