@@ -20,7 +20,8 @@ from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
-from kestrel_sql.kafka.source.source import Reading, SourceSpec, open_source
+from kestrel_sql.kafka.source.merged_source import SourceSpec
+from kestrel_sql.kafka.source.source import Reading, open_source
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.topics.records import LogEntry
 

@@ -13,14 +13,11 @@ from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
-from kestrel_sql.spark.io.topics import LOGGED
+from kestrel_sql.spark.io.topics import LOGGED, LOGGED_COLUMNS
 
 WROTE, ENTRY, FAILED = range(3)
 
-REPORT = (
-    "what INT, records BIGINT, q INT, ordinal ARRAY<BIGINT>, kind INT, logger STRING, message STRING,"
-    " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
-)
+REPORT = f"what INT, records BIGINT, q INT, ordinal ARRAY<BIGINT>, {LOGGED_COLUMNS}"
 """A row of the report: the number of records written, a log entry, or the reason of a failure (`message`)."""
 
 _REPORT = pa.schema(

@@ -33,8 +33,16 @@ _consumers: dict[tuple[str, ...], Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergedTopics:
-    """Topics to merge, with their numbers of partitions. With equal timestamps the records of an earlier topic come first."""
+class SourceSpec:
+    """The records that a query reads.
+
+    Attributes:
+        config: the broker.
+        partitions: the topics with their numbers of partitions. In a merge, the records of an earlier topic come first among equal
+            timestamps.
+        start: the first offset of each partition.
+        limit: the approximate number of records of a batch.
+    """
 
     config: KafkaConfig
     partitions: Mapping[str, int]
@@ -57,9 +65,9 @@ class MergedTopics:
         }
 
     @staticmethod
-    def of_options(options: Mapping[str, str]) -> MergedTopics:
+    def of_options(options: Mapping[str, str]) -> SourceSpec:
         """Read the options of the Spark source."""
-        return MergedTopics(
+        return SourceSpec(
             config=KafkaConfig(servers=options["servers"], properties=json.loads(options["secret"])),
             partitions=json.loads(options["partitions"]),
             start=from_members(json.loads(options["start"])),
@@ -81,7 +89,7 @@ class MergedSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader."""
-        return MergedReader(MergedTopics.of_options(dict(self.options)))
+        return MergedReader(SourceSpec.of_options(dict(self.options)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class _Task(InputPartition):
 class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Computes the ends of batches, and reads the records of their tasks."""
 
-    def __init__(self, topics: MergedTopics) -> None:
+    def __init__(self, topics: SourceSpec) -> None:
         """Set the topics to read, without connecting."""
         self._topics = topics
         self._offsets: BrokerOffsets | None = None

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import to_json
-from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.source.merged_source import NAME, MergedSource, MergedTopics
+from kestrel_sql.kafka.source.merged_source import NAME, MergedSource, SourceSpec
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
@@ -65,22 +62,11 @@ def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int],
     return Reading.MERGED if mixes else Reading.PLAIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpec:
-    """The records to read: topics with their numbers of partitions, first offsets, and the approximate number of records of a batch."""
-
-    config: KafkaConfig
-    partitions: Mapping[str, int]
-    start: Mapping[Position, int]
-    limit: int
-
-
 def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> DataFrame:
     """Return the records as a stream with the columns of `WIRE_INPUT`."""
     if reading is Reading.MERGED:
         spark.dataSource.register(MergedSource)
-        topics = MergedTopics(config=spec.config, partitions=spec.partitions, start=spec.start, limit=spec.limit)
-        return spark.readStream.format(NAME).options(**topics.to_options()).load()
+        return spark.readStream.format(NAME).options(**spec.to_options()).load()
     return _plain(spark, spec)
 
 

@@ -59,15 +59,20 @@ ARROW_INPUT = pa.schema(
 )
 """`WIRE_INPUT` as an Arrow schema."""
 
+LOGGED_COLUMNS = (
+    "kind INT, logger STRING, message STRING, cause ARRAY<STRING>, record STRING,"
+    " src_topic STRING, src_part INT, src_off BIGINT"
+)
+"""The columns of a log entry in `WIRE_OUTPUT`."""
+
 WIRE_OUTPUT = (
     "q INT, ordinal ARRAY<BIGINT>, topic STRING, timestamp BIGINT, key BINARY, value BINARY,"
-    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, kind INT, logger STRING, message STRING,"
-    " cause ARRAY<STRING>, record STRING, src_topic STRING, src_part INT, src_off BIGINT"
+    f" headers ARRAY<STRUCT<key: STRING, value: BINARY>>, {LOGGED_COLUMNS}"
 )
 """The output of encoding: a record (`kind` is NULL) or a log entry, and the source record that caused it."""
 
 LOGGED = pa.schema([*_ENTRY, ("src_topic", pa.string()), ("src_part", pa.int32()), ("src_off", pa.int64())])
-"""The columns of a log entry in `WIRE_OUTPUT`."""
+"""`LOGGED_COLUMNS` as an Arrow schema."""
 
 _TYPES = {
     "INT": pa.int32(),
