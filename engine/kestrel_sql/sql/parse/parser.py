@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from lark import Lark, Token
@@ -23,6 +23,7 @@ from kestrel_sql.sql.nodes.statements import (
     UndefineVariable,
     Window,
 )
+from kestrel_sql.sql.parse.grammar_tables import parser_of
 from kestrel_sql.sql.parse.nesting import MAX_DEPTH, is_deep
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
@@ -170,21 +171,11 @@ def to_column(element: Element) -> Column:
 
 @functools.cache
 def grammar() -> Lark:
-    """Build the parser once, on first use (about 500 ms).
+    """Build the parser once, on first use.
 
     lark's file cache is off, because it unpickles a file from the shared temporary directory.
     """
-    text = resources.files("kestrel_sql.sql.parse").joinpath("grammar.lark").read_text("utf-8")
-    # The basic lexer: with the contextual one, a reserved word would become a name where no keyword may follow.
-    return Lark(
-        text,
-        parser="lalr",
-        lexer="basic",
-        start=_STARTS,
-        keep_all_tokens=True,
-        maybe_placeholders=False,
-        transformer=StatementRules(),
-    )
+    return parser_of(Path(__file__).with_name("grammar.lark"), _STARTS, StatementRules())
 
 
 def _parse(start: str, text: str) -> Any:
