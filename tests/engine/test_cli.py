@@ -17,7 +17,7 @@ from rich.console import Console
 
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.prompt import SqlCompleter, is_complete, prompt_session, run_shell
-from kestrel_sql.cli.record_files import Inputs, record_lines
+from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
 from kestrel_sql.cli.render import shown, to_json
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
@@ -115,16 +115,55 @@ def test_inputs(engine: MemoryEngine, tmp_path: Path, text: str, count: int) -> 
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["{", "[1]", '[{"key": 1}]', '{"key": "x", "value": {}}', '{"value": {}, "headers": [{"KEY": "h", "VALUE": "!"}]}'],
+    ("text", "said"),
+    [
+        ("{", "line 1: no JSON: Expecting property name enclosed in double quotes (column 2)"),
+        ('[\n{"key": 1, "value": {}}\n{}]', "line 3: no JSON: Expecting ',' delimiter (column 1)"),
+        ('{"key": 1, "value": {}}\n\nvalue\n', "line 3: no JSON: Expecting value (column 1)"),
+        ('{"key": 1, "value": {}}\n{"key": 1, "valeu": {}}', "line 2: a record has no member valeu"),
+        ('{"key": 1, "value": {}, "other": 1}', "record 1: a record has no member other"),
+        ('{"inputs": [], "key": 1}', "record 1: a record has no member inputs"),
+        ('{"V": 1.5}', "record 1: a record has no member V"),
+        ("[1]", "record 1: expected an object with a value"),
+        ('[{"key": 1, "value": {}}, {"key": 1}]', "record 2: the record has no value"),
+        ('{"value": {}}', "record 1: the record has no key"),
+        ("{}", "record 1: the record has no key and no value"),
+        ('{"key": "x", "value": {}}', "record 1 does not fit S: "),
+        ('{"key": 1, "value": {}, "timestamp": 1.5}', "record 1 does not fit S: a timestamp is a whole number"),
+        ('{"key": 1, "value": {}, "headers": [{"KEY": "h", "VALUE": "!"}]}', "record 1 does not fit S: "),
+    ],
 )
-def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: str) -> None:
+@pytest.mark.rules("E12.4")
+def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text, encoding="utf-8")
     for parsed in engine.parse(STREAM):
         engine.execute(parsed)
-    with pytest.raises(EngineError, match=r"x\.json"):
+    with pytest.raises(EngineError) as refused:
         Inputs({"t": [file]}).feed(engine)
+    position = said if said.startswith(" ") else f", {said}"
+    assert refused.value.message.startswith(f"{file}{position}")
+
+
+@pytest.mark.rules("E12.5")
+@pytest.mark.parametrize("text", ['{"V": 1}\n\n{"V": 2}', '[{"V": 1}, {"V": 2}]', '{"key": 1}\n{"inputs": []}'])
+def test_bare_values(engine: MemoryEngine, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text, encoding="utf-8")
+    for parsed in engine.parse(STREAM):
+        engine.execute(parsed)
+    assert Inputs({"t": [file]}, InputShape.PLAIN).feed(engine) == 2
+    assert [record.key for record in engine.broker.records("t")] == [None, None]
+
+
+@pytest.mark.rules("E12.5")
+def test_a_table_takes_no_bare_values(engine: MemoryEngine, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text("{}", encoding="utf-8")
+    for parsed in engine.parse(STREAM.replace("STREAM", "TABLE").replace("KEY", "PRIMARY KEY")):
+        engine.execute(parsed)
+    with pytest.raises(EngineError, match="record 1: a bare value has no key, which the table S needs"):
+        Inputs({"t": [file]}, InputShape.PLAIN).feed(engine)
 
 
 def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None:

@@ -19,7 +19,7 @@ from kestrel_sql.cli.broker_options import wants_broker
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
 from kestrel_sql.cli.prompt import WELCOME, run_shell, run_text
-from kestrel_sql.cli.record_files import Inputs, record_lines, sink_topics
+from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines, sink_topics
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.render import show, show_error, show_progress
 from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
@@ -54,7 +54,8 @@ EXAMPLES = """examples:
   kestrel import app.sql                                which statements of a script would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
 
-A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]}, in a JSON list or one a line.
+A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]}, in a JSON list or one a line;
+a source without key columns needs no key. With --input-shape plain it is the value alone.
 
 exit codes: 0 all went well, 1 a statement was refused or a query failed, 2 wrong usage, 3 an error of Kestrel itself
 """
@@ -140,6 +141,10 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     inputs = "records of a topic; may be repeated"
     parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
+    shape = "record: each is {…}, see below; plain: each is a value, without key (default: record)"
+    parser.add_argument(
+        "--input-shape", type=InputShape, choices=list(InputShape), default=InputShape.RECORD, help=shape
+    )
     setting = "a property; may be repeated"
     parser.add_argument(
         "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
@@ -174,9 +179,8 @@ def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
     session = Session(config=config, functions=functions_with(arguments.functions))
-    return MemoryEngine(session, by_time=True, open_spark=SparkStart(open_memory_session, _starting).session), Inputs(
-        files
-    )
+    spark = SparkStart(open_memory_session, _starting)
+    return MemoryEngine(session, by_time=True, open_spark=spark.session), Inputs(files, arguments.input_shape)
 
 
 def _starting() -> None:

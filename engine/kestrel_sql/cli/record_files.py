@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,27 @@ from kestrel_sql.cli.render import to_json
 from kestrel_sql.errors import InputError, SerdeError, StatementError
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.source_records import SourceRecords
+from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import Headers, Record
+
+_MEMBERS = ("topic", "key", "value", "timestamp", "headers", "window")
+_HINT = 'a record is {"key": …, "value": …, "timestamp": …}'
+_PLAIN_HINT = "--input-shape plain takes bare values"
+
+
+class InputShape(StrEnum):
+    """What an item of an input file is: a record with its members, or a bare value."""
+
+    RECORD = "record"
+    PLAIN = "plain"
 
 
 @dataclass(slots=True)
 class Inputs:
-    """Files of records that wait for a stream or table over their topic, which says how the records are written."""
+    """Files of records that wait for a stream or table over their topic, which says how the records are written (rules E12.4)."""
 
     files: Mapping[str, list[Path]]
+    shape: InputShape = InputShape.RECORD
     _done: set[str] = field(default_factory=set)
 
     def feed(self, engine: MemoryEngine) -> int:
@@ -39,8 +54,10 @@ class Inputs:
                 continue
             self._done.add(topic)
             for file in files:
-                for number, members in _objects(file):
-                    engine.produce(_record(engine, source, members, f"{file}, record {number}"))
+                for position, item in _items(file, self.shape):
+                    members = {"key": None, "value": item} if self.shape is InputShape.PLAIN else item
+                    _check_members(members, source, position, self.shape)
+                    engine.produce(_record(engine, source, members, position))
                     count += 1
         return count
 
@@ -56,49 +73,88 @@ class Inputs:
             raise StatementError(f"no stream or table reads the topic {', '.join(unused)}", hint=hint)
 
 
-def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records of a file: a JSON list of objects, an object with `inputs`, or one object a line."""
+def _items(file: Path, shape: InputShape) -> Iterator[tuple[str, Any]]:
+    """Give the items of a file with their position: those of a JSON list or of `inputs`, or one a line."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
+    whole = _whole(file, text)
+    if shape is InputShape.RECORD and isinstance(whole, dict) and whole.keys() == {"inputs"}:
+        whole = whole["inputs"]
+    if isinstance(whole, list):
+        yield from ((f"{file}, record {number}", item) for number, item in enumerate(whole, 1))
+    elif whole is not None:
+        yield f"{file}, record 1", whole
+    else:
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield f"{file}, line {number}", _loaded(line, f"{file}, line {number}")
+
+
+def _whole(file: Path, text: str) -> Any:
+    """Read a file that is one JSON document, None if each of its lines is one."""
     try:
-        found = _parsed(text)
-    except ValueError as error:
-        raise InputError(f"{file} is neither JSON nor JSON lines: {error}") from error
-    for number, item in enumerate(found, 1):
-        if not isinstance(item, dict) or "value" not in item:
-            raise InputError(
-                f"{file}, record {number}: expected an object with a value",
-                hint='{"key": …, "value": …, "timestamp": …}',
-            )
-        yield number, item
+        return json.loads(text, parse_float=Decimal)
+    except json.JSONDecodeError as error:
+        first = next((line for line in text.split("\n") if line.strip()), "")
+        try:
+            json.loads(first)
+        except ValueError:
+            raise _no_json(f"{file}, line {error.lineno}", error) from error
+        return None
 
 
-def _parsed(text: str) -> list[Any]:
+def _loaded(line: str, position: str) -> Any:
     try:
-        whole = json.loads(text, parse_float=Decimal)
-    except ValueError:
-        return [json.loads(line, parse_float=Decimal) for line in text.split("\n") if line.strip()]
-    if isinstance(whole, dict) and "value" not in whole:
-        whole = whole.get("inputs", [])
-    return whole if isinstance(whole, list) else [whole]
+        return json.loads(line, parse_float=Decimal)
+    except json.JSONDecodeError as error:
+        raise _no_json(position, error) from error
 
 
-def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], place: str) -> Record:
+def _no_json(position: str, error: json.JSONDecodeError) -> InputError:
+    return InputError(f"{position}: no JSON: {error.msg} (column {error.colno})", hint=_HINT)
+
+
+def _check_members(members: Any, source: Source, position: str, shape: InputShape) -> None:
+    """Check that a record has what its source needs, and nothing that nobody reads."""
+    if shape is InputShape.PLAIN and source.kind is SourceKind.TABLE:
+        raise InputError(
+            f"{position}: a bare value has no key, which the table {source.name} needs", hint="--input-shape record"
+        )
+    if not isinstance(members, dict):
+        raise InputError(f"{position}: expected an object with a value", hint=f"{_HINT}; {_PLAIN_HINT}")
+    for name in members:
+        if name not in _MEMBERS:
+            near = get_close_matches(name, _MEMBERS, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"members are {', '.join(_MEMBERS)}"
+            raise InputError(f"{position}: a record has no member {name}", hint=f"{meant}; {_PLAIN_HINT}")
+    needed = ("key", "value") if source.schema.key else ("value",)
+    missing = [name for name in needed if name not in members]
+    if missing:
+        raise InputError(f"{position}: the record has no {' and no '.join(missing)}", hint=_HINT)
+
+
+def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], position: str) -> Record:
     window = members.get("window")
     try:
         return SourceRecords.of(source, engine.session.serde()).from_json(
             members.get("key"),
             members["value"],
-            int(members.get("timestamp", 0)),
+            _timestamp(members.get("timestamp", 0)),
             window=(int(window["start"]), int(window["end"])) if isinstance(window, dict) else None,
             headers=_headers(members.get("headers") or ()),
         )
     except (SerdeError, KeyError, TypeError, ValueError, binascii.Error) as error:
         raise InputError(
-            f"{place} does not fit {source.name}: {error}", hint=f"its columns are {source.schema}"
+            f"{position} does not fit {source.name}: {error}", hint=f"its columns are {source.schema}"
         ) from error
+
+
+def _timestamp(found: Any) -> int:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"a timestamp is a whole number of milliseconds, not {to_json(found)}")
+    return found
 
 
 def _headers(items: Any) -> Headers:
