@@ -7,6 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -43,9 +44,10 @@ def machine() -> str:
 
 def descendants(process: int) -> list[int]:
     """Return a process and its descendants."""
-    below = [
-        int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in tasks.read_text().split()
-    ]
+    below: list[int] = []
+    for tasks in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # A thread may end meanwhile.
+            below += map(int, tasks.read_text().split())
     return [process, *(each for child in below for each in descendants(child))]
 
 

@@ -16,11 +16,12 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from kestrel_sql.cli.main import ExitCode, main
-from kestrel_sql.cli.prompt import SqlCompleter, is_complete, prompt_session, run_shell
+from kestrel_sql.cli.prompt import SqlCompleter, is_complete, prompt_session, run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
 from kestrel_sql.cli.render import shown, to_json
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
@@ -185,7 +186,12 @@ def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None
         raise line
 
     out, errors = StringIO(), StringIO()
-    run_shell(engine, Console(file=out), Console(file=errors), None, Inputs({}), ask)
+    console = Console(file=errors)
+
+    def execute(text: str) -> bool:
+        return run_text(engine, text, Console(file=out), console, Inputs({}), BadRecords(print))
+
+    run_shell(engine, Console(file=out), console, None, run=execute, ask=ask)
     assert "KAFKA" in out.getvalue()
     assert "SYNTAX" in errors.getvalue()
     assert next(asked, None) is None

@@ -17,6 +17,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState
 from kestrel_sql.kafka.run.running_query import reason_of
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
@@ -31,6 +32,7 @@ def report(batch: int, rows: int, offsets: dict[str, dict[str, int]], state: int
         "numInputRows": rows,
         "sources": [{"endOffset": offsets}],
         "stateOperators": [{"numRowsTotal": state}],
+        "durationMs": {"addBatch": 7},
     }
 
 
@@ -50,13 +52,14 @@ def test_batches_are_counted_once_and_the_lag_is_the_broker_s() -> None:
     assert line(state) == "Q: 15 in, 7 out, 2/s, lag a 9, 4 state rows"
     assert json.loads(state.to_json(2.5)) == {
         "time": 2500, "query": "Q", "batch": 1, "rows_in": 15, "rows_out": 7,
-        "rows_per_second": 1.5, "lag": {"a": 9}, "state_rows": 4, "error": "",
+        "rows_per_second": 1.5, "lag": {"a": 9}, "state_rows": 4, "bad_records": 0, "error": "",
     }  # fmt: skip
 
 
 def test_offsets_may_be_text() -> None:
     progress = QueryProgress("Q")
-    progress.add([{"batchId": 0, "numInputRows": 1, "sources": [{"endOffset": '{"a": {"0": 3}}'}]}])
+    sources = [{"endOffset": '{"a": {"0": 3}}'}]
+    progress.add([{"batchId": 0, "durationMs": {"addBatch": 1}, "numInputRows": 1, "sources": sources}])
     progress.measure_lag({("a", 0): 3})
     assert progress.state().lag == {"a": 0}
 
@@ -114,7 +117,7 @@ def test_queries_in_memory_are_watched_while_they_work() -> None:
     for parsed in engine.parse(text):
         engine.execute(parsed)
     written = StringIO()
-    with MemoryWatch(engine).shown(Board(Console(file=StringIO()), written)):
+    with MemoryWatch(engine, BadRecords(print)).shown(Board(Console(file=StringIO()), written)):
         for at in range(3):
             engine.produce(Record(topic="s", key=None, value=b"{}", timestamp=at))
         deadline = time.monotonic() + 10

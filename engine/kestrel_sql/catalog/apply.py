@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import assert_never
 
@@ -19,6 +20,8 @@ from kestrel_sql.plan.commands import (
 )
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Schema
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def apply_command(
@@ -47,6 +50,7 @@ def apply_command(
             return _create(catalog, command, SourceKind.TABLE, created_by, statement_text, derived_from)
         case CreateKafkaSourceV1():
             known = command.source_name in catalog.sources
+            _check_topic(command.topic_name)
             return catalog if known else catalog.with_source(kafka_source(command, statement_text=statement_text))
         case DropSourceV1():
             return catalog.without_source(command.source_name)
@@ -68,6 +72,7 @@ def _create(
     statement_text: str,
     derived_from: tuple[str, ...],
 ) -> Catalog:
+    _check_topic(command.topic_name)
     if command.source_name in catalog.sources and not command.or_replace:
         return catalog
     return catalog.with_source(
@@ -85,6 +90,15 @@ def _create(
             statement_text=statement_text,
         )
     )
+
+
+def _check_topic(name: str) -> None:
+    """Refuse a name that Kafka has for no topic (rules L6.23)."""
+    if _TOPIC.fullmatch(name) is None or name in (".", ".."):
+        raise StatementError(
+            f"Kafka has no topic '{name}'.",
+            hint="a name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is neither '.' nor '..'",
+        )
 
 
 def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> Source:

@@ -21,20 +21,22 @@ from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
 from kestrel_sql.cli.prompt import WELCOME, run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines, sink_topics
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
-from kestrel_sql.cli.render import show, show_error, show_progress
-from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
+from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
+from kestrel_sql.cli.run_kafka import BAD_RECORDS, add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import Describe, ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
+from kestrel_sql.topics.paths import path_part
 
 EXAMPLES = """examples:
   kestrel shell                                         a prompt over topics in memory
@@ -111,11 +113,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history"
     )
     add_remote_options(shell)
+    _add_fail_option(shell)
     _add_engine_options(shell)
     help_ = "run a script over records of files, or against a Kafka broker"
     run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
     run.add_argument("script", type=Path, metavar="SCRIPT", help="a file of statements")
     run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
+    _add_fail_option(run)
     _add_engine_options(run)
     add_kafka_options(run)
     _add_engine_options(add_serve_parser(commands))
@@ -152,6 +156,11 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     _add_functions_option(parser)
 
 
+def _add_fail_option(parser: argparse.ArgumentParser) -> None:
+    help_ = "exit with 1 if a record could not be read, computed or written"
+    parser.add_argument("--fail-on", action="append", default=[], choices=[BAD_RECORDS], help=help_)
+
+
 def _add_functions_option(parser: argparse.ArgumentParser) -> None:
     file = "functions of your own: a Python file with decorated functions, which is executed; may be repeated"
     parser.add_argument("--functions", action="append", default=[], type=Path, metavar="FILE", help=file)
@@ -171,7 +180,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
+def _engine(arguments: argparse.Namespace, starting: Callable[[], None]) -> tuple[MemoryEngine, Inputs]:
     config = Config.of({"auto.offset.reset": "earliest", "cache.max.bytes.buffering": "0"})
     for name, value in arguments.set:
         config = config.with_property(name, value)
@@ -179,22 +188,23 @@ def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
     session = Session(config=config, functions=functions_with(arguments.functions))
-    spark = SparkStart(open_memory_session, _starting)
+    spark = SparkStart(open_memory_session, starting)
     return MemoryEngine(session, by_time=True, open_spark=spark.session), Inputs(files, arguments.input_shape)
 
 
-def _starting() -> None:
-    if sys.stderr.isatty():
-        Console(stderr=True).print("starting Spark, a few seconds …", style="dim")
+_STARTING = "starting Spark, a few seconds …"
 
 
 def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel shell`."""
-    engine, inputs = _engine(arguments)
+    engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING) if errors.is_terminal else None)
     server = RemoteServer.of(arguments) if arguments.server else None
+    bad = BadRecords(warn(errors))
 
     def execute(text: str) -> bool:
-        return run_text(engine, text, out, errors, inputs) if server is None else server.run_text(text, out, errors)
+        if server is not None:
+            return server.run_text(text, out, errors)
+        return run_text(engine, text, out, errors, inputs, bad)
 
     try:
         texts = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
@@ -202,9 +212,10 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
             texts = [sys.stdin.read()]
         if texts:
             done = all(execute(text) for text in texts)
-            return ExitCode.OK if done else ExitCode.REFUSED
+            show_totals(errors, bad)
+            return ExitCode.OK if done and not _fails(arguments, bad) else ExitCode.REFUSED
         welcome = WELCOME if server is None else f"{server.version()}. A statement ends with a semicolon; help, exit."
-        run_shell(engine, out, errors, arguments.history, inputs, run=execute, welcome=welcome)
+        run_shell(engine, out, errors, arguments.history, run=execute, welcome=welcome)
         return ExitCode.OK
     finally:
         engine.close()
@@ -215,16 +226,20 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
     text = _file(arguments.script) or ""
     if wants_broker(arguments):
         return ExitCode.OK if run_on_broker(text, arguments, out, errors) else ExitCode.REFUSED
-    engine, inputs = _engine(arguments)
+    engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
+    report(errors)(f"running {arguments.script} over topics in memory")
+    bad = BadRecords(warn(errors))
     try:
-        with (
-            open_lines(arguments.json_progress) as lines,
-            MemoryWatch(engine).shown(Board(errors, lines, transient=True)),
-        ):
-            _run_in_memory(engine, inputs, text, out)
+        with open_lines(arguments.json_progress) as lines:
+            board = Board(errors, lines, transient=True)
+            with MemoryWatch(engine, bad).shown(board):
+                _run_in_memory(engine, inputs, text, out, errors)
         _write_sinks(engine, arguments.output, out)
-        show_progress(errors, engine.progress())
-        return ExitCode.REFUSED if any(error for *_, error in engine.progress().values()) else ExitCode.OK
+        if board.states:
+            errors.print(board.table())
+        show_totals(errors, bad)
+        failed = any(state.error for state in board.states)
+        return ExitCode.REFUSED if failed or _fails(arguments, bad) else ExitCode.OK
     except EngineError as error:
         show_error(errors, error, text)
         return ExitCode.REFUSED
@@ -232,11 +247,15 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         engine.close()
 
 
-def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, out: Console) -> None:
+def _fails(arguments: argparse.Namespace, bad: BadRecords) -> bool:
+    return BAD_RECORDS in arguments.fail_on and bad.total > 0
+
+
+def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, out: Console, errors: Console) -> None:
     for parsed in engine.parse(text):
         answer = engine.execute(parsed)
         if answer.columns:
-            show(out, answer)
+            show(out, answer, errors)
         inputs.feed(engine)
     inputs.check_used()
     engine.flush()
@@ -250,7 +269,7 @@ def _write_sinks(engine: MemoryEngine, folder: Path | None, out: Console) -> Non
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
             continue
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{topic}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"{path_part(topic)}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _file(path: Path | None) -> str | None:

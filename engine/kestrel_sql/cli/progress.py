@@ -18,6 +18,7 @@ from rich.text import Text
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.run.progress import QueryState, Rate
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 
 _QUIET_S = 10.0
@@ -64,13 +65,14 @@ class Board:
         """The states as a table."""
         if not self.states:
             return Text("starting", "dim")
-        table = Table("Query", "Rows in", "Rows out", "Rows/s", "Lag", "State rows", "Error")
+        table = Table("Query", "Rows in", "Rows out", "Bad", "Rows/s", "Lag", "State rows", "Error")
         for state in self.states:
             lag = "" if state.lag is None else " ".join(f"{topic} {records}" for topic, records in state.lag.items())
             table.add_row(
                 Text(state.query),
                 str(state.rows_in),
                 str(state.rows_out),
+                str(state.bad_records),
                 f"{state.rows_per_second:.0f}",
                 Text(lag),
                 "" if state.state_rows is None else str(state.state_rows),
@@ -101,6 +103,8 @@ def line(state: QueryState) -> str:
     """A state as a line of text."""
     lag = "unknown" if state.lag is None else ", ".join(f"{topic} {records}" for topic, records in state.lag.items())
     text = f"{state.query}: {state.rows_in} in, {state.rows_out} out, {state.rows_per_second:.0f}/s, lag {lag}"
+    if state.bad_records:
+        text += f", {state.bad_records} bad"
     if state.state_rows is not None:
         text += f", {state.state_rows} state rows"
     return f"{text}, error: {state.error}" if state.error else text
@@ -111,10 +115,12 @@ class MemoryWatch:
     """Says how far the queries of an engine in memory are, while it works."""
 
     engine: MemoryEngine
+    bad: BadRecords
     _rates: dict[str, tuple[int, Rate]] = field(default_factory=dict)
 
     def states(self, now: Callable[[], float] = time.monotonic) -> list[QueryState]:
         """What can be said now; the engine may be at work meanwhile."""
+        self.bad.note(self.engine.take_log())
         lags = self.engine.lags()
         known = self.engine.progress().items()
         return [
@@ -137,6 +143,7 @@ class MemoryWatch:
             rows_per_second=rate.per_second(moment),
             lag=lag,
             state_rows=None,
+            bad_records=self.bad.counts[name],
             error=error,
         )
 

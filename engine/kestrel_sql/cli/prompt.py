@@ -16,6 +16,7 @@ from rich.console import Console
 from kestrel_sql.cli.record_files import Inputs
 from kestrel_sql.cli.render import show, show_error
 from kestrel_sql.errors import EngineError
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.sql.keywords import KEYWORDS, is_plain
 
@@ -65,14 +66,15 @@ def _written(name: str) -> str:
     return name if is_plain(name) else f"`{name}`"
 
 
-def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs | None = None) -> bool:
+def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs, bad: BadRecords) -> bool:
     """Execute the statements of a text; on the first error print it and give False."""
     try:
         for parsed in engine.parse(text):
             show(out, engine.execute(parsed))
-            if inputs is not None:
-                inputs.feed(engine)
+            inputs.feed(engine)
+            bad.note(engine.take_log())
     except EngineError as error:
+        bad.note(engine.take_log())
         show_error(errors, error, text)
         return False
     return True
@@ -83,18 +85,16 @@ def run_shell(
     out: Console,
     errors: Console,
     history: Path | None,
-    inputs: Inputs,
-    ask: Callable[[], str] | None = None,
     *,
-    run: Callable[[str], bool] | None = None,
+    run: Callable[[str], bool],
+    ask: Callable[[], str] | None = None,
     welcome: str = WELCOME,
 ) -> None:
     """Read statements from the terminal until the end of input.
 
-    `ask` replaces the terminal in tests, `run` what executes a text: the engine, unless it is given.
+    `run` executes a text, `ask` replaces the terminal in tests.
     """
     asked = ask or _prompt(engine, history)
-    execute = run or (lambda text: run_text(engine, text, out, errors, inputs))
     out.print(welcome, markup=False, highlight=False)
     while True:
         try:
@@ -109,7 +109,7 @@ def run_shell(
         if word == "help":
             out.print(HELP, markup=False, highlight=False)
         elif word:
-            _guarded(execute, text, errors)
+            _guarded(run, text, errors)
 
 
 def _guarded(execute: Callable[[str], bool], text: str, errors: Console) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -15,12 +15,12 @@ from rich.text import Text
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.readable import readable
 from kestrel_sql.errors import EngineError
+from kestrel_sql.queries.bad_records import BadRecords
 
-Progress = Mapping[str, tuple[int, int, int, str]]
 
-
-def show(console: Console, answer: Answer) -> None:
-    """Print an answer: its rows as a table, then its sentence."""
+def show(console: Console, answer: Answer, notes: Console | None = None) -> None:
+    """Print an answer: its rows as a table, then, to `notes` if it is given, their number and its sentence."""
+    said = notes or console
     if answer.columns:
         table = Table()
         for column in answer.columns:
@@ -31,9 +31,9 @@ def show(console: Console, answer: Answer) -> None:
             table.add_row(*(Text(shown(readable(value, column.type))) for value, column in cells), style=style)
         console.print(table)
         ended = "Limit Reached" if answer.limited else f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"
-        console.print(Text(ended, "dim"))
+        said.print(Text(ended, "dim"))
     if answer.message:
-        console.print(Text(answer.message), soft_wrap=True)
+        said.print(Text(answer.message), soft_wrap=True)
 
 
 def show_error(console: Console, error: EngineError, text: str | None) -> None:
@@ -41,14 +41,20 @@ def show_error(console: Console, error: EngineError, text: str | None) -> None:
     console.print(Text(error.render(text), "red"), soft_wrap=True)
 
 
-def show_progress(console: Console, progress: Progress) -> None:
-    """Print what the persistent queries did: rows in, rows out, lag and error."""
-    if not progress:
-        return
-    table = Table("Query", "Rows in", "Rows out", "Lag", "Error")
-    for name, (rows_in, rows_out, lag, error) in progress.items():
-        table.add_row(Text(name), str(rows_in), str(rows_out), str(lag), Text(error, "red"))
-    console.print(table)
+def warn(console: Console) -> Callable[[str], None]:
+    """Give what prints a sentence that a user should see."""
+    return lambda sentence: console.print(Text(sentence, "yellow"), soft_wrap=True)
+
+
+def report(console: Console) -> Callable[[str], None]:
+    """Give what prints a sentence about what the command does now."""
+    return lambda sentence: console.print(Text(sentence, "dim"), soft_wrap=True)
+
+
+def show_totals(console: Console, bad: BadRecords) -> None:
+    """Print how many records were bad, if any were."""
+    if bad.total:
+        warn(console)(bad.summary())
 
 
 def shown(value: object) -> str:

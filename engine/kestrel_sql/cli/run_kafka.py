@@ -10,16 +10,18 @@ from threading import Event
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings
 from kestrel_sql.cli.progress import Board, open_lines
-from kestrel_sql.cli.render import show, show_error
+from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
+
+BAD_RECORDS = "bad-records"
+"""The value of `--fail-on` that makes bad records a failure."""
 
 
 def add_kafka_options(parser: Any) -> None:
@@ -60,13 +62,16 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
                 config=config, registry=registry_of(arguments), functions=functions_with(arguments.functions)
             ),
             log_topic=arguments.processing_log_topic,
-            say=lambda sentence: errors.print(Text(sentence, "yellow"), soft_wrap=True),
+            say=warn(errors),
             show=board.show,
-            answer=lambda answer: show(out, answer),
+            report=report(errors),
+            answer=lambda answer: show(out, answer, errors),
             stop=stop,
         )
         try:
-            return application.run(text)
+            well = application.run(text)
+            show_totals(errors, application.bad)
+            return well and not (BAD_RECORDS in arguments.fail_on and application.bad.total)
         except EngineError as error:
             show_error(errors, error, text)
             return False

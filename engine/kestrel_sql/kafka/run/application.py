@@ -28,6 +28,7 @@ from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
 from kestrel_sql.kafka.run.script import Script
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics, print_topic
 from kestrel_sql.kafka.sink.transaction import EARLIEST
+from kestrel_sql.queries.bad_records import BadRecords, count_of
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
@@ -45,6 +46,8 @@ _RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
 class Application:
     """An application to run; `say` shows messages to the user, `show` the state of queries, `answer` the answers of statements.
 
+    `report` shows what the run does next.
+
     `open_spark` opens the session when a statement first needs it, and `close_spark` closes it at the end.
     """
 
@@ -52,15 +55,18 @@ class Application:
     session: Session
     log_topic: str | None
     say: Callable[[str], None]
+    report: Callable[[str], None] = lambda _: None
     show: Callable[[Sequence[QueryState]], None]
     answer: Callable[[Answer], None]
     stop: Event = field(default_factory=Event)
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
+    bad: BadRecords = field(init=False)
     _spark: SparkStart = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin without Spark."""
+        self.bad = BadRecords(self.say)
         self._spark = SparkStart(lambda: self.open_spark(self.settings, self.say))
 
     def run(self, text: str) -> bool:
@@ -73,9 +79,11 @@ class Application:
         folder = CheckpointFolder(settings.checkpoint)
         statements = self.session.parse(text)
         with folder.locked():
+            self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()
             if offsets is None:
                 return True
+            self.report(f"connected; {count_of(len(statements), 'statement')} to carry out")
             view = EngineView(
                 session=self.session, broker=BrokerTopics(settings.config, offsets), wait=lambda: time.sleep(_LOOK_S)
             )
@@ -97,6 +105,7 @@ class Application:
                     return True
                 if self.log_topic is not None:
                     topics.make(self.log_topic)
+                self.report("planned, and topics are there; waiting for Spark")
                 with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
                     return self._queries(statements, log).run(folder, script.manifest, offsets)
             finally:
@@ -126,7 +135,9 @@ class Application:
             statements=statements,
             open_spark=self._spark.session,
             say=self.say,
+            report=self.report,
             show=self.show,
+            bad=self.bad,
             log=log.write,
             stop=self.stop,
         )

@@ -17,7 +17,7 @@ _STATES = "spark.sql.shuffle.partitions"
 SESSION = {
     "spark.redaction.regex": SPARK_REDACTION,
     "spark.sql.redaction.options.regex": SPARK_REDACTION,
-    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.streaming.numRecentProgressUpdates": "200",
 }
 """What every run against a broker sets; the settings of a user win."""
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from kestrel_sql.errors import EngineError, PlanError
+from kestrel_sql.errors import CheckpointError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.plan.codec.json_text import read_json, write_json
+from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
+from kestrel_sql.topics.paths import path_part
 
 _FORMAT = 1
 
@@ -85,7 +87,7 @@ class CheckpointFolder:
 
     def path_of(self, query_id: str) -> str:
         """Return the URI of Spark's checkpoint of a query."""
-        return (self.folder / "queries" / query_id).resolve().as_uri()
+        return self._folder_of(query_id).resolve().as_uri()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -153,10 +155,20 @@ class CheckpointFolder:
             os.fsync(file.fileno())
         fresh.replace(self.folder / "manifest.json")
 
+    def _folder_of(self, query_id: str) -> Path:
+        return self.folder / "queries" / path_part(query_id)
+
     def next_offsets(self, query_id: str) -> dict[Position, int] | None:
-        """Return the offsets from which a query resumes, from Spark's log of batches; None before the first committed batch."""
-        folder = self.folder / "queries" / query_id
-        done = [int(entry.name) for entry in folder.glob("commits/[0-9]*") if entry.name.isdigit()]
+        """Return the offsets from which a query resumes, from Spark's log of batches; None before the first committed batch.
+
+        Raises:
+            CheckpointError: the log is damaged.
+        """
+        folder = self._folder_of(query_id)
+        flaw = next(batch_log_flaws(folder), None)
+        if flaw is not None:
+            raise CheckpointError(f"the query {query_id} cannot resume from the checkpoint {folder}: {flaw}")
+        done = numbered(folder / "commits")
         if not done:
             return None
         lines = (folder / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.queries.bad_records import query_of
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION
 from kestrel_sql.topics.records import LogEntry
 
@@ -92,7 +93,7 @@ def _part(entry: LogEntry) -> dict[str, Any]:
             return {"errorMessage": entry.message}
         case 4:
             causes = dict.fromkeys([entry.message, *entry.cause])
-            return {"errorMessage": entry.message, "threadName": _query(entry.logger), "cause": list(causes)}
+            return {"errorMessage": entry.message, "threadName": query_of(entry.logger), "cause": list(causes)}
         case _:
             return {"errorMessage": entry.message, **_record(entry), "cause": list(entry.cause)}
 
@@ -102,8 +103,3 @@ def _record(entry: LogEntry) -> dict[str, str]:
     if entry.record is None:
         return {}
     return {"recordB64" if entry.kind == DESERIALIZATION else "record": entry.record}
-
-
-def _query(logger: str) -> str:
-    """The query of a logger `processing.<query>.…`, in place of a thread: queries have none here."""
-    return [*logger.split("."), logger][1]

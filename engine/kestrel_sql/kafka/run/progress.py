@@ -10,11 +10,24 @@ from typing import Any
 
 from kestrel_sql.kafka.client.offsets import from_members
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.queries.bad_records import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryState:
-    """The state of a query to show; `lag` is in records by topic, None before the first batch. Unknown values are None."""
+    """The state of a query to show (rules E12.7). Unknown values are None.
+
+    Attributes:
+        query: its id.
+        batch: the number of the last completed batch, -1 before the first.
+        rows_in: the records read since the process started.
+        rows_out: the records written since then.
+        rows_per_second: the records read in a second, over the last ten seconds.
+        lag: the records still to read, by topic; None before the first batch.
+        state_rows: the rows of state.
+        bad_records: the records that could not be read, computed or written since the process started.
+        error: why the query failed, empty unless it did.
+    """
 
     query: str
     batch: int
@@ -23,6 +36,7 @@ class QueryState:
     rows_per_second: float
     lag: Mapping[str, int] | None
     state_rows: int | None
+    bad_records: int = 0
     error: str = ""
 
     def to_json(self, moment: float) -> str:
@@ -59,6 +73,7 @@ class QueryProgress:
     rows_out: int = 0
     batch: int = -1
     state_rows: int = 0
+    bad_records: int = 0
     offsets: dict[Position, int] = field(default_factory=dict)
     lag: dict[str, int] | None = None
     error: str = ""
@@ -69,8 +84,13 @@ class QueryProgress:
         self.rows_out += records
 
     def add(self, reports: Sequence[Mapping[str, Any]], now: Callable[[], float] = time.monotonic) -> bool:
-        """Add Spark's progress reports, some of which may be known; return whether a batch is new."""
-        fresh = [report for report in reports if int(report["batchId"]) > self.batch]
+        """Add Spark's progress reports, some of which may be known; return whether a batch is new.
+
+        While a query idles, Spark reports the number of the next batch. Only a report with the duration of `addBatch`
+        is about a completed batch.
+        """
+        done = [report for report in reports if "addBatch" in report["durationMs"]]
+        fresh = [report for report in done if int(report["batchId"]) > self.batch]
         for report in fresh:
             rows = int(report.get("numInputRows") or 0)
             self.batch = int(report["batchId"])
@@ -101,8 +121,22 @@ class QueryProgress:
             rows_per_second=self._rate.per_second(now()),
             lag=self.lag,
             state_rows=self.state_rows,
+            bad_records=self.bad_records,
             error=self.error,
         )
+
+
+def summary(states: Sequence[QueryState]) -> list[str]:
+    """Say what queries did since the process started: a sentence for each, and the sum of several (rules E12.8)."""
+    lines = [f"{state.query}: {_done(state.rows_in, state.rows_out, state.bad_records)}" for state in states]
+    if len(states) > 1:
+        sums = (sum(getattr(state, name) for state in states) for name in ("rows_in", "rows_out", "bad_records"))
+        lines.append(f"{len(states)} queries: {_done(*sums)}")
+    return lines
+
+
+def _done(read: int, written: int, bad: int) -> str:
+    return f"{count_of(read, 'record')} read, {written} written, {bad} bad"
 
 
 def _offsets(found: Any) -> dict[Position, int]:

@@ -15,11 +15,12 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
-from kestrel_sql.kafka.run.progress import QueryProgress, QueryState
+from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
 from kestrel_sql.kafka.sink.sink import Delivery
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -54,7 +55,9 @@ class ProductionRun:
     statements: Sequence[ParsedStatement]
     open_spark: Callable[[], SparkSession]
     say: Callable[[str], None]
+    report: Callable[[str], None] = lambda _: None
     show: Callable[[Sequence[QueryState]], None]
+    bad: BadRecords
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
     _running: dict[str, RunningQuery] = field(default_factory=dict)
@@ -87,6 +90,8 @@ class ProductionRun:
             for query in prepared
         ]
         self._running = {query.id: query for query in queries}
+        what = "reading what the topics hold" if self.settings.until_caught_up else "running until Ctrl-C"
+        self.report(f"{what}: {', '.join(self._running)}")
         if self.settings.until_caught_up:
             return self._catch_up(queries, offsets)
         return self._run_until_stopped(queries, offsets)
@@ -140,6 +145,7 @@ class ProductionRun:
             delivery=self.settings.delivery,
             batch_records=self.settings.batch_records,
             log=self.log,
+            bad=self.bad,
             stop=self.stop,
             flaw=lambda stored: changed(stored, offsets),
         )
@@ -276,6 +282,8 @@ class ProductionRun:
     def _ended_well(self, queries: Sequence[RunningQuery]) -> bool:
         for query in queries:
             self._tell(query)
+        for sentence in summary([query.progress.state() for query in queries if query.execution is not None]):
+            self.say(sentence)
         return not self._told
 
     def _tell(self, query: RunningQuery) -> None:

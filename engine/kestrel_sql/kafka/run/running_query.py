@@ -22,6 +22,7 @@ from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import Reading, open_source
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.topics.records import LogEntry
 
@@ -41,6 +42,7 @@ class Surroundings:
     delivery: Delivery
     batch_records: int
     log: Callable[[Sequence[LogEntry]], None]
+    bad: BadRecords
     stop: Event
     flaw: Callable[[StoredQuery], QueryError | None]
     """Called before a batch is written: returns an error if the topics of the query have changed."""
@@ -61,6 +63,7 @@ class RunningQuery:
     _sink: EngineError | None = None
     _before: str = ""
     _layout: Layout | None = None
+    _counted: int = -1
 
     @property
     def id(self) -> str:
@@ -140,6 +143,11 @@ class RunningQuery:
         self.progress.wrote(written.records)
         entries = [entry for _, entry in written.entries]
         self.around.log(entries)
+        if number > self._counted:
+            # A batch that is done again has the same entries.
+            self._counted = number
+            self.around.bad.note(entries)
+            self.progress.bad_records = self.around.bad.counts[self.id]
         fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
             self._final = QueryError(

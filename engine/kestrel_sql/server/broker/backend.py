@@ -95,7 +95,7 @@ class BrokerBackend:
         )
         transient = run.checkpoint / "transient"
         self.pushes = BrokerPushes(
-            run.config, session, self._spark.session, transient, self._queries.note, settings.push_queue_rows
+            run.config, session, self._spark.session, transient, self._queries.note_push, settings.push_queue_rows
         )
         self._asking = BrokerAsking(
             session=session, open_spark=self._spark.session, config=run.config, table_of=self._table

@@ -23,10 +23,12 @@ from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, damaged
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.server.broker.adoption import Adoption
 from kestrel_sql.server.broker.tables import TableTopic
 from kestrel_sql.session.session import PersistentQuery, Session
-from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
+from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import LogEntry
 
@@ -65,6 +67,7 @@ class BrokerQueries:
     adopting: Adoption | None = None
     """Where queries begin that another engine ran before; until the first `follow` is over."""
     errors: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
+    bad: BadRecords = field(default_factory=lambda: BadRecords(_log.warning))
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
 
@@ -125,6 +128,8 @@ class BrokerQueries:
             known.stop.set()
         for known in self._supervised.values():
             self._stop(known)
+        if self.bad.total:
+            _log.warning("%s", self.bad.summary())
 
     def watch(self) -> None:
         """Take in what the queries did, and start those again that something ended which may pass."""
@@ -165,6 +170,11 @@ class BrokerQueries:
             name: dict((known.running.progress.lag if known.running is not None else None) or {})
             for name, known in [*self._supervised.items()]
         }
+
+    def note_push(self, entries: Sequence[LogEntry]) -> None:
+        """Count the entries of a push query and keep them."""
+        self.bad.note(entries)
+        self.note(entries)
 
     def note(self, entries: Sequence[LogEntry]) -> None:
         """Keep entries of the processing log."""
@@ -240,6 +250,7 @@ class BrokerQueries:
             delivery=self.settings.delivery,
             batch_records=self.settings.batch_records,
             log=lambda entries: self._batch_is_done(known, entries),
+            bad=self.bad,
             stop=known.stop,
             flaw=lambda stored: changed(stored, self.offsets),
         )
@@ -265,12 +276,7 @@ class BrokerQueries:
 
     def _is_within_batch(self, query_id: str) -> bool:
         """Whether the process before ended within a batch, which may be in its topic in part."""
-        path = self.folder.folder / "queries" / query_id
-        planned, done = (
-            [int(entry.name) for entry in path.glob(f"{each}/[0-9]*") if entry.name.isdigit()]
-            for each in ("offsets", "commits")
-        )
-        return max(planned, default=-1) > max(done, default=-1)
+        return unfinished_batch(folder_of(self.folder.path_of(query_id))) is not None
 
     def _stop(self, known: Supervised, *, keep_table: bool = False) -> None:
         known.stop.set()
@@ -293,7 +299,7 @@ class BrokerQueries:
         rest = {key: stored for key, stored in self.manifest.queries.items() if key != name}
         self.manifest = replace(self.manifest, queries=rest)
         self.folder.save(self.manifest)
-        shutil.rmtree(self.folder.folder / "queries" / name, ignore_errors=True)
+        shutil.rmtree(folder_of(self.folder.path_of(name)), ignore_errors=True)
 
     def _revive(self, known: Supervised, running: RunningQuery) -> None:
         if running.is_active or running.failure is None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.memory.pushes import Pushes
 
@@ -22,6 +23,7 @@ class Turns:
         """Do nothing until `begin`."""
         self.errors: deque[Mapping[str, Any]] = deque(maxlen=_ERRORS_KEPT)
         """The latest entries of the processing log."""
+        self._bad = BadRecords(_log.warning)
         self._engine = engine
         self._pushes = pushes
         self._active = False
@@ -32,8 +34,10 @@ class Turns:
         self._active = True
 
     def stop(self) -> None:
-        """Start no piece any more."""
+        """Start no piece any more, and say how many records were bad."""
         self._active = False
+        if self._bad.total:
+            _log.warning("%s", self._bad.summary())
 
     def step(self) -> bool:
         """Do a piece of work for the query whose turn it is; whether there was any."""
@@ -64,6 +68,8 @@ class Turns:
 
     def _take_log(self) -> None:
         """Keep the latest entries of the processing log only."""
-        for entry in self._engine.take_log():
+        entries = self._engine.take_log()
+        self._bad.note(entries)
+        for entry in entries:
             position = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
             self.errors.append({"query": entry.logger, "message": entry.text, "time": self._engine.now(), **position})

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import CheckpointError, QueryError
+from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
@@ -72,8 +73,9 @@ def _flaws(
     open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: CheckpointMetadata, *, replaced: bool
 ) -> Iterator[str]:
     levels = pipeline.depth - 1
-    operators = _numbered(folder / "state")
-    if not _numbered(folder / "offsets"):
+    operators = numbered(folder / "state")
+    yield from batch_log_flaws(folder)
+    if not numbered(folder / "offsets"):
         if operators:
             yield "it contains state, but no log of the batches that wrote it"
         return
@@ -132,10 +134,6 @@ def _page_flaw(blob: bytes, fingerprint: list[str]) -> str | None:
     except QueryError as error:
         return error.message
     return None
-
-
-def _numbered(folder: Path) -> list[int]:
-    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
 
 
 def _query_names(pipeline: Pipeline) -> str:

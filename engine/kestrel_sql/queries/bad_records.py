@@ -1,0 +1,78 @@
+"""Counts the records that queries cannot read, compute or write, and names the first of each kind (rules E12.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, PROCESSING
+from kestrel_sql.topics.records import LogEntry
+
+_VERBS = {DESERIALIZATION: "read", PROCESSING: "computed"}
+
+
+@dataclass(slots=True)
+class BadRecords:
+    """Takes the entries of the processing log; any thread may hand them over.
+
+    Attributes:
+        say: gets the first entry of each kind, that is of each type of entry and step of a query.
+        counts: the number of bad records of each query.
+    """
+
+    say: Callable[[str], None]
+    counts: Counter[str] = field(default_factory=Counter)
+    _said: set[tuple[int, str]] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    def note(self, entries: Sequence[LogEntry]) -> None:
+        """Count the records of entries, each once for each query; an entry about the end of a query is no bad record."""
+        found: dict[str, set[object]] = {}
+        fresh = []
+        with self._lock:
+            for at, entry in enumerate(entries):
+                if entry.kind == FATAL:
+                    continue
+                position = at if entry.topic is None else (entry.topic, entry.partition, entry.offset)
+                found.setdefault(query_of(entry.logger), set()).add(position)
+                if (entry.kind, entry.logger) not in self._said:
+                    self._said.add((entry.kind, entry.logger))
+                    fresh.append(entry)
+            for query, positions in found.items():
+                self.counts[query] += len(positions)
+        for entry in fresh:
+            self.say(_sentence(entry))
+
+    @property
+    def total(self) -> int:
+        """The number of bad records of all queries."""
+        return self.counts.total()
+
+    def summary(self) -> str:
+        """The totals in one sentence, empty if there are none."""
+        if not self.total:
+            return ""
+        by_query = ", ".join(f"{query} {count}" for query, count in sorted(self.counts.items()))
+        return f"{count_of(self.total, 'bad record')}: {by_query}"
+
+
+def count_of(number: int, what: str) -> str:
+    """A number with its noun: `1 record`, `2 records`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def query_of(logger: str) -> str:
+    """The query of a logger `processing.<query>.…`."""
+    return [*logger.split("."), logger][1]
+
+
+def _sentence(entry: LogEntry) -> str:
+    record = (
+        "a record"
+        if entry.topic is None
+        else f"the record at {entry.topic}, partition {entry.partition}, offset {entry.offset},"
+    )
+    verb = _VERBS.get(entry.kind, "written")
+    return f"{query_of(entry.logger)}: {record} cannot be {verb}: {entry.text}; more of this kind are only counted"

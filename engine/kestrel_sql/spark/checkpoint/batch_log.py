@@ -1,0 +1,106 @@
+"""Checks the files in which Spark keeps how far a query is, before Spark reads them: its errors name no file."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+_VERSION = re.compile(r"v\d+")
+_CHECKSUM_HEADER = b"crc\x00"
+_NOTHING = "-"
+"""What stands for a source that has given nothing."""
+
+
+def numbered(folder: Path) -> list[int]:
+    """The numbers that files of a folder have for names, in their order."""
+    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
+
+
+def batch_log_flaws(folder: Path) -> Iterator[str]:
+    """Say what is wrong with `metadata`, `offsets` and `commits` of a checkpoint, each with the name of the file (rules E12.10)."""
+    metadata = folder / "metadata"
+    if metadata.exists():
+        yield from _flaws(metadata, _metadata_flaw)
+    offsets, commits = numbered(folder / "offsets"), numbered(folder / "commits")
+    for number in offsets:
+        yield from _flaws(folder / "offsets" / str(number), _offsets_flaw)
+    for number in commits:
+        yield from _flaws(folder / "commits" / str(number), _commit_flaw)
+    for name, numbers in (("offsets", offsets), ("commits", commits)):
+        for before, after in pairwise(numbers):
+            if after != before + 1:
+                yield f"{name} has no file {before + 1}"
+    if commits and (not offsets or not commits[-1] <= offsets[-1] <= commits[-1] + 1):
+        yield f"commits ends with batch {commits[-1]}, and offsets with {offsets[-1] if offsets else 'none'}"
+
+
+def unfinished_batch(folder: Path) -> int | None:
+    """The number of a batch that was begun and not committed, None if there is none."""
+    begun, done = numbered(folder / "offsets"), numbered(folder / "commits")
+    return begun[-1] if begun and (not done or done[-1] < begun[-1]) else None
+
+
+def _flaws(file: Path, flaw: Callable[[str], str | None]) -> Iterator[str]:
+    name = f"{file.parent.name}/{file.name}" if file.name.isdigit() else file.name
+    try:
+        data = file.read_bytes()
+        found = "does not fit its checksum" if not _fits_checksum(file, data) else flaw(data.decode("utf-8"))
+    except OSError as error:
+        found = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        found = "is no text"
+    if found is not None:
+        yield f"{name} {found}"
+
+
+def _fits_checksum(file: Path, data: bytes) -> bool:
+    """Whether a file is the one that the file beside it was made for; without one, Hadoop checks nothing."""
+    beside = file.with_name(f".{file.name}.crc")
+    if not beside.exists():
+        return True
+    stored = beside.read_bytes()
+    if len(stored) < 8 or not stored.startswith(_CHECKSUM_HEADER):
+        return False
+    (size,) = struct.unpack(">I", stored[4:8])
+    parts = [data[at : at + size] for at in range(0, len(data), size)] if size else []
+    return stored[8:] == b"".join(struct.pack(">I", zlib.crc32(part)) for part in parts)
+
+
+def _metadata_flaw(text: str) -> str | None:
+    found = _object(text)
+    return None if found is not None and isinstance(found.get("id"), str) else "names no query"
+
+
+def _offsets_flaw(text: str) -> str | None:
+    version, _, rest = text.partition("\n")
+    lines = rest.split("\n")
+    if _VERSION.fullmatch(version) is None or _object(lines[0]) is None or len(lines) < 2:
+        return "is no list of offsets"
+    return None if all(line == _NOTHING or _is_json(line) for line in lines[1:]) else "is no list of offsets"
+
+
+def _commit_flaw(text: str) -> str | None:
+    version, _, rest = text.partition("\n")
+    return None if _VERSION.fullmatch(version) and _object(rest) is not None else "is no record of a batch"
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""Records that vanish do so with a word (rules E12.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
+from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.topics.records import LogEntry
+
+
+def entry(kind: int = 0, logger: str = "processing.Q_1.KsqlTopic.Source", offset: int | None = 0) -> LogEntry:
+    topic = None if offset is None else "orders"
+    return LogEntry(kind=kind, logger=logger, message="no", topic=topic, partition=2, offset=offset, cause=("V: x",))
+
+
+@pytest.mark.rules("E12.1")
+def test_the_first_of_each_kind_is_named_with_its_position_and_cause() -> None:
+    said: list[str] = []
+    bad = BadRecords(said.append)
+    bad.note([entry(), entry(offset=1)])
+    bad.note([entry(offset=2), entry(1, "processing.Q_1.Project", 3), entry(3, offset=None), entry(4)])
+    assert said == [
+        "Q_1: the record at orders, partition 2, offset 0, cannot be read: no; V: x; more of this kind are only counted",
+        "Q_1: the record at orders, partition 2, offset 3, cannot be computed: no; V: x; more of this kind are only counted",
+        "Q_1: a record cannot be written: no; V: x; more of this kind are only counted",
+    ]
+
+
+@pytest.mark.rules("E12.2")
+def test_a_record_counts_once_for_each_query() -> None:
+    bad = BadRecords(lambda _: None)
+    assert bad.summary() == ""
+    bad.note([entry(), entry(1, "processing.Q_1.Project"), entry(logger="processing.Q_2.KsqlTopic.Source"), entry(4)])
+    assert (bad.total, bad.counts) == (2, {"Q_1": 1, "Q_2": 1})
+    bad.note([entry(offset=5)])
+    assert bad.summary() == "3 bad records: Q_1 2, Q_2 1"
+
+
+def report(batch: int, rows: int, offset: int, *, idle: bool = False) -> dict[str, object]:
+    durations = {"latestOffset": 1, "triggerExecution": 2}
+    return {
+        "batchId": batch,
+        "numInputRows": rows,
+        "sources": [{"endOffset": {"a": {"0": offset}}}],
+        "durationMs": durations if idle else durations | {"addBatch": 5},
+    }
+
+
+@pytest.mark.rules("E12.7")
+def test_a_batch_counts_though_the_idle_query_has_reported_its_number_before() -> None:
+    progress = QueryProgress("Q")
+    reports = [report(0, 3, 3), report(1, 0, 3, idle=True)]
+    assert progress.add(reports, now=lambda: 1.0)
+    assert not progress.add(reports, now=lambda: 1.5)
+    reports.append(report(1, 4, 7))
+    assert progress.add(reports, now=lambda: 2.0)
+    progress.measure_lag({("a", 0): 8})
+    state = progress.state(now=lambda: 2.0)
+    assert (state.batch, state.rows_in, state.rows_per_second, state.lag) == (1, 7, 0.7, {"a": 1})
+    assert progress.state(now=lambda: 60.0).rows_per_second == 0
+
+
+@pytest.mark.rules("E12.8")
+def test_a_summary_adds_up() -> None:
+    def state(query: str, read: int, written: int, bad: int) -> QueryState:
+        return QueryState(
+            query=query,
+            batch=0,
+            rows_in=read,
+            rows_out=written,
+            rows_per_second=0,
+            lag=None,
+            state_rows=None,
+            bad_records=bad,
+        )
+
+    assert summary([state("A", 1, 0, 1)]) == ["A: 1 record read, 0 written, 1 bad"]
+    assert summary([state("A", 1, 0, 1), state("B", 7, 5, 2)])[1:] == [
+        "B: 7 records read, 5 written, 2 bad",
+        "2 queries: 8 records read, 5 written, 3 bad",
+    ]
+    assert summary([]) == []

@@ -1,0 +1,82 @@
+"""What a run says of its records adds up with what the broker holds (rules E12)."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import create, produce, read, run
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON');
+CREATE STREAM A WITH (KAFKA_TOPIC='{0}_a') AS SELECT K, 10 / V AS X FROM S;
+CREATE STREAM N WITH (KAFKA_TOPIC='{0}_n') AS SELECT K, X FROM A WHERE X > 2;
+"""
+PARTITIONS = 2
+
+
+def value(at: int) -> str:
+    return '{"V": "many"}' if at % 10 == 3 else json.dumps({"V": at % 5})
+
+
+@pytest.mark.rules("E12.1", "E12.7", "E12.8")
+def test_counts_are_those_of_the_broker(applications: Applications, tmp_path: Path) -> None:
+    name, servers = f"counts{time.time_ns()}", applications.config.servers
+    text = SCRIPT.format(name)
+    create(servers, PARTITIONS, f"{name}_s")
+    rows, before = 0, {"a": 0, "n": 0}
+    for more in (40, 0, 20):
+        produce(servers, f"{name}_s", ((f"k{at % 4}", value(at), at + 1) for at in range(rows, rows + more)))
+        bad = sum(at % 10 == 3 or at % 5 == 0 for at in range(rows, rows + more))
+        rows += more
+        done = applications.catch_up(text, tmp_path / "checkpoint", batch_records=15)
+        assert done.well, done.said
+        now = {sink: len(read(servers, f"{name}_{sink}", PARTITIONS)) for sink in before}
+        wrote = {sink: now[sink] - before[sink] for sink in before}
+        before = now
+        assert wrote["a"] == more - sum(at % 10 == 3 for at in range(rows - more, rows))
+        assert done.said[-3:] == [
+            f"CSAS_A_0: {more} records read, {wrote['a']} written, {bad} bad",
+            f"CSAS_N_1: {wrote['a']} records read, {wrote['n']} written, 0 bad",
+            f"2 queries: {more + wrote['a']} records read, {wrote['a'] + wrote['n']} written, {bad} bad",
+        ]
+        first = [sentence for sentence in done.said if "only counted" in sentence]
+        assert len(first) == (2 if more else 0)
+        for sentence in first:
+            assert f"the record at {name}_s, partition " in sentence
+
+
+@pytest.mark.rules("E12.7")
+def test_progress_goes_on_after_a_query_has_idled(applications: Applications, tmp_path: Path) -> None:
+    name, servers = f"idle{time.time_ns()}", applications.config.servers
+    create(servers, PARTITIONS, f"{name}_s")
+    earliest = {"auto.offset.reset": "earliest"}
+    with applications.running(SCRIPT.format(name), tmp_path / "checkpoint", properties=earliest) as going:
+        for rows in (10, 20):
+            produce(servers, f"{name}_s", ((f"k{at}", '{"V": 5}', at + 1) for at in range(10)))
+            going.await_(lambda rows=rows: [state.rows_in for state in going.states.values()] == [rows, rows])  # type: ignore[misc]
+            going.await_(lambda: all(state.lag and not any(state.lag.values()) for state in going.states.values()))
+            going.await_(lambda: all(state.rows_per_second == 0 for state in going.states.values()))
+        assert next(state.rows_out for state in going.states.values()) == 20
+
+
+@pytest.mark.rules("E12.3", "E12.9")
+def test_bad_records_fail_a_run_that_is_to_fail_on_them(applications: Applications, tmp_path: Path) -> None:
+    name, servers, script = f"fail{time.time_ns()}", applications.config.servers, tmp_path / "app.sql"
+    script.write_text(SCRIPT.format(name), encoding="utf-8")
+    create(servers, 1, f"{name}_s")
+    produce(servers, f"{name}_s", [("k", '{"V": "many"}', 1)])
+    done = run(script, servers, tmp_path / "checkpoint", "--until-caught-up", "--fail-on", "bad-records")
+    assert done.returncode == 1
+    assert f"CSAS_A_0: the record at {name}_s, partition 0, offset 0, cannot be read: " in done.stderr
+    assert done.stderr.splitlines()[-1] == "1 bad record: CSAS_A_0 1"
+    assert done.stdout == ""
+    steps = ["connecting to ", "connected; 3 statements", "planned", "reading what the topics hold: CSAS_A_0, CSAS_N_1"]
+    found = [done.stderr.find(step) for step in steps]
+    assert -1 < found[0] < found[1] < found[2] < found[3]
