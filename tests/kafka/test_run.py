@@ -41,7 +41,7 @@ def test_a_changed_query_does_not_start(kafka: KafkaConfig, tmp_path: Path, name
     assert told == ["CSAS_OUT_0 is in the checkpoint but not in the script, so it does not run"]
 
 
-def test_a_topic_that_is_not_what_it_was_is_named(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
+def test_a_topic_that_has_changed_is_named(kafka: KafkaConfig, tmp_path: Path, name: str) -> None:
     text = (SOURCE + FILTER).format(name, 1)
     with pytest.raises(EngineError, match=f"the topic {name}_s does not exist"):
         prepare(kafka, tmp_path, text)

@@ -112,7 +112,7 @@ def forbid(broker: Broker, *rights: Right) -> None:
     ],
     ids=["read", "describe", "write", "create"],
 )
-def test_a_topic_that_may_not_be_used_is_told_before_anything_starts(
+def test_a_forbidden_topic_is_reported_before_the_start(
     broker: Broker, ann: KafkaConfig, tmp_path: Path, right: Right, sink: str, said: str, hint: str
 ) -> None:
     forbid(broker, right)
@@ -175,7 +175,7 @@ def spark() -> SparkSession:
     ],
     ids=["topic", "group", "transactional id"],
 )
-def test_what_is_forbidden_while_a_query_runs_is_told_by_its_batch(
+def test_an_acl_removed_during_a_run_is_reported_by_the_batch(
     broker: Broker, ann: KafkaConfig, spark: SparkSession, right: Right, said: str
 ) -> None:
     forbid(broker, right)

@@ -25,9 +25,7 @@ CREATE STREAM C WITH (KAFKA_TOPIC='{1}_c') AS SELECT * FROM S;
 
 
 @pytest.mark.rules("L8.6")
-def test_a_new_query_begins_where_auto_offset_reset_says(
-    kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]
-) -> None:
+def test_a_new_query_starts_at_auto_offset_reset(kafka: KafkaConfig, tmp_path: Path, topic: Callable[..., str]) -> None:
     source, name = topic(1), f"begin_{time.time_ns()}"
     produce(kafka.servers, source, [("a", '{"V":1}', 1), ("b", '{"V":2}', 2)])
     execute(kafka, tmp_path, APP.format(source, name))

@@ -32,16 +32,16 @@ from tests.kafka.scenario import LEAN, Scenario, differences
         ("spark://h:7077", True),
     ],
 )
-def test_a_cluster_is_what_has_executors_of_its_own(master: str, is_one: bool) -> None:
+def test_a_cluster_has_executors_of_its_own(master: str, is_one: bool) -> None:
     assert is_cluster(master) is is_one
 
 
-def test_nothing_travels_where_nothing_has_to() -> None:
+def test_nothing_is_packaged_without_need() -> None:
     assert cluster_settings("local[*]", {}) == {}
     assert cluster_settings("yarn", {INSTALLED: "true"}) == {}
 
 
-def test_what_travels_is_what_the_engine_imports_and_nothing_that_a_driver_alone_needs() -> None:
+def test_packages_are_those_that_the_engine_imports_on_an_executor() -> None:
     found = needed_packages()
     assert {
         "pyarrow",

@@ -23,7 +23,7 @@ NEW = "CREATE STREAM B WITH (KAFKA_TOPIC='{0}_b') AS SELECT K, N FROM S;"
 LARGE = "CREATE STREAM L WITH (KAFKA_TOPIC='{0}_l') AS SELECT * FROM S;"
 
 
-def test_an_edited_script_goes_on_where_it_can(applications: Applications, tmp_path: Path) -> None:
+def test_an_edited_script_resumes_where_it_can(applications: Applications, tmp_path: Path) -> None:
     name, servers = f"edited_{time.time_ns()}", applications.config.servers
     # Of records of 1970 a compacted topic keeps the last of each key only.
     now = int(time.time() * 1000)

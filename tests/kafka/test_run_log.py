@@ -21,7 +21,7 @@ CREATE STREAM A WITH (KAFKA_TOPIC='{0}_a') AS SELECT K, 10 / V AS X FROM S;
 BAD = '{"V": "many"}'
 
 
-def test_entries_hold_what_they_are_about_if_they_are_to(applications: Applications, tmp_path: Path) -> None:
+def test_entries_contain_their_record_if_the_setting_says_so(applications: Applications, tmp_path: Path) -> None:
     name, servers = f"log_{time.time_ns()}", applications.config.servers
     create(servers, 1, f"{name}_s")
     found = []

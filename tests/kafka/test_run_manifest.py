@@ -67,7 +67,7 @@ def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
     assert other() == "got it\n"
 
 
-def test_a_query_goes_on_behind_the_last_batch_that_was_done(tmp_path: Path) -> None:
+def test_a_query_resumes_after_the_last_committed_batch(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path)
     logs = tmp_path / "queries" / "Q"
     assert folder.next_offsets("Q") is None
@@ -91,6 +91,6 @@ def test_a_query_goes_on_behind_the_last_batch_that_was_done(tmp_path: Path) -> 
         ({"in": Topic("in", "id-1", 3)}, "has 3 partitions instead of 2"),
     ],
 )
-def test_what_happened_to_a_topic_is_said(found: dict[str, Topic], said: str | None) -> None:
+def test_a_change_of_a_topic_is_named(found: dict[str, Topic], said: str | None) -> None:
     flaws = list(changes(QUERY, found))
     assert (said is None and not flaws) or (said is not None and said in flaws[0])

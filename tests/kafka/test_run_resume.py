@@ -43,7 +43,7 @@ def checkpoint(text: str) -> Manifest:
     return manifest
 
 
-def test_a_query_is_found_again_whatever_stands_before_it() -> None:
+def test_a_query_is_found_whatever_statements_precede_it() -> None:
     old = checkpoint("CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
     new = application("CREATE STREAM B AS SELECT * FROM S; CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
     again = next(named for named in new if named.name in old.queries)
@@ -51,7 +51,7 @@ def test_a_query_is_found_again_whatever_stands_before_it() -> None:
     assert resumed(again, old.queries[again.name]).query_id == "CSAS_A_0"
 
 
-def test_a_changed_query_is_refused_with_what_changed() -> None:
+def test_a_changed_query_is_refused_with_its_changes() -> None:
     old = checkpoint("CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
     (new,) = application("CREATE STREAM A AS SELECT * FROM S WHERE V > 2;")
     with pytest.raises(StatementError, match=r"(?s)CSAS_A_0.*V > 1.*V > 2") as caught:
@@ -59,13 +59,13 @@ def test_a_changed_query_is_refused_with_what_changed() -> None:
     assert "CREATE OR REPLACE" in str(caught.value.hint)
 
 
-def test_or_replace_lets_a_query_go_on_where_its_state_fits() -> None:
+def test_or_replace_resumes_a_query_whose_state_matches() -> None:
     old = checkpoint("CREATE STREAM A AS SELECT * FROM S WHERE V > 1;")
     (new,) = application("CREATE OR REPLACE STREAM A AS SELECT * FROM S WHERE V > 2;")
     assert resumed(new, old.queries[new.name]).query_id == "CSAS_A_0"
 
 
-def test_or_replace_does_not_let_a_query_go_on_where_its_state_does_not_fit() -> None:
+def test_or_replace_does_not_resume_a_query_whose_state_does_not_match() -> None:
     old = checkpoint("CREATE TABLE A AS SELECT K, COUNT(*) AS C FROM S GROUP BY K;")
     (new,) = application("CREATE OR REPLACE TABLE A AS SELECT K, SUM(V) AS C FROM S GROUP BY K;")
     with pytest.raises(StatementError, match="StreamAggregate must have matching"):
@@ -79,7 +79,7 @@ def test_a_setting_that_changes_the_meaning_of_a_query_counts() -> None:
         resumed(new, old.queries[new.name])
 
 
-def test_a_query_that_left_the_script_is_told_of() -> None:
+def test_a_query_that_left_the_script_is_reported() -> None:
     old = checkpoint("CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM S;")
     assert [stored.id for stored in gone(old, application("CREATE STREAM B AS SELECT * FROM S;"))] == ["CSAS_A_0"]
 
@@ -90,7 +90,7 @@ def test_two_inserts_into_one_stream_have_names_of_their_own() -> None:
     assert names == ["CREATE STREAM A", "INSERT INTO A FROM S", "INSERT INTO A FROM S (2)"]
 
 
-def test_queries_stand_behind_all_that_write_what_they_read() -> None:
+def test_queries_come_after_those_that_write_their_sources() -> None:
     text = """
     CREATE STREAM A AS SELECT * FROM S;
     CREATE STREAM B AS SELECT * FROM A;
@@ -112,7 +112,7 @@ def test_a_circle_of_queries_has_an_order_too() -> None:
     ]
 
 
-def test_what_the_processing_log_holds_is_nothing_that_changes_a_query() -> None:
+def test_settings_of_the_processing_log_do_not_change_a_query() -> None:
     text = "CREATE STREAM A AS SELECT * FROM S WHERE V > 1;"
     old = checkpoint(f"SET 'ksql.logging.processing.rows.include'='true'; {text}")
     (new,) = application(text)

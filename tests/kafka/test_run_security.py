@@ -48,7 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         ("open", "PLAIN", PASSWORD, None, "SASL PLAIN mechanism handshake failed"),
     ],
 )
-def test_a_refusal_is_told_in_the_broker_s_words(
+def test_a_refusal_has_the_message_of_the_broker(
     secured: Secured, tmp_path: Path, listener: str, mechanism: str, password: str, trusted: str | None, said: str
 ) -> None:
     tls = (

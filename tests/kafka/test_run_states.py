@@ -19,7 +19,7 @@ CREATE TABLE T WITH (KAFKA_TOPIC='{0}_t') AS SELECT K, COUNT(*) AS N FROM S GROU
 """
 
 
-def test_a_foreign_or_damaged_state_is_refused_and_a_mended_one_goes_on(
+def test_a_foreign_or_damaged_state_is_refused_and_a_repaired_one_resumes(
     applications: Applications, tmp_path: Path
 ) -> None:
     name, servers = f"states_{time.time_ns()}", applications.config.servers

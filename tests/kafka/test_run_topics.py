@@ -124,7 +124,7 @@ WINDOWED = TABLE.replace("GROUP", "WINDOW TUMBLING (SIZE 1 SECOND, RETENTION 9 S
         (TABLE, "2000", "", None),
     ],
 )
-def test_a_sink_has_to_be_kept_as_long_as_it_would_be(
+def test_an_existing_sink_must_have_the_inherited_retention(
     kafka: KafkaConfig, tmp_path: Path, topic: Topic, query: str, kept: str, clause: str, said: str | None
 ) -> None:
     source, sink = topic(1, retention_ms="5000"), topic(1, retention_ms=kept)
@@ -139,7 +139,7 @@ def test_a_sink_has_to_be_kept_as_long_as_it_would_be(
     assert caught.value.message == f"the topic {sink} exists and has {said}"
 
 
-def test_the_source_of_a_query_that_goes_on_may_be_kept_longer_by_now(
+def test_the_source_of_a_resumed_query_may_have_a_longer_retention(
     kafka: KafkaConfig, tmp_path: Path, topic: Topic
 ) -> None:
     source, sink = topic(1, retention_ms="5000"), topic(1, retention_ms="5000")
@@ -154,7 +154,7 @@ def test_the_source_of_a_query_that_goes_on_may_be_kept_longer_by_now(
         execute(kafka, tmp_path / "other", text)
 
 
-def test_more_replicas_than_brokers_are_refused_in_the_broker_s_words(
+def test_more_replicas_than_brokers_are_refused_with_the_message_of_the_broker(
     kafka: KafkaConfig, tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(QueryError, match=f"the topic {name} was not created: .*[Rr]eplication factor"):
@@ -184,7 +184,7 @@ def test_an_assertion_waits_for_a_topic_that_another_makes(kafka: KafkaConfig, t
     assert answer.message == f"Topic {name} exists."
 
 
-def test_print_shows_what_a_topic_holds(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
+def test_print_shows_the_records_of_a_topic(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
     source = topic(1)
     produce(
         kafka.servers, source, [*((f"k{n}", f'{{"V":{n}}}', 1_700_000_000_123 + n) for n in range(6)), ("bad", "{", 9)]
@@ -199,7 +199,7 @@ def test_print_shows_what_a_topic_holds(kafka: KafkaConfig, tmp_path: Path, topi
     assert offsets == ["0", "2"]
 
 
-def test_print_without_a_beginning_waits_for_what_comes(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
+def test_print_without_from_beginning_waits_for_new_records(kafka: KafkaConfig, tmp_path: Path, topic: Topic) -> None:
     source = topic(1)
     produce(kafka.servers, source, [("old", "1", 5)])
     stop = threading.Event()

@@ -86,7 +86,7 @@ def test_each_partition_is_in_the_order_of_ordinals(
 
 
 @pytest.mark.parametrize("before", [Layout(2, {}), Layout(3, {}), None])
-def test_what_is_spread_already_is_spread_anew_where_things_have_changed(
+def test_distributed_records_are_distributed_again_after_a_change(
     spark: SparkSession, kafka: KafkaConfig, topic: Topic, before: Layout | None
 ) -> None:
     name = topic(5)
@@ -151,7 +151,7 @@ def test_another_producer_of_the_same_name_is_locked_out(spark: SparkSession, ka
     assert [record.value for record in read_topics(kafka, [name])[name]] == [b"v"]
 
 
-def test_a_writer_that_another_has_replaced_opens_anew(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+def test_a_writer_that_was_replaced_opens_again(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
     name = topic(1)
     write_batch(frame(spark, [row(name, 1, b"k", b"0")]), 0, query=f"q{name}", config=kafka, slots=1)
     with closing(Producer(kafka.client(transactional_id=f"q{name}-0"))) as other:
@@ -187,7 +187,9 @@ def test_a_missing_topic_is_named(spark: SparkSession, kafka: KafkaConfig) -> No
         write_batch(frame(spark, [row("nowhere", 1, b"k", b"v")]), 0, query="qnowhere", config=kafka)
 
 
-def test_log_entries_come_back_in_place_order(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:
+def test_log_entries_are_returned_in_the_order_of_ordinals(
+    spark: SparkSession, kafka: KafkaConfig, topic: Topic
+) -> None:
     name = topic(2)
     log = {
         "kind": 0,
@@ -213,7 +215,7 @@ def test_an_empty_batch_writes_nothing(spark: SparkSession, kafka: KafkaConfig) 
     assert write_batch(frame(spark, []), 0, query="qempty", config=kafka).records == 0
 
 
-def test_the_number_of_a_batch_stands_in_the_consumer_group(
+def test_the_number_of_a_batch_is_committed_in_the_consumer_group(
     spark: SparkSession, kafka: KafkaConfig, topic: Topic
 ) -> None:
     name = topic(1)

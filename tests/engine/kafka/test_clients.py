@@ -23,7 +23,7 @@ def test_equal_configurations_share_a_client_that_outlives_them() -> None:
     )
 
 
-def test_what_a_connection_says_is_heard() -> None:
+def test_errors_of_connections_are_collected() -> None:
     found = admin(KafkaConfig(servers=NOBODY))
     found.client.poll(5)
     assert any("Connect" in error.str() for error in found.heard)

@@ -30,7 +30,7 @@ def test_a_bad_line_is_named_by_its_number(text: str) -> None:
         parse_properties(text)
 
 
-def test_a_java_login_is_told_to_both_clients() -> None:
+def test_a_java_login_is_translated_for_both_clients() -> None:
     given = config(security_protocol="sasl_ssl", sasl_mechanism="PLAIN", sasl_jaas_config=PLAIN)
     assert given.client()["sasl.username"] == "ann"
     assert given.client()["sasl.password"] == 'p"q;r'
@@ -39,7 +39,7 @@ def test_a_java_login_is_told_to_both_clients() -> None:
     assert given.spark()["kafka.bootstrap.servers"] == "b:9092"
 
 
-def test_a_native_login_is_told_to_both_clients() -> None:
+def test_a_native_login_is_translated_for_both_clients() -> None:
     given = config(security_protocol="SASL_SSL", sasl_mechanisms="PLAIN", sasl_username="ann", sasl_password='p"q;r')
     assert given.spark()["kafka.sasl.jaas.config"] == PLAIN
     assert "kafka.sasl.password" not in given.spark()
@@ -51,7 +51,7 @@ def test_scram_has_a_login_module_of_its_own() -> None:
     assert "scram.ScramLoginModule" in given.spark()["kafka.sasl.jaas.config"]
 
 
-def test_pem_files_are_told_to_both_clients() -> None:
+def test_pem_files_are_translated_for_both_clients() -> None:
     java = config(
         ssl_truststore_type="PEM", ssl_truststore_location="/ca", ssl_keystore_type="PEM", ssl_keystore_location="/me"
     )

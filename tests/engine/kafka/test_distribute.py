@@ -48,7 +48,9 @@ def through(tasks: list[list[pa.RecordBatch]], layout: Layout = LAYOUT) -> dict[
 
 @pytest.mark.parametrize("held", [1, 10, 1 << 16])
 @pytest.mark.parametrize("seed", range(5))
-def test_writers_get_their_partitions_in_place_order(seed: int, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_get_their_partitions_in_the_order_of_ordinals(
+    seed: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spread, "_HELD_ROWS", held)
     monkeypatch.setattr(spread, "_PIECE_ROWS", 7)
     random_ = random.Random(seed)
@@ -71,7 +73,7 @@ def test_writers_get_their_partitions_in_place_order(seed: int, held: int, monke
 
 
 @pytest.mark.parametrize("before", [Layout(2, {}), Layout(3, {"a": 9, "b": 2}), LAYOUT])
-def test_what_another_layout_spread_is_spread_anew(before: Layout) -> None:
+def test_records_of_another_layout_are_distributed_again(before: Layout) -> None:
     rows = batch([record([at, 0], str(at).encode(), "ab"[at % 2]) for at in range(50)])
     assert through([[*distribute_batches(before, {})(iter([rows]))]]) == through([[rows]])
 
@@ -87,7 +89,7 @@ def test_layouts_are_compared_by_the_topics_that_are_written() -> None:
     assert more.distributes_as(replace(more), None)
 
 
-def test_an_entry_of_the_log_stands_before_the_record_of_its_row() -> None:
+def test_a_log_entry_comes_before_the_record_of_its_row() -> None:
     entry = {"q": 0, "ordinal": [1, 0], "kind": 1, "message": "m"}
     (own,) = through(
         [[batch([entry, record([1, 0], b"k")]), batch([record([0, 0], b"k")])]], Layout(1, {"a": 1})

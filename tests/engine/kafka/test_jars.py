@@ -103,7 +103,7 @@ def test_the_connector_of_pyspark_is_taken_where_there_is_one_and_asked_for_once
     assert repositories.asked == [OWN]
 
 
-def test_an_older_connector_is_taken_with_a_word_and_remembered(having: Callable[..., Repositories]) -> None:
+def test_an_older_connector_is_used_with_a_note_and_remembered(having: Callable[..., Repositories]) -> None:
     repositories = having(OLDER)
     first = jars.connector_jars()
     assert first.note == (

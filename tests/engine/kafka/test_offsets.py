@@ -48,7 +48,7 @@ def test_offsets_are_asked_of_the_leader_of_today(code: int) -> None:
     assert asked.ends([("in", 0), ("in", 1)], 5.0) == {("in", 0): 7, ("in", 1): 7}
 
 
-def test_a_refusal_is_told_at_once() -> None:
+def test_a_refusal_is_reported_at_once() -> None:
     asked, admin = offsets(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(QueryError, match="partition 0 of the topic in"):
         asked.ends([("in", 0)], 5.0)

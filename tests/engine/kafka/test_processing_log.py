@@ -81,11 +81,11 @@ def test_an_entry_has_ksqldb_s_shape_and_names_its_record(kind: int, message: st
         ),
     ],
 )
-def test_what_an_entry_is_about_stands_where_ksqldb_puts_it(kind: int, part: str, expected: dict[str, Any]) -> None:
+def test_the_record_of_an_entry_has_the_member_of_ksqldb(kind: int, part: str, expected: dict[str, Any]) -> None:
     assert shape(entry(kind, "value: bad", "a", "b", record="eA=="))["message"] == {"type": kind, part: expected}
 
 
-def test_people_are_told_what_led_to_it_once() -> None:
+def test_the_causes_of_an_error_are_named_once() -> None:
     assert entry(0, "value: bad", "why", "bad").text == "value: bad; why"
 
 
@@ -139,7 +139,7 @@ def test_entries_are_written_in_order(broker: type[_Broker]) -> None:
     assert told == []
 
 
-def test_entries_that_are_lost_are_told_of(broker: type[_Broker]) -> None:
+def test_lost_entries_are_reported(broker: type[_Broker]) -> None:
     told: list[str] = []
     writer = LogWriter(KafkaConfig(servers="b:1"), "log", told.append)
     broker.refusal = "no such topic"

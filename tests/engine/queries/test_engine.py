@@ -107,7 +107,7 @@ def test_a_table_keeps_its_rows_when_a_filter_comes_and_goes(engine: MemoryEngin
     assert tell(engine, "SELECT k, w FROM c WHERE k = 1;").rows == ((1, None),)
 
 
-def test_a_replaced_query_whose_state_does_not_fit_stops_and_never_begins_anew(engine: MemoryEngine) -> None:
+def test_a_replaced_query_whose_state_does_not_match_stops_and_never_restarts(engine: MemoryEngine) -> None:
     tell(engine, "CREATE TABLE n AS SELECT k, COUNT(v + 1) AS c FROM s GROUP BY k; INSERT INTO s VALUES (1, 2);")
     assert tell(engine, "SELECT c FROM n;").rows == ((1,),)
     with pytest.raises(

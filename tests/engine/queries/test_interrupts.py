@@ -75,7 +75,7 @@ def test_the_block_is_brought_to_its_end() -> None:
     assert threading.main_thread() not in asked
 
 
-def test_what_the_stop_breaks_is_the_interrupt_s_doing() -> None:
+def test_an_error_caused_by_the_stop_is_an_interrupt() -> None:
     def work(*, interrupted: bool) -> None:
         with delayed_interrupts():
             if interrupted:

@@ -29,7 +29,7 @@ def feed(engine: MemoryEngine, *pairs: tuple[bytes | None, bytes | None]) -> Non
 
 
 @pytest.mark.spark
-def test_a_pull_query_reads_what_the_last_messages_say(engine: MemoryEngine) -> None:
+def test_a_pull_query_reads_the_last_messages(engine: MemoryEngine) -> None:
     feed(engine, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"b", None))
     assert tell(engine, "SELECT key, text, OFFSET, ARRAY_LENGTH(headers) AS n FROM u;").rows == (("a", "3", 2, 1),)
     assert tell(engine, "SELECT text FROM u WHERE key = 'a';").rows == (("3",),)
@@ -38,7 +38,7 @@ def test_a_pull_query_reads_what_the_last_messages_say(engine: MemoryEngine) -> 
 
 @pytest.mark.rules("K1.4.4")
 @pytest.mark.spark
-def test_an_error_of_a_null_key_stands_until_it_is_retracted(engine: MemoryEngine) -> None:
+def test_an_error_of_a_null_key_remains_until_it_is_retracted(engine: MemoryEngine) -> None:
     feed(engine, (b"a", b"1"), (None, b"x"))
     with pytest.raises(EngineError, match=r"NULL key in UPSERT source.*u-0 at offset 1"):
         tell(engine, "SELECT * FROM u;")
@@ -48,7 +48,7 @@ def test_an_error_of_a_null_key_stands_until_it_is_retracted(engine: MemoryEngin
 
 @pytest.mark.rules("K1.4.4")
 @pytest.mark.spark
-def test_an_error_of_a_value_stands_until_its_key_has_another(engine: MemoryEngine) -> None:
+def test_an_error_of_a_value_remains_until_its_key_has_another(engine: MemoryEngine) -> None:
     feed(engine, (b"a", b"1"), (b"b", b"\xff"))
     with pytest.raises(EngineError, match="Failed to decode TEXT"):
         tell(engine, "SELECT * FROM u;")
@@ -71,7 +71,7 @@ def test_an_error_of_a_value_stands_until_its_key_has_another(engine: MemoryEngi
         ("CREATE STREAM o WITH (headers='nope') AS SELECT * FROM n;", r"HEADERS column \(NOPE\) is unknown"),
     ],
 )
-def test_what_such_a_source_does_not_allow(engine: MemoryEngine, statement: str, message: str) -> None:
+def test_statements_that_such_a_source_does_not_allow(engine: MemoryEngine, statement: str, message: str) -> None:
     with pytest.raises(EngineError, match=message):
         tell(engine, statement)
 

@@ -116,7 +116,7 @@ def test_an_unknown_source(session: Session) -> None:
         ("SELECT * FROM windows WHERE k = 'a' AND windowstart > 5", {}, None),
     ],
 )
-def test_what_must_be_said_of_the_key_without_table_scans(
+def test_where_must_restrict_the_key_without_table_scans(
     session: Session, text: str, properties: dict[str, object], message: str | None
 ) -> None:
     settings = {"ksql.query.pull.table.scan.enabled": False, **properties}
@@ -137,7 +137,7 @@ def test_alternatives_of_a_condition() -> None:
     ]
 
 
-def test_a_source_stands_for_the_last_message_of_every_key() -> None:
+def test_a_source_has_the_last_message_of_every_key() -> None:
     changelog = [(b"b", b"1"), (b"a", b"2"), (None, b"3"), (b"b", b"4"), (b"a", None), (b"c", None), (b"a", b"5")]
     records = [Record(topic="t", key=key, value=value, timestamp=at) for at, (key, value) in enumerate(changelog)]
     assert [(r.key, r.value) for r in current_messages(records)] == [(b"a", b"5"), (b"b", b"4")]

@@ -111,7 +111,7 @@ def test_a_look_up_reads_the_page_of_its_key(session: Session) -> None:
 
 
 @pytest.mark.rules("R9.6")
-def test_what_fails_is_null_or_false_and_is_told(session: Session) -> None:
+def test_a_failing_expression_is_null_or_false_and_is_logged(session: Session) -> None:
     table, _ = reader(session, "SUMS", [(20, 20)])
     log: list[LogEntry] = []
     assert ask(session, table, "SELECT id / (n - 1) AS x FROM sums;", log) == [(None,)]
@@ -137,7 +137,7 @@ def test_a_store_gives_rows_as_the_sinks_format_does(session: Session) -> None:
         ("JOINED", "TableStore", []),
     ],
 )
-def test_where_tables_are_kept(session: Session, table: str, operator: str, steps: list[str]) -> None:
+def test_where_tables_are_materialised(session: Session, table: str, operator: str, steps: list[str]) -> None:
     found = kept(session, table)
     assert found is not None
     assert type(found.stateful.operator).__name__ == operator
@@ -146,7 +146,7 @@ def test_where_tables_are_kept(session: Session, table: str, operator: str, step
         assert kept(session, table, queryable=False) is None
 
 
-def test_what_may_be_replaced_has_the_same_operators_with_and_without_a_filter(session: Session) -> None:
+def test_a_replaceable_query_has_the_same_operators_with_and_without_a_filter(session: Session) -> None:
     def operators(table: str) -> list[list[str]]:
         source = session.catalog.sources[table]
         query = next(each for each in session.queries.values() if materialises(each.plan, source))

@@ -175,7 +175,7 @@ def test_a_plan_of_a_newer_release_is_refused(runner: ResumableRunner, checkpoin
     assert "cannot be read" in refusal(runner, checkpoint, SUM)
 
 
-def test_without_a_note_the_states_must_tell(runner: ResumableRunner, checkpoint: Path) -> None:
+def test_without_metadata_the_state_is_checked(runner: ResumableRunner, checkpoint: Path) -> None:
     (checkpoint / "kestrel.json").unlink()
     assert "page 0 of task 0 of level 1: another plan wrote the checkpoint" in refusal(
         runner, checkpoint, "CREATE TABLE T AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;"

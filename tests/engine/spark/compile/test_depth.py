@@ -26,12 +26,12 @@ def test_a_chain_has_one_pair_of_brackets(word: str) -> None:
     assert written(f"X = 1 {word} X = 2 {word} X = 3") == f"({parts})"
 
 
-def test_another_word_inside_of_a_chain_keeps_its_brackets() -> None:
+def test_another_operator_in_a_chain_keeps_its_parentheses() -> None:
     chain = "COALESCE((`X` = 1), FALSE) OR COALESCE((`X` = 2), FALSE)"
     assert written("(X = 1 OR X = 2) AND X = 3") == f"(({chain}) AND COALESCE((`X` = 3), FALSE))"
 
 
-def test_what_may_be_null_counts_as_false_inside_of_a_chain() -> None:
+def test_null_counts_as_false_inside_a_chain() -> None:
     assert written("B AND NOT B").endswith("(COALESCE(`B`, FALSE) AND COALESCE((NOT (`B`)), FALSE)))")
 
 
@@ -39,7 +39,7 @@ def test_as_many_alternatives_as_a_statement_may_have_are_written() -> None:
     assert written(" OR ".join(f"X = {number}" for number in range(190))).count(" OR ") == 189
 
 
-def test_what_is_too_deep_to_be_written_is_refused() -> None:
+def test_an_expression_that_is_too_deep_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="nested too deeply") as caught:
         written("X" + " + X" * 190)
     assert caught.value.hint is not None

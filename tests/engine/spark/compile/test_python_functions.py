@@ -36,7 +36,7 @@ def _again(function: Any) -> Any:
     return FunctionType(function.__code__, function.__globals__, function.__name__)
 
 
-def test_a_body_that_holds_functions_has_one_name_in_every_run() -> None:
+def test_a_body_with_functions_has_the_same_name_in_every_run() -> None:
     assert isinstance(url_encode_param, Scalar)
     body = url_encode_param.body
     held = [replace(url_encode_param, body=_Holder(each)) for each in (body, _again(body), _again(_again))]

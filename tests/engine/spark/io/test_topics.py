@@ -97,7 +97,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
     assert row["r5"] == {"k": {"K": "k"}, "v": None}
 
 
-def test_a_bad_record_is_logged_and_the_next_goes_on() -> None:
+def test_a_bad_record_is_logged_and_the_next_one_processed() -> None:
     bad, good = decoded(record(b"{"), record(b'{"A": 1}'))
     assert bad["rel"] == -1
     assert bad["log"][0]["kind"] == 0

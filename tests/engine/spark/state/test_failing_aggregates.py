@@ -123,7 +123,7 @@ def test_in_a_group_no_other_query_fails(runner: GroupRunner, cut: str) -> None:
     assert [row["L"] for row in sums[:3]] == [2**63 - 1, -2, 2**63 - 3]
 
 
-def test_an_engine_stops_the_query_and_goes_on_with_others() -> None:
+def test_an_engine_stops_the_query_and_continues_with_others() -> None:
     engine = MemoryEngine(open_spark=open_test_session)
     for parsed in engine.parse(SOURCES + FAILING["stream"][1] + HEALTHY["stateless"]):
         engine.execute(parsed)
