@@ -13,7 +13,7 @@ SEEDS ?= 1 2 3
 KILLS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly kills cuts bench plans ledger lock clean
+.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly kills cuts bench plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ plans: $(READY) ## run every plan that ksqlDB stored, and write the ledger of th
 ledger: $(READY) ## run ksqlDB's cases and write the ledger of those that do not pass
 	$(BIN)/qtt run $(CORPUS) --tolerant-errors --json build/conformance.json || test $$? -eq 1
 	$(BIN)/python tests/conformance/ledger.py build/conformance.json $(LEDGER)
+
+docs: $(READY) ## build the site of the documents into build/site, and fail at a broken link
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .mkdocs.yml
+	@echo "the site is in build/site; $(BIN)/mkdocs serve --config-file .mkdocs.yml shows it"
 
 lock: ## write constraints.txt anew from the newest versions that pyproject.toml allows
 	rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet -e '.[dev]'

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,3 +88,27 @@ def test_every_target_of_make_that_is_named_exists() -> None:
     named = set(re.findall(r"(?:`|^)make ([a-z-]+)", written, flags=re.MULTILINE))
     assert named
     assert named <= targets
+
+
+def test_the_index_of_decisions_lists_each_of_them() -> None:
+    listed = LINK.findall((ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8"))
+    assert listed == sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--config-file",
+        str(ROOT / ".mkdocs.yml"),
+    ]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(
+        [*command, "--site-dir", str(tmp_path)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    assert (tmp_path / "testing" / "index.html").exists()
