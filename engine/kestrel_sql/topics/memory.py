@@ -1,10 +1,11 @@
-"""A broker in memory; every topic has one partition."""
+"""A broker in memory."""
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from threading import Lock
@@ -17,8 +18,13 @@ Arrival = tuple[int, Record]
 
 @dataclass(slots=True)
 class MemoryBroker:
-    """Topics as lists of records in offset order; several threads may produce and read at the same time."""
+    """Topics as lists of records in order of arrival; several threads may produce and read at the same time.
 
+    `partition` gives the partition that a record goes to; by default all topics have one.
+    """
+
+    partition: Callable[[Record], int] = lambda record: 0
+    _ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     _topics: dict[str, list[Arrival]] = field(default_factory=dict)
     _arrivals: int = 0
     _producing: Lock = field(default_factory=Lock)
@@ -35,18 +41,22 @@ class MemoryBroker:
     def delete(self, topic: str) -> None:
         """Delete a topic with all its records; it may be unknown."""
         self._topics.pop(topic, None)
+        for end in [end for end in self._ends if end[0] == topic]:
+            del self._ends[end]
 
-    def produce(self, record: Record) -> Record:
-        """Append a record to the only partition of its topic and return it with its offset."""
+    def produce(self, record: Record, partition: int | None = None) -> Record:
+        """Append a record to a partition of its topic and return it with its partition and offset."""
         with self._producing:
             records = self._topics.setdefault(record.topic, [])
-            stored = replace(record, partition=0, offset=len(records))
+            end = (record.topic, self.partition(record) if partition is None else partition)
+            stored = replace(record, partition=end[1], offset=self._ends[end])
+            self._ends[end] += 1
             records.append((self._arrivals, stored))
             self._arrivals += 1
         return stored
 
     def records(self, topic: str) -> tuple[Record, ...]:
-        """The records of a topic in offset order; empty for an unknown topic."""
+        """The records of a topic in order of arrival; empty for an unknown topic."""
         return tuple(record for _, record in self._topics.get(topic, ()))
 
     def count(self, topic: str) -> int:

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kestrel_qtt.cases.model import ActualRecord, InputRecord, Window
+from kestrel_qtt.drivers.partitions import Partitions
 from kestrel_sql.errors import InputError, SerdeError, did_you_mean
 from kestrel_sql.session.session import Session
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Record
 
 
-def input_records(session: Session, inputs: Sequence[InputRecord]) -> Iterator[tuple[InputRecord, Record]]:
+def input_records(
+    session: Session, inputs: Sequence[InputRecord], partitions: Partitions
+) -> Iterator[tuple[InputRecord, Record]]:
     """Write the inputs whose topic belongs to a source, each at its own offset or the next one of its partition.
 
     Raises:
@@ -29,7 +32,7 @@ def input_records(session: Session, inputs: Sequence[InputRecord]) -> Iterator[t
             _check_topic(session, given)
             continue
         record = _written(records, given)
-        partition = given.partition or 0
+        partition = partitions.of_input(given.topic, record.key, given.partition)
         offset = offsets[given.topic, partition] if given.offset is None else given.offset
         offsets[given.topic, partition] = offset + 1
         yield given, replace(record, partition=partition, offset=offset)

@@ -11,7 +11,7 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.kafka.order import in_expected_order
-from kestrel_qtt.drivers.kafka.partitions import OwnTopics, misplaced
+from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, misplaced
 from kestrel_qtt.drivers.kafka.runner import FusedQuery, FusedRunner
 from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
@@ -44,7 +44,7 @@ class BrokerTopics:
         """Create the topics of the planned cases, and produce what these give."""
         made = {run: self._made(run) for run in runs if run.outcome is None}
         self._scratch.make({name: n for own in made.values() for name, n in own.on_broker().items()})
-        given = {run: own.placed(run) for run, own in made.items()}
+        given = {run: list(given_records(run)) for run in made}
         asked = (replace(record, topic=made[run].names[record.topic]) for run in given for record in given[run])
         sent = iter(self._scratch.send(list(asked)))
         for run, records in given.items():
@@ -58,7 +58,7 @@ class BrokerTopics:
         """Hand what a query wrote to its case, at the positions that the broker gave it."""
         run, counts = job.case_run, self._own[job.case_run].counts
         run.collect(output)
-        stray = misplaced(run, output.records, counts)
+        stray = misplaced(run, output.records)
         if stray is not None and run.outcome is None:
             where = f"topic {stray.topic}, partition {stray.partition}, offset {stray.offset}"
             run.outcome = model.Crashed(f"{where}: the key {stray.key!r} of the record belongs to another partition")

@@ -1,18 +1,12 @@
-"""Topics of a case's own on the broker: their names, their partitions, and the partition that each record belongs to.
-
-A topic has the partitions that the case declares for it, else one; a sink inherits those of the topics that its query reads. A record
-goes to the partition that the case names, else to the one of its key, as Java's producer chooses.
-"""
+"""The topics that a case has for itself on the broker: their names, and how many partitions each has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from kestrel_qtt.drivers.records.run import CaseRun
-from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.session.session import PersistentQuery
-from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 
 
@@ -28,17 +22,9 @@ class OwnTopics:
     def of(run: CaseRun, prefix: str) -> OwnTopics:
         """The topics that a planned case gives records for, reads and writes."""
         topics = OwnTopics(prefix)
-        declared = _declared(run)
-        sources = run.session.catalog.sources
         fed = [record.topic for record in given_records(run)]
-        for topic in (*fed, *(source.topic for source in sources.values() if source.created_by is None)):
-            topics.add(topic, declared.get(topic, 1))
-        for query in run.session.queries.values():
-            sink = sources.get(query.plan.sink or "")
-            if sink is not None:
-                topics.add(sink.topic, declared.get(sink.topic, next(topics.counts_read(run, query), 1)))
-        for source in sources.values():
-            topics.add(source.topic, declared.get(source.topic, 1))
+        for topic in (*fed, *(source.topic for source in run.session.catalog.sources.values())):
+            topics.add(topic, run.partitions.count(topic))
         return topics
 
     def add(self, topic: str, partitions: int) -> None:
@@ -55,14 +41,6 @@ class OwnTopics:
         """The partitions of the topics that a query reads, the left-most first."""
         return (self.counts.get(topic, 1) for topic in run.topics_read(query))
 
-    def placed(self, run: CaseRun) -> list[Record]:
-        """The records that a case gives, each with its partition: that of the case, else that of its key."""
-        named = {given.topic for given in run.case.inputs if given.partition is not None}
-        return [
-            replace(record, partition=_partition(record, self.counts[record.topic], is_named=record.topic in named))
-            for record in given_records(run)
-        ]
-
 
 def given_records(run: CaseRun) -> Iterator[Record]:
     """What a case gives: its inputs, then the records of its INSERT statements."""
@@ -71,7 +49,7 @@ def given_records(run: CaseRun) -> Iterator[Record]:
         yield from records
 
 
-def misplaced(run: CaseRun, records: Iterable[Record], counts: Mapping[str, int]) -> Record | None:
+def misplaced(run: CaseRun, records: Iterable[Record]) -> Record | None:
     """The first record of a query that is not where Java's producer would have put it."""
     given = {record.topic for record in run.case.inputs}
     return next(
@@ -80,25 +58,7 @@ def misplaced(run: CaseRun, records: Iterable[Record], counts: Mapping[str, int]
             for record in records
             if record.key is not None
             and record.topic not in given
-            and record.partition != partition_of(_bare_key(run, record.topic, record.key), counts[record.topic])
+            and record.partition != run.partitions.of_output(record)
         ),
         None,
     )
-
-
-def _declared(run: CaseRun) -> dict[str, int]:
-    """The partitions of the topics that a case declares, and those that its records name."""
-    declared = {} if run.case.tolerant else dict(run.declared_partitions())
-    for record in run.inputs:
-        declared[record.topic] = max(declared.get(record.topic, 1), record.partition + 1)
-    return declared
-
-
-def _partition(record: Record, partitions: int, *, is_named: bool) -> int:
-    if partitions == 1:
-        return 0
-    return record.partition if is_named or record.key is None else partition_of(record.key, partitions)
-
-
-def _bare_key(run: CaseRun, topic: str, key: bytes) -> bytes:
-    return key[: len(key) - window_bytes(run.session.sources_of_topic(topic)[0].window)]

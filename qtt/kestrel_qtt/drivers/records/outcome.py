@@ -48,4 +48,6 @@ def silence(run: CaseRun) -> tuple[str, ...]:
 
 def _with_causes(run: CaseRun, topic: str, records: tuple[model.ActualRecord, ...]) -> tuple[model.ActualRecord, ...]:
     """The records of a topic with the inputs that caused them."""
-    return tuple(replace(record, cause=run.causes.get((topic, at))) for at, record in enumerate(records))
+    return tuple(
+        replace(record, cause=run.causes.get((topic, record.partition or 0, record.offset or 0))) for record in records
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from kestrel_qtt.cases import model
@@ -55,7 +54,7 @@ def prepare(case: model.Case) -> CaseRun:
 
 def _write_inputs(run: CaseRun) -> None:
     try:
-        written = list(input_records(run.session, run.case.inputs))
+        written = list(input_records(run.session, run.case.inputs, run.partitions))
     except InputError as error:
         run.outcome = model.Crashed(error.render())
         return
@@ -151,11 +150,12 @@ def _execute(run: CaseRun, parsed: ParsedStatement) -> None:
     """Carry a statement out; an INSERT VALUES appends its record at the frozen clock of the test engine, which stands at 0."""
     session = run.session
     insert = session.execute(parsed).insert
+    if not run.case.tolerant:
+        run.partitions.declare(parsed.statement)
     if insert is None:
         return
     constants = Constants(
         session.functions, lambda bounds: evaluate_constants(open_case_session(), bounds, session.config)
     )
     record = insert_record(insert, constants, session.serde(), lambda: 0)
-    records = run.topics.setdefault(record.topic, [])
-    records.append(replace(record, offset=len(records)))
+    run.topics.setdefault(record.topic, []).append(run.partitions.stored(record))

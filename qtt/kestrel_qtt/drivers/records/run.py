@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.fused import Job, failure
+from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun
@@ -31,8 +32,9 @@ class CaseRun:
     topics: dict[str, list[Record]] = field(default_factory=dict)
     inputs: list[Record] = field(default_factory=list)
     given: dict[Position, model.InputRecord] = field(default_factory=dict)
-    causes: dict[tuple[str, int], model.InputRecord] = field(default_factory=dict)
+    causes: dict[Position, model.InputRecord] = field(default_factory=dict)
     log: list[LogEntry] = field(default_factory=list)
+    partitions: Partitions = field(init=False)
     outcome: model.Outcome | None = None
     seconds: float = 0.0
 
@@ -41,9 +43,13 @@ class CaseRun:
         """Whether queries are still to be run."""
         return self.outcome is None and bool(self.pending)
 
-    def declared_partitions(self) -> Mapping[str, int]:
-        """The partitions of the topics that the case declares."""
-        return {topic.name: topic.partitions for topic in self.case.topics}
+    def __post_init__(self) -> None:
+        """Find the partitions; ksqlDB's own cases run in one, whatever they declare."""
+        if self.case.tolerant:
+            self.partitions = Partitions(self.session)
+        else:
+            declared, named = declared_partitions(self.case.topics), named_partitions(self.case.inputs)
+            self.partitions = Partitions(self.session, declared, named)
 
     def topics_read(self, query: PersistentQuery) -> Iterator[str]:
         """The topics that a query reads, the left-most first."""
@@ -69,7 +75,9 @@ class CaseRun:
             run=self.query_run(query),
             functions=self.session.functions,
             feed=self.feed_of(query),
-            partitions=self.declared_partitions(),
+            partitions=declared_partitions(self.case.topics)
+            if self.case.tolerant
+            else {topic: self.partitions.count(topic) for topic in self.topics_read(query)},
         )
 
     def collect(self, output: Output) -> None:
@@ -80,13 +88,12 @@ class CaseRun:
             return
         given = {record.topic for record in self.inputs}
         for record, position in zip_longest(output.records, output.causes):
-            topic = self.topics.setdefault(record.topic, [])
+            stored = self.partitions.stored(record)
             if position is not None:
-                source, _, offset = position
-                cause = self.given.get(position) if source in given else self.causes.get((source, offset))
+                cause = (self.given if position[0] in given else self.causes).get(position)
                 if cause is not None:
-                    self.causes[record.topic, len(topic)] = cause
-            topic.append(replace(record, partition=0, offset=len(topic)))
+                    self.causes[stored.topic, stored.partition, stored.offset] = cause
+            self.topics.setdefault(stored.topic, []).append(stored)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +104,6 @@ class CaseJob(Job):
     query: PersistentQuery
 
     def tasks(self) -> int:
-        """How many tasks the query has: one, as in ksqlDB's own tests, unless a record of the case says which partition it is in."""
-        if not any(given.partition for given in self.case_run.case.inputs):
-            return 1
-        return max((self.partitions.get(topic, 1) for topic in self.case_run.topics_read(self.query)), default=1)
+        """How many tasks the query has: the partitions of the widest topic that it reads."""
+        counts = map(self.case_run.partitions.count, self.case_run.topics_read(self.query))
+        return max(counts, default=1)

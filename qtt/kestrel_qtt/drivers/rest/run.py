@@ -10,6 +10,7 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.fused import crashed
+from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs
 from kestrel_qtt.drivers.topics import register_topics
@@ -22,6 +23,7 @@ from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.topics.memory import MemoryBroker
 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
 
@@ -43,6 +45,7 @@ class RestRun:
 
     case: RestCase
     engine: MemoryEngine
+    partitions: Partitions
     due: Iterator[RunningQuery] = field(default_factory=lambda: iter(()))
     asked: list[Asked] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
@@ -91,13 +94,17 @@ def prepared(case: RestCase) -> RestRun:
     """Carry out the statements of a case up to its queries, and produce its inputs."""
     started = time.perf_counter()
     session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
-    partitions = max((topic.partitions for topic in case.topics), default=_PARTITIONS)
-    run = RestRun(case, MemoryEngine(session, by_time=True, open_spark=open_case_session, partitions=partitions))
+    declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
+    partitions = Partitions(session, declared, named, others=_PARTITIONS)
+    broker = MemoryBroker(partition=partitions.of_output)
+    widest = max(declared.values(), default=_PARTITIONS)
+    engine = MemoryEngine(session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest)
+    run = RestRun(case, engine, partitions)
     try:
         run.outcome = _execute(run)
         if run.outcome is None:
-            for _, record in input_records(session, case.inputs):
-                run.engine.broker.produce(record)
+            for _, record in input_records(session, case.inputs, partitions):
+                broker.produce(record, record.partition)
             run.due = run.engine.queries.due()
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
         run.outcome = crashed(error)
@@ -132,6 +139,7 @@ def _statement(run: RestRun, parsed: ParsedStatement) -> None:
         run.asked.append(_planned(run, parsed.statement))
         return
     answer = run.engine.execute(parsed)
+    run.partitions.declare(parsed.statement)
     if not isinstance(parsed.statement, InsertValues):
         run.answers.append(admin_answer(parsed.text, answer))
 
