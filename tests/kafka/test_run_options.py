@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from kestrel_sql.cli.broker_options import registry_of
 from kestrel_sql.cli.main import ExitCode, main
-from kestrel_sql.cli.run_kafka import _registry, _stop_on_signals, add_kafka_options, run_on_broker
+from kestrel_sql.cli.run_kafka import _stop_on_signals, add_kafka_options, run_on_broker
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.registry.remote import RemoteRegistry
@@ -23,23 +24,25 @@ from kestrel_sql.kafka.sink.sink import Delivery
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_kafka_options(parser)
-    return parser.parse_args([*words], argparse.Namespace(set=list(settings), input=[], output=None, functions=[]))
+    return parser.parse_args(
+        [*words], argparse.Namespace(set=list(settings), input=[], output=None, functions=[], fail_on=[])
+    )
 
 
 def test_the_registry_is_that_of_the_url() -> None:
     settings = (("ksql.schema.registry.basic.auth.user.info", "me:secret"), ("auto.offset.reset", "earliest"))
-    found = _registry(options("--schema-registry", "http://localhost:1", settings=settings))
+    found = registry_of(options("--schema-registry", "http://localhost:1", settings=settings))
     assert isinstance(found, RemoteRegistry)
     assert "secret" not in repr(found)
 
 
 def test_without_a_url_the_registry_is_in_memory() -> None:
-    assert isinstance(_registry(options(settings=(("auto.offset.reset", "earliest"),))), MemoryRegistry)
+    assert isinstance(registry_of(options(settings=(("auto.offset.reset", "earliest"),))), MemoryRegistry)
 
 
 def test_settings_without_a_registry_are_refused() -> None:
     with pytest.raises(EngineError, match=r"ksql\.schema\.registry\.timeout is a setting of a schema registry"):
-        _registry(options(settings=(("ksql.schema.registry.timeout", "5"),)))
+        registry_of(options(settings=(("ksql.schema.registry.timeout", "5"),)))
 
 
 def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
