@@ -190,12 +190,12 @@ def test_print_shows_the_records_of_a_topic(kafka: KafkaConfig, tmp_path: Path, 
         kafka.servers, source, [*((f"k{n}", f'{{"V":{n}}}', 1_700_000_000_123 + n) for n in range(6)), ("bad", "{", 9)]
     )
     printed = execute(kafka, tmp_path, S.format(source, "") + f"PRINT {source} FROM BEGINNING;")
-    lines = [line for answer in printed for line in answer.message.splitlines()]
+    lines = [line for answer in printed for line in answer.lines]
     assert lines[0] == 'rowtime: 2023-11-14 22:13:20.123, key: k0, value: {"V":0}, partition: 0, offset: 0'
     assert lines[-1] == "rowtime: 1970-01-01 00:00:00.009, key: bad, value: 7b, partition: 0, offset: 6"
     assert len(lines) == 7
     printed = execute(kafka, tmp_path, f"PRINT '{source}' FROM BEGINNING INTERVAL 2 LIMIT 2;")
-    offsets = [line.rpartition(" ")[2] for answer in printed for line in answer.message.splitlines()]
+    offsets = [line.rpartition(" ")[2] for answer in printed for line in answer.lines]
     assert offsets == ["0", "2"]
 
 
@@ -215,7 +215,7 @@ def test_print_without_from_beginning_waits_for_new_records(kafka: KafkaConfig, 
     finally:
         stop.set()
         producing.join()
-    lines = [line for answer in answers for line in answer.message.splitlines()]
+    lines = [line for answer in answers for line in answer.lines]
     assert len(lines) == 2
     assert all("key: new, value: 2" in line for line in lines)
 

@@ -17,6 +17,7 @@ class Answer:
         columns: the columns of the rows; empty if there is only a message.
         rows: the values, one tuple per row.
         message: a sentence; may be empty.
+        lines: rows that are lines of text, where there is no table.
         tombstones: the indexes of rows that are tombstones, which delete a key.
         limited: whether a LIMIT ended the answer.
     """
@@ -24,6 +25,7 @@ class Answer:
     columns: tuple[Column, ...] = ()
     rows: tuple[tuple[object, ...], ...] = ()
     message: str = ""
+    lines: tuple[str, ...] = ()
     tombstones: frozenset[int] = frozenset()
     limited: bool = False
 

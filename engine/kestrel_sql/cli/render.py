@@ -32,6 +32,8 @@ def show(console: Console, answer: Answer, notes: Console | None = None) -> None
         console.print(table)
         ended = "Limit Reached" if answer.limited else f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"
         said.print(Text(ended, "dim"))
+    for line in answer.lines:
+        console.print(Text(line), soft_wrap=True)
     if answer.message:
         said.print(Text(answer.message), soft_wrap=True)
 

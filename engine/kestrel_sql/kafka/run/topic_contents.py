@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
-from kestrel_sql.admin.answer import Answer, message_answer
+from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.print_topic import printed_key_and_value, printed_source
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -62,9 +62,8 @@ def print_topic(
         else follow_topic(config, statement.topic, stopped)
     )
     for shown in _taken(chunks, max(1, statement.interval or 1), statement.limit):
-        lines = (_line(record, *printed_key_and_value(record, source, view)) for record in shown)
         if shown:
-            yield message_answer("\n".join(lines))
+            yield Answer(lines=tuple(_line(record, *printed_key_and_value(record, source, view)) for record in shown))
 
 
 def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> Iterator[list[Record]]:
