@@ -365,6 +365,7 @@ class Result:
     status: Status
     seconds: float = 0.0
     reason: str = ""
+    outcome: Outcome | None = field(default=None, compare=False, repr=False)
 
 
 class CaseFileError(Exception):

@@ -40,6 +40,7 @@ from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.plans.store import PlanStoreError
+from kestrel_qtt.report.plan_graph import mermaid_text
 from kestrel_qtt.runner import run_group
 
 EXAMPLES = """examples:
@@ -54,6 +55,8 @@ EXAMPLES = """examples:
   qtt run tests --junit qtt.xml --github            reports for CI: JUnit with seconds, annotations at file and line
   qtt list test-cases -k windows                    ids, without running anything
   qtt explain test-cases/joins/left.json -k tombstone
+  qtt explain cases --mermaid                       the graph of a plan, for Markdown
+  qtt run cases --html report                       a report to look at: report/index.html
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
   qtt watch cases                                   run again what a saved file touches: a case, app.sql, its inputs
   qtt review cases                                  walk through the differences: accept, skip, edit, quit
@@ -103,7 +106,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="run the cases on this broker, over topics of their own that are removed afterwards",
     )
     _command(commands, "list", "list the ids of cases")
-    _command(commands, "explain", "show the plan and the Spark SQL of cases")
+    explain = _command(commands, "explain", "show the plan and the Spark SQL of cases")
+    explain.add_argument("--mermaid", action="store_true", help="print the graph of the plan as Mermaid text instead")
     approve = _command(commands, "approve", "fill in the outputs that cases leave out")
     approve.add_argument("--cold", **RUN_OPTIONS["cold"])
     add_review(commands, EXAMPLES)
@@ -162,7 +166,7 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     try:
         for case in cases:
             try:
-                text = engine.explain(case)
+                text = mermaid_text(engine.plan_documents(case)) if arguments.mermaid else engine.explain(case)
             except PlanningError as error:
                 # A case may expect that it is refused.
                 refused |= case.expected_exception is None

@@ -21,6 +21,7 @@ from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
 from kestrel_qtt.report.ci import github_annotations, write_junit
 from kestrel_qtt.report.colour import coloured
+from kestrel_qtt.report.html import write_html
 from kestrel_qtt.report.text import Summary, failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases
 
@@ -94,6 +95,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of commands that run cases."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a report in JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a report in JUnit XML, for CI systems")
+    parser.add_argument("--html", type=Path, metavar="DIR", help="write a report to look at: DIR/index.html, one file")
     parser.add_argument(
         "--github",
         action="store_true",
@@ -140,11 +142,11 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
         out.print(f"interrupted: {left} of {len(cases)} cases did not end", markup=False, highlight=False)
     out.print(str(summary), markup=False, highlight=False)
     _write_reports(arguments, results, summary, out)
+    # After Ctrl-C nobody waits for plans.
+    _html_report(arguments, results, summary, None if interrupted else open_driver, out)
     if interrupted:
         return ExitCode.INTERRUPTED
-    if file_errors:
-        return ExitCode.USAGE
-    return ExitCode.OK if summary.is_success else ExitCode.FAILURES
+    return max(ExitCode.USAGE if file_errors else ExitCode.OK, ExitCode.OK if summary.is_success else ExitCode.FAILURES)
 
 
 def _results(
@@ -170,6 +172,25 @@ def _write_reports(arguments: argparse.Namespace, results: Sequence[Result], sum
     if arguments.github:
         for annotation in github_annotations(results):
             out.print(annotation, markup=False, highlight=False)
+
+
+def _html_report(
+    arguments: argparse.Namespace,
+    results: Sequence[Result],
+    summary: Summary,
+    open_driver: OpenDriver | None,
+    out: Console,
+) -> None:
+    """Write the HTML report if it is wanted, with the plans that a driver explains."""
+    if not arguments.html:
+        return
+    engine = None if open_driver is None else open_driver()
+    try:
+        file = write_html(arguments.html, results, summary, None if engine is None else engine.explain)
+    finally:
+        if engine is not None:
+            engine.close()
+    out.print(f"report: {file}", markup=False, highlight=False)
 
 
 def report_errors(loaded: Loaded) -> ExitCode:

@@ -38,7 +38,7 @@ def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors
     of ksqlDB whose spec does not hold passes if classes explain it; `reason` names them.
     """
     if isinstance(outcome, Crashed):
-        return Result(case, Status.ERROR, seconds, outcome.message)
+        return Result(case, Status.ERROR, seconds, outcome.message, outcome)
     reason = (
         _negative(case.expected_exception, case, outcome, tolerant_errors)
         if case.expected_exception
@@ -48,10 +48,10 @@ def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors
         produced = outcome
         classes = classify(case, produced, lambda relaxed: not _produced(relaxed, produced))
         if classes:
-            return Result(case, Status.PASSED, seconds, f"{CLASS_PREFIX}{', '.join(classes)}")
+            return Result(case, Status.PASSED, seconds, f"{CLASS_PREFIX}{', '.join(classes)}", outcome)
     if reason and isinstance(outcome, Produced):
         reason = "\n".join([reason, *(f"note: {sentence}" for sentence in outcome.silence)])
-    return Result(case, Status.FAILED if reason else Status.PASSED, seconds, reason)
+    return Result(case, Status.FAILED if reason else Status.PASSED, seconds, reason, outcome)
 
 
 def _positive(case: Case, outcome: Produced | Rejected | Failed) -> str:

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result, Status, Window
+from kestrel_qtt.cli.main import ExitCode, main
+from kestrel_qtt.drivers.records.prepare import plan_text
+from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.report.html import write_html
+from kestrel_qtt.report.plan_graph import mermaid_text, plan_graph
+from kestrel_qtt.report.text import summarise
+
+CHROMIUM = Path("/usr/bin/chromium")
+QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+
+SQL = (
+    "CREATE STREAM ORDERS (ID INT KEY, ITEM STRING, N INT) WITH (kafka_topic='orders', value_format='JSON');",
+    "CREATE TABLE COUNTS AS SELECT ITEM, COUNT(*) AS N FROM ORDERS WINDOW TUMBLING (SIZE 1 SECOND) WHERE N > 1 GROUP BY ITEM;",
+)
+INPUTS = (
+    InputRecord(topic="orders", key=1, value={"ITEM": "</script><b>x", "N": 2}, timestamp=100, line=5),
+    InputRecord(topic="orders", key=2, value={"ITEM": "tea", "N": 3}, timestamp=1900, line=6),
+)
+WINDOW = Window(0, 1000, "time")
+CASE = Case(
+    id="a.yaml::counts",
+    file=Path("a.yaml"),
+    line=3,
+    name="a - counts <i>of</i> items",
+    statements=SQL,
+    inputs=INPUTS,
+    outputs=(
+        OutputRecord(topic="COUNTS", key="a", value={"N": 1}, window=WINDOW, line=9),
+        OutputRecord(topic="COUNTS", key="tea", value={"N": Decimal("2.50")}, line=10),
+    ),
+    rules=("L1.1",),
+)
+WROTE = Produced(
+    {
+        "COUNTS": (
+            ActualRecord(key="a", value={"N": 1}, timestamp=100, window=WINDOW, cause=INPUTS[0]),
+            ActualRecord(key="tea", value={"N": Decimal("2.5")}, timestamp=1900, cause=INPUTS[1]),
+        )
+    }
+)
+
+
+def explain(case: Case) -> str:
+    return f"{plan_text(case)}\n\n-- CTAS_COUNTS_0, stage 0\nSELECT 1\n\n-- CTAS_COUNTS_0, stage 1\nSELECT 2"
+
+
+def results() -> list[Result]:
+    passed = replace(CASE, id="a.yaml::passed", name="a - passed", outputs=CASE.outputs and CASE.outputs[:1])
+    only = Produced({"COUNTS": WROTE.records["COUNTS"][:1]})
+    return [
+        judge(CASE, WROTE, 0.5),
+        judge(passed, only),
+        Result(passed, Status.ERROR, 0.0, "b.yaml:1: it cannot be read"),
+    ]
+
+
+def report(folder: Path, cases: list[Result]) -> Path:
+    return write_html(folder, cases, summarise(cases, 1.0), explain)
+
+
+def data_of(file: Path) -> dict[str, Any]:
+    found = re.search(r'type="application/octet-stream">([^<]+)<', file.read_text())
+    assert found is not None
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    return data
+
+
+def test_the_data_of_a_report(tmp_path: Path) -> None:
+    file = report(tmp_path / "out", results())
+    assert file == tmp_path / "out" / "index.html"
+    data = data_of(file)
+    failed, passed, broken = data["cases"]
+    assert [case["status"] for case in data["cases"]] == ["failed", "passed", "error"]
+    (difference,) = failed["differences"]
+    assert (difference["kind"], difference["index"], difference["line"]) == ("differs", 1, 10)
+    assert difference["columns"] == [["value.N", "2.50 (decimal)", "2.5 (decimal)"]]
+    assert passed["differences"] == []
+    assert broken["outputs"] == []
+    assert [record["cause"] for record in failed["outputs"]] == [0, 1]
+    assert failed["outputs"][0]["window"] == [0, 1000]
+    assert failed["inputs"][0]["place"] == "a.yaml:5"
+    assert [(stage["stage"], stage["text"]) for stage in failed["sql"]] == [(0, "SELECT 1"), (1, "SELECT 2")]
+    assert "</script><b>" not in file.read_text()
+    assert re.findall(r"https?://[^\"]+", file.read_text()) == ["http://www.w3.org/2000/svg"]
+
+
+def test_records_that_only_one_side_has(tmp_path: Path) -> None:
+    first, second = WROTE.records["COUNTS"]
+    wrote = Produced({"COUNTS": (second,), "MORE": (first,)})
+    (case,) = data_of(report(tmp_path, [judge(CASE, wrote)]))["cases"]
+    assert [(each["topic"], each["kind"]) for each in case["differences"]] == [
+        ("COUNTS", "missing"),
+        ("COUNTS", "differs"),
+        ("MORE", "unexpected"),
+    ]
+    assert case["differences"][0]["columns"][0] == ["key", '"a" (string)', ""]
+
+
+def test_the_graph_of_a_plan() -> None:
+    graph = plan_graph(json.loads(plan_text(CASE)))
+    labels = [node.label for node in sorted(graph.nodes, key=lambda node: node.layer)]
+    assert (labels[0], labels[-1]) == ("orders", "COUNTS")
+    assert "streamFilter" in labels
+    layers = {node.id: node.layer for node in graph.nodes}
+    assert all(layers[start] < layers[end] for start, end in graph.edges)
+    assert len(graph.edges) == len(graph.nodes) - 1
+    text = mermaid_text(plan_text(CASE))
+    assert text.startswith("flowchart LR\n")
+    assert '[("orders")]' in text
+    assert "(N &gt; 1)" in text
+
+
+def test_run_writes_a_report(
+    tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = {"name": "a", "statements": ["COPY"], "inputs": [{"topic": "IN", "value": 1}], "outputs": []}
+    Path("x.json").write_text(json.dumps({"tests": [case]}))
+    assert main(["run", "x.json", "--html", "out"], lambda: fake) == ExitCode.FAILURES
+    assert "report: out/index.html" in capsys.readouterr().out
+    (found,) = data_of(Path("out/index.html"))["cases"]
+    assert found["differences"][0]["kind"] == "unexpected"
+    assert main(["explain", "x.json", "--mermaid"], lambda: fake) == ExitCode.OK
+    assert "flowchart LR" in capsys.readouterr().out
+
+
+def test_three_thousand_cases_are_small(tmp_path: Path) -> None:
+    failed, passed, _ = results()
+    text = "\n".join(f"SELECT {n} AS `column {n}`, struct(*) FROM level_{n}" for n in range(150))
+    many = [replace(passed, case=replace(passed.case, id=f"a.yaml::{n}", name=f"case {n}")) for n in range(3000)]
+    plan = plan_text(CASE)
+    file = write_html(
+        tmp_path, [failed, *many], summarise(many, 1.0), lambda case: f"{plan}\n\n-- q, stage 0\n-- {case.id}\n{text}"
+    )
+    assert file.stat().st_size < 15_000_000
+
+
+browser_only = pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=QUIET.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    page.close()
+    assert complaints == []
+
+
+@browser_only
+def test_the_report_in_a_browser(tmp_path: Path, page: Any) -> None:
+    page.goto(report(tmp_path, results()).as_uri())
+    page.wait_for_selector("body[data-ready]")
+    assert page.locator("#list a").count() == 1, "failures first"
+    assert "1 passed, 1 failed, 1 errors" in page.inner_text("#summary")
+    assert "counts <i>of</i> items" in page.inner_text("article h2")
+    assert page.locator("table.differences td.expected").inner_text() == "2.50 (decimal)"
+    assert page.locator("table.differences td.actual").inner_text() == "2.5 (decimal)"
+    assert page.locator("article b").count() == 0, "text of cases is no HTML"
+    assert page.locator(".timeline circle").count() == 4
+    assert page.locator(".timeline rect.window").count() == 1
+    assert page.locator(".graph rect.topic").count() == 2
+    assert page.locator("pre.sql .k").first.inner_text() == "CREATE"
+    assert not page.locator("details").get_attribute("open")
+    page.hover("table.outputs tr[data-cause='1']")
+    assert page.locator("table.inputs tr.hit").count() == 1
+    page.keyboard.press("f")
+    assert page.locator("#list a").count() == 3
+    page.keyboard.press("j")
+    assert "passed" in page.inner_text("article h2")
+    page.keyboard.press("j")
+    assert "it cannot be read" in page.inner_text("article")
+    page.keyboard.press("k")
+    page.keyboard.press("/")
+    page.keyboard.type("<i>OF")
+    assert page.locator("#list a").count() == 1
+    page.keyboard.press("Escape")
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != back
+    page.keyboard.press("t")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == back
+
+
+@browser_only
+def test_three_thousand_cases_open_at_once(tmp_path: Path, page: Any) -> None:
+    _, passed, _ = results()
+    many = [replace(passed, case=replace(passed.case, id=f"a.yaml::{n}", name=f"case {n}")) for n in range(3000)]
+    file = write_html(tmp_path, many, summarise(many, 1.0))
+    started = time.perf_counter()
+    page.goto(file.as_uri())
+    page.wait_for_selector("body[data-ready]")
+    assert page.locator("#list a").count() == 3000
+    # Two seconds on an idle machine; CI has several at work.
+    assert time.perf_counter() - started < 20
