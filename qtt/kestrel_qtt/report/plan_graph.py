@@ -81,7 +81,8 @@ def _detail(step: Mapping[str, Any]) -> str:
     for field in _DETAILS:
         value = step.get(field)
         if value:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            parts = [part for part in value.values() if part] if isinstance(value, dict) else value
+            text = ", ".join(map(str, parts)) if isinstance(parts, list) else str(parts)
             return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return ""
 
