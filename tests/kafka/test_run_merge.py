@@ -32,31 +32,50 @@ def merged(logs: Log, start: Offsets, end: Offsets) -> list[tuple[Position, int]
     return taken
 
 
-def in_batches(logs: Log, limit: int) -> list[list[tuple[Position, int]]]:
+def in_batches(logs: Log, limit: int, *, first: Offsets | None = None) -> list[list[tuple[Position, int]]]:
+    """Take batch after batch; the records from `first` on arrive when those before are taken."""
     start: dict[Position, int] = dict.fromkeys(logs, 0)
-    ends = {p: len(log) for p, log in logs.items()}
-    batches, cutter = [], Cutter(lambda time: first_from(logs, time))
-    while start != ends:
-        end = cutter.cut(start, ends, limit)
-        batches.append(merged(logs, start, end))
-        assert batches[-1], "a batch makes progress"
-        start = end
+    batches, there = [], dict(logs)
+    cutter = Cutter(lambda time: first_from(there, time))
+    for ends in (first, {p: len(log) for p, log in logs.items()}):
+        if ends is not None:
+            there = {p: log[: ends[p]] for p, log in logs.items()}
+            while start != ends:
+                end = cutter.cut(start, ends, limit)
+                batches.append(merged(logs, start, end))
+                assert batches[-1], "a batch makes progress"
+                start = end
     return batches
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_cut_into_batches_cannot_be_seen(seed: int) -> None:
-    random_ = random.Random(seed)
+def logs_of(random_: random.Random) -> Log:
+    """Records of three topics, many of them out of order."""
     spread = random_.choice([0, 3, 30])
-    logs = {
+    return {
         (topic, 0): [
             max(0, at * random_.randint(0, 5) + random_.randint(-spread, spread))
             for at in range(random_.randint(0, 80))
         ]
         for topic in ("a", "b", "c")
     }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_cut_into_batches_cannot_be_seen(seed: int) -> None:
+    random_ = random.Random(seed)
+    logs = logs_of(random_)
     whole = merged(logs, dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()})
     batches = in_batches(logs, random_.randint(1, 30))
+    assert [item for batch in batches for item in batch] == whole
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_late_records_do_not_show_the_cut(seed: int) -> None:
+    random_ = random.Random(seed)
+    logs = logs_of(random_)
+    first = {p: random_.randint(0, len(log)) for p, log in logs.items()}
+    whole = merged(logs, dict.fromkeys(logs, 0), first) + merged(logs, first, {p: len(log) for p, log in logs.items()})
+    batches = in_batches(logs, random_.randint(1, 30), first=first)
     assert [item for batch in batches for item in batch] == whole
 
 
