@@ -35,6 +35,9 @@ test: $(READY) lint ## run linters, types, room order, then all tests and cases
 	@$(MAKE) --no-print-directory clients
 	$(BIN)/python -m pytest -n 2
 
+fast: $(READY) ## run the tests that need neither Spark nor a broker: within a minute, without a JVM
+	$(BIN)/python -m pytest -n 2 tests -m "not spark and not conformance and not nightly" --ignore tests/kafka
+
 lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,7 +50,7 @@ clients: ## fetch the client of ksqlDB for Node.js that tests of the server run;
 	@test -d $(CLIENTS)/node_modules/ksqldb-js || npm ci --prefix $(CLIENTS) --silent --no-audit --no-fund \
 		|| echo "npm did not fetch ksqldb-js: its test is skipped"
 
-nightly: $(READY) ## run the long tiers: fuzz, kill, every cut of the input, restarts
+nightly: $(READY) ## run all that `make test` leaves out: fuzz, many kills, clusters, every case cut and restarted
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
 	$(MAKE) cuts
 
