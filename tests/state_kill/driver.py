@@ -1,4 +1,4 @@
-"""The process that tests kill: it runs shapes over a folder of files, one file a micro-batch.
+"""Runs shapes over a folder of files, one file a micro-batch; as a process of its own, it is there to be killed.
 
 Files in `out`: `started-<batch>` before a batch runs; `<batch>.<process>.jsonl` with its output, ending in the line
 `"end"`; `state.json` at the end.
@@ -23,9 +23,11 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeli
 from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
 from tests.state_kill.shapes import SHAPES
 
+MOST_S = 300
 
-def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
-    spark = open_session(extra=INTERPRETED)
+
+def run(spark: SparkSession, names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
+    """Process all files that no run before has processed."""
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).json(str(given))
     built = pipeline(names)
     frame = built.frame(spark, records)
@@ -41,7 +43,7 @@ def main(names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
             file.write('"end"\n')
 
     writer = frame.writeStream.foreachBatch(write).outputMode("update").option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    assert writer.trigger(availableNow=True).start().awaitTermination(MOST_S)
     (out / "state.json").write_text(json.dumps(states(spark, checkpoint), default=_plain, sort_keys=True))
 
 
@@ -77,4 +79,4 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1].split(","), *(Path(each) for each in sys.argv[2:5]))
+    run(open_session(extra=INTERPRETED), sys.argv[1].split(","), *(Path(each) for each in sys.argv[2:5]))

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.spark.runtime.session import open_test_session
+from tests.state_kill import driver
 from tests.state_kill.shapes import SHAPES, rows_of_batch
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 300
 
 
 @dataclass
@@ -54,11 +55,8 @@ class Run:
             return subprocess.Popen(arguments, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
     def finish(self) -> None:
-        process = self.start()
-        try:
-            assert process.wait(PATIENCE_SECONDS) == 0, (self.folder / "driver.log").read_text()[-3000:]
-        finally:
-            _kill(process)
+        """Process what is left, in this process."""
+        driver.run(open_test_session(), self.names, self.given, self.checkpoint, self.out)
 
     def kill_in(self, batch: int, delay: float) -> None:
         """Start the driver, and kill it some seconds after it started a batch."""
@@ -66,7 +64,7 @@ class Run:
         marker = self.out / f"started-{batch}"
         marker.unlink(missing_ok=True)
         process = self.start()
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + driver.MOST_S
         while not marker.exists():
             assert process.poll() is None, (self.folder / "driver.log").read_text()[-3000:]
             assert time.monotonic() < deadline, f"batch {batch} did not begin"
