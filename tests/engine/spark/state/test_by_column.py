@@ -122,16 +122,19 @@ def _sorted(name: str, own: Any) -> Any:
     return sorted(own.items()) if name == "groups" else sorted(own) if name == "starts" else own
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(3), pytest.param(range(3, 12), marks=pytest.mark.nightly)], ids=["few", "many"]
+)
 @pytest.mark.parametrize("having", ["", "HAVING COUNT(*) > 0"])
 @pytest.mark.parametrize("window", ["", *_WINDOWS.values()], ids=["none", *_WINDOWS])
 @pytest.mark.parametrize("keys", list(_KEYS))
 def test_aggregates_over_columns_give_the_results_of_single_rows(
-    keys: str, window: str, having: str, monkeypatch: pytest.MonkeyPatch
+    keys: str, window: str, having: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of(keys, having, window)
     assert PageRunner(level)._by_column
     assert any(handle.has_old for handle in [level.operators[0].output]) == bool(having)
-    for seed in range(12):
+    for seed in seeds:
         random_ = random.Random(seed)
         spread = random_.choice([1, 3, 40, 400])
         batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
