@@ -69,7 +69,7 @@ def _text(record: Record, side: Side, source: Source | None, view: EngineView) -
 def _shown(value: Any) -> str:
     """Write a string without quotes, any other value as JSON with bytes in base64."""
     plain = _plain(value)
-    return plain if isinstance(plain, str) else write_compact(plain, ordered=False)
+    return plain if isinstance(plain, str) else write_compact(plain)
 
 
 def _plain(value: Any) -> Any:

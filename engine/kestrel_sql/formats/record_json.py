@@ -63,14 +63,14 @@ def _write(spec: SerdeSpec, value: Any) -> bytes | None:
         case "NONE":
             return None
         case "JSON":
-            return json_text.write_compact(value, ordered=False).encode()
+            return json_text.write_compact(value).encode()
         case "DELIMITED" | "TEXT" | "CSV" | "REGEX":
             return _text(value).encode()
         case "BYTES":
             return base64.b64decode(_text(value), validate=True)
         case "JSON_DOCUMENT":
             # A string is written as it is, so that a case can hold an invalid document.
-            return (value if isinstance(value, str) else json_text.write_compact(value, ordered=False)).encode()
+            return (value if isinstance(value, str) else json_text.write_compact(value)).encode()
         case "KAFKA":
             return _text(value).encode() if not spec.columns else _write_kafka(spec.columns[0].type, value)
         case "PROTOBUF_NOSR":
@@ -186,7 +186,7 @@ def _decimal(schema: ConnectSchema, value: Any) -> Decimal:
 
 
 def _scalar(kind: Kind, value: Any) -> Any:
-    text = value if isinstance(value, str) else json_text.write_compact(value, ordered=False)
+    text = value if isinstance(value, str) else json_text.write_compact(value)
     match kind:
         case Kind.STRING:
             return text

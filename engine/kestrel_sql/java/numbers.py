@@ -181,9 +181,11 @@ def fit_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.D
             f"value less than 10^{precision - scale}. Got {value}"
         )
     try:
-        return value.quantize(decimal.Decimal((0, (1,), -scale)), context=EXACT)
+        fitted = value.quantize(decimal.Decimal((0, (1,), -scale)), context=EXACT)
     except decimal.DecimalException:
         raise ValueError(f"Cannot fit decimal '{value}' into DECIMAL({precision}, {scale}) without rounding.") from None
+    # BigDecimal has no minus zero.
+    return fitted or fitted.copy_abs()
 
 
 def wrap_integer(value: int, bits: int) -> int:

@@ -17,6 +17,7 @@ from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
 from kestrel_sql.formats.registered.columns import generated_schema
+from kestrel_sql.formats.registered.languages import write_varint
 from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.spark.types import to_arrow
@@ -150,6 +151,8 @@ JSON_TEXTS = [
     b'{"S":"\\u0000x"}', b'{"D":.5}', b'{"I":1,}', b'{}', b'', b'null', b'[]', b' {"I":1}', b'{"I":1} ', b'{"I":1} x',
     b'{"T":-1}', b'{"T":86400000}', b'{"T":86400001}', b'\xef\xbb\xbf{"I":1}',
     b'{"E":' + b"[" * 70 + b"]" * 70 + b"}",
+    b'{"E":NaN}', b'{"E":[{"F":-Infinity}]}', b'{"E":1e999}', b'{"E":' + b"1" * 1001 + b"}",
+    b'{"E":0.' + b"1" * 1001 + b"}", b'{"E":{"F":1.' + b"0" * 998 + b"}}",
 ]  # fmt: skip
 
 
@@ -164,6 +167,18 @@ def test_missing_json_members_are_null_and_extra_members_are_ignored() -> None:
     written, wanted = spec("JSON", "ID INT, S STRING, EXTRA DOUBLE"), spec("JSON", "S STRING, NEW BIGINT, ID INT")
     data = [table.encoder(written)((n, "a", 1.5)) or b"" for n in range(3)]
     assert agree(bulk_decoder(wanted, types(wanted)), wanted, data)
+
+
+def test_columns_that_differ_in_case_only_are_left_to_the_row_codec() -> None:
+    serde = spec("JSON", "ID INT, `Mixed` STRING, MIXED STRING")
+    assert bulk_decoder(serde, types(serde)) is None
+
+
+@pytest.mark.parametrize("seconds", [-(2**63), 2**63 - 1, -1, 0, 10**15])
+def test_timestamps_out_of_range_are_read_as_by_the_row_codec_or_rejected(seconds: int) -> None:
+    serde = spec("PROTOBUF_NOSR", "T TIMESTAMP")
+    inner = b"\x08" + write_varint(seconds % 2**64)
+    agree(bulk_decoder(serde, types(serde)), serde, [b"\x0a" + write_varint(len(inner)) + inner])
 
 
 @pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])

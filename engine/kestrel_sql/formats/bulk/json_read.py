@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from kestrel_sql.formats.bulk.codec import BulkDecoder, NotPlainError, buffers_of, require, text_of, values_of
+from kestrel_sql.formats.json.text import MAX_NUMBER_DIGITS
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, SqlType
@@ -26,10 +27,16 @@ _MAX_OPENINGS = 64
 
 _SEPARATOR = b"\n"
 
+_LONG_NUMBER = "[-+.eE0-9]{1000}"
+"""What may be a number beyond Jackson's limit; a regular expression of Arrow counts no further."""
+
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
     """Return a decoder of wrapped rows with plain columns and arrays of plain items; None if the spec differs."""
     if spec.unwrapped or not all(is_plain(column.type) for column in spec.columns):
+        return None
+    if len({column.name.upper() for column in spec.columns}) < len(spec.columns):
+        # One member may be the value of several columns.
         return None
     return ObjectReader(spec.columns, types).decode
 
@@ -66,6 +73,7 @@ class ObjectReader:
             self._names = renamed
             table = self._parse(joined, len(data), renamed)
             require(self._renamed(table, renamed) == renamed)
+        _check_unread(table, self._names, data)
         arrays = [_flat(table.column(name)) for name in self._names]
         for array, column in zip(arrays, self._columns, strict=True):
             _check(array, column.type)
@@ -126,6 +134,22 @@ def _joined(data: pa.BinaryArray) -> pa.Buffer:
     lines = pa.ListArray.from_arrays(pa.array([0, len(data)], type=pa.int32()), data)
     joined: pa.Buffer = pc.binary_join(lines, _SEPARATOR).buffers()[2]
     return joined
+
+
+def _check_unread(table: pa.Table, read: Sequence[str], data: pa.BinaryArray) -> None:
+    """Refuse what Arrow accepts in members that no column reads, and Jackson does not: NaN, infinities, long numbers."""
+    for name in set(table.column_names) - set(read):
+        require(_is_finite(_flat(table.column(name))))
+    if pc.max(pc.binary_length(data)).as_py() > MAX_NUMBER_DIGITS:
+        require(not pc.any(pc.match_substring_regex(data, _LONG_NUMBER)).as_py())
+
+
+def _is_finite(array: pa.Array) -> bool:
+    if pa.types.is_struct(array.type):
+        return all(map(_is_finite, array.flatten()))
+    if pa.types.is_list(array.type):
+        return _is_finite(array.flatten())
+    return not pa.types.is_floating(array.type) or bool(np.isfinite(values_of(array)).all())
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

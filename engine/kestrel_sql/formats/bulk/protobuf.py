@@ -150,7 +150,8 @@ def _read_timestamp(cursor: n.Cursor) -> pa.Array:
     seconds, nanos = _part(inner, _SECONDS), _part(inner, _NANOS)
     require(
         (inner.at == inner.end).all()
-        and (np.abs(seconds) < _MAX_SECONDS).all()
+        # Not np.abs, which leaves the smallest number negative.
+        and ((seconds > -_MAX_SECONDS) & (seconds < _MAX_SECONDS)).all()
         and ((nanos >= 0) & (nanos < 10**9)).all()
     )
     cursor.at += lengths

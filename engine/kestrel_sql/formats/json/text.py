@@ -80,8 +80,8 @@ def read_fast(data: bytes) -> Any:
         return read_exact(data)
 
 
-def write_compact(value: Any, *, ordered: bool = True) -> str:
-    """Write a parsed value as compact JSON; `ordered` sorts members, as ksqlDB does for a STRING column."""
+def write_compact(value: Any) -> str:
+    """Write a parsed value as compact JSON, its members in their order."""
     match value:
         case None:
             return "null"
@@ -90,13 +90,10 @@ def write_compact(value: Any, *, ordered: bool = True) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case dict():
-            keys = sorted(value) if ordered else list(value)
-            members = (
-                f"{json.dumps(key, ensure_ascii=False)}:{write_compact(value[key], ordered=ordered)}" for key in keys
-            )
+            members = (f"{json.dumps(key, ensure_ascii=False)}:{write_compact(item)}" for key, item in value.items())
             return "{" + ",".join(members) + "}"
         case list():
-            return "[" + ",".join(write_compact(item, ordered=ordered) for item in value) + "]"
+            return "[" + ",".join(write_compact(item) for item in value) + "]"
         case float():
             return java_double(value)
         case _:
