@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +20,7 @@ from kestrel_sql.queries.interrupts import delayed_interrupts
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.running import RunningQueries
-from kestrel_sql.queries.transient import QueryKind, TransientQuery, answer_with, plan_query
+from kestrel_sql.queries.transient import QueryKind, TransientQuery, answer_with, is_scalable, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
@@ -123,7 +123,9 @@ class MemoryEngine:
             StatementError: the query is refused.
         """
         plan = plan_pull if query.emit is None else plan_query
-        return plan(query, self.session.catalog, config, query_id, self.session.functions)
+        planned = plan(query, self.session.catalog, config, query_id, self.session.functions)
+        persistent = (running.plan for running in self.session.queries.values())
+        return replace(planned, scalable=is_scalable(query, config, persistent))
 
     def answer(self, planned: TransientQuery, config: Config) -> Answer:
         """Answer a planned query from the current contents of its sources.
@@ -152,7 +154,8 @@ class MemoryEngine:
         if planned.limit == 0:
             return Answer(columns=planned.columns, limited=True)
         if planned.kind is not QueryKind.PULL_TABLE:
-            return self.queries.read(self.queries.topics_of(planned.plan), since)
+            read = self.queries.read(self.queries.topics_of(planned.plan), since)
+            return [record for record in read if planned.admits(record)]
         source = self.session.catalog.sources[planned.source]
         if source.ingestion is not None:
             records = self.broker.records(source.topic)

@@ -122,7 +122,8 @@ class ServedEngine(MemoryEngine):
             QueryError: the query failed.
         """
         until = min(until, self.broker.arrivals, push.position + _CHUNK)
-        records = self.queries.read(push.topics, push.position, until)
+        read = self.queries.read(push.topics, push.position, until)
+        records = [record for record in read if push.planned.admits(record)]
         push.position = until
         if not records:
             return ()

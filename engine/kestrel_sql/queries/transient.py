@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,11 +21,12 @@ from kestrel_sql.plan.steps.streams import StreamSelectV1
 from kestrel_sql.plan.steps.tables import TableSelectV1
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.planner.query import plan_transient
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
-from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.nodes.statements import Emit, Query, SelectAll
 from kestrel_sql.topics.records import Record
-from kestrel_sql.types.schema import WINDOWEND, WINDOWSTART, Column, Schema
+from kestrel_sql.types.schema import ROWOFFSET, ROWPARTITION, WINDOWEND, WINDOWSTART, Column, Schema
 
 TOPIC = "transient"
 """The topic of a push or pull query, which exists only inside the process."""
@@ -72,6 +73,11 @@ class TransientQuery:
     limit: int | None
     source: str = ""
     where: Expression | None = None
+    scalable: bool = False
+
+    def admits(self, record: Record) -> bool:
+        """Whether the query reads a record: a scalable push query drops a NULL key or value (rules L5)."""
+        return not self.scalable or (record.value is not None and (not self.key or record.key is not None))
 
     def rows(self, records: Sequence[Record], window: WindowInfo | None) -> list[Row]:
         """Decode the rows from the records that the query wrote, up to its LIMIT; `window` is that of its key."""
@@ -138,6 +144,27 @@ def plan_query(
         is_table=isinstance(root, TableSelectV1),
         limit=query.limit,
         source=source,
+    )
+
+
+def is_scalable(query: Query, config: Config, plans: Iterable[QueryPlan]) -> bool:
+    """Whether ksqlDB runs a push query as a scalable one, over the records that the only query writes into its source.
+
+    `plans` are those of the persistent queries.
+    """
+    expressions = [item.expression for item in query.select if not isinstance(item, SelectAll)]
+    if query.where is not None:
+        expressions.append(query.where)
+    names = {ref.name for expression in expressions for ref in column_refs(expression)}
+    clauses = (query.window, query.group_by, query.having, query.partition_by)
+    return (
+        query.emit is Emit.CHANGES
+        and config.get("auto.offset.reset") == "latest"
+        and config.flag("ksql.query.push.v2.enabled")
+        and not query.joins
+        and all(clause is None for clause in clauses)
+        and not names & {ROWPARTITION.name, ROWOFFSET.name}
+        and sum(plan.sink == query.source.name for plan in plans) == 1
     )
 
 

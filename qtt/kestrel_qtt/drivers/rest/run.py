@@ -25,7 +25,11 @@ from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
 
-BASE_PROPERTIES = {"auto.offset.reset": "earliest", "cache.max.bytes.buffering": 0}
+BASE_PROPERTIES = {
+    "auto.offset.reset": "earliest",
+    "cache.max.bytes.buffering": 0,
+    "ksql.query.push.v2.enabled": True,
+}
 
 _PARTITIONS = 4
 """Of topics that a case does not declare (rule Q4.2)."""
