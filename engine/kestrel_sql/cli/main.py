@@ -16,6 +16,7 @@ from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
 from kestrel_sql.cli.broker_options import wants_broker
+from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
 from kestrel_sql.cli.prompt import WELCOME, run_shell, run_text
@@ -207,15 +208,19 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         return run_text(engine, text, out, errors, inputs, bad)
 
     try:
+        commands = ClientCommands(execute, out, errors)
+        here = Path.cwd() if arguments.file is None else arguments.file.absolute().parent
         texts = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
         if not texts and not sys.stdin.isatty():
             texts = [sys.stdin.read()]
         if texts:
-            done = all(execute(text) for text in texts)
+            done = all(commands.execute(text, here) for text in texts)
             show_totals(errors, bad)
             return ExitCode.OK if done and not _fails(arguments, bad) else ExitCode.REFUSED
         welcome = WELCOME if server is None else f"{server.version()}. A statement ends with a semicolon; help, exit."
-        run_shell(engine, out, errors, arguments.history, run=execute, welcome=welcome)
+        run_shell(
+            engine, out, errors, arguments.history, run=lambda text: commands.execute(text, here), welcome=welcome
+        )
         return ExitCode.OK
     finally:
         engine.close()

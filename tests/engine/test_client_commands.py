@@ -1,0 +1,81 @@
+"""RUN SCRIPT and VERSION at the prompt."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kestrel_sql.cli.client_commands import ClientCommands
+from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.plan.codec.plan_file import engine_version
+
+
+class Prompt:
+    """Executes texts below a folder, and remembers the statements that it was to run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ran: list[str] = []
+        self.out, self.errors = StringIO(), StringIO()
+        self._folder = folder
+        self._commands = ClientCommands(self._run, Console(file=self.out), Console(file=self.errors, width=200))
+
+    def execute(self, text: str) -> bool:
+        return self._commands.execute(text, self._folder)
+
+    def _run(self, text: str) -> bool:
+        self.ran.append(text)
+        return "wrong" not in text
+
+
+@pytest.mark.rules("R15.1", "R15.2")
+def test_statements_keep_their_positions(tmp_path: Path) -> None:
+    (tmp_path / "b.sql").write_text("SHOW TABLES;")
+    prompt = Prompt(tmp_path)
+    assert prompt.execute("SHOW STREAMS;\nrun script 'b.sql'; version;\n SHOW TOPICS; SHOW TYPES;")
+    assert prompt.ran == ["SHOW STREAMS;\n", "SHOW TABLES;", f"{' ' * 13}\n{' ' * 28}\n SHOW TOPICS; SHOW TYPES;"]
+    assert prompt.out.getvalue() == f"Version: {engine_version()}\n"
+    assert prompt.execute("no 'statement")
+    assert prompt.ran[-1] == "no 'statement"
+
+
+@pytest.mark.rules("R15.1")
+def test_a_script_runs_those_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.sql").write_text("RUN SCRIPT 'b.sql'; SHOW TOPICS;")
+    (tmp_path / "sub" / "b.sql").write_text("wrong;")
+    prompt = Prompt(tmp_path)
+    assert not prompt.execute("RUN SCRIPT 'sub/a.sql'; SHOW TYPES;")
+    assert prompt.ran == ["wrong;"]
+    assert prompt.errors.getvalue().splitlines() == [
+        f"  in the script {tmp_path}/sub/b.sql",
+        f"  in the script {tmp_path}/sub/a.sql",
+    ]
+
+
+@pytest.mark.rules("R15.1")
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "cannot be read"), ("  \n", "is empty"), ("RUN SCRIPT 'a.sql';", "runs itself")]
+)
+def test_a_script_that_cannot_run(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "a.sql").write_text(content)
+    prompt = Prompt(tmp_path)
+    assert not prompt.execute("SHOW TYPES;\nRUN SCRIPT 'a.sql';")
+    assert prompt.ran == ["SHOW TYPES;\n"]
+    shown = prompt.errors.getvalue()
+    assert said in shown
+    assert "^" in shown
+
+
+@pytest.mark.rules("R15.1")
+def test_the_shell_runs_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.sql").write_text("SHOW STREAMS;")
+    (tmp_path / "all.sql").write_text("RUN SCRIPT 'a.sql'; VERSION;")
+    assert main(["shell", "--file", str(tmp_path / "all.sql")]) == ExitCode.OK
+    said = capsys.readouterr().out
+    assert "Stream Name" in said
+    assert engine_version() in said
+    assert main(["shell", "--execute", "RUN SCRIPT 'nowhere.sql';"]) == ExitCode.REFUSED
