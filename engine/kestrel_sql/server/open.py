@@ -18,7 +18,6 @@ from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.http.listen import Listener, Tls
 from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.security.open import SecuritySettings
-from kestrel_sql.server.service import Service
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.service import ServedService
 from kestrel_sql.session.session import Session
@@ -44,7 +43,7 @@ class Running:
     """A server that answers."""
 
     listener: Listener
-    service: Service
+    service: ServedService
 
     @property
     def url(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cases.model import CaseFileError
+from kestrel_qtt.cases.model import Case, CaseFileError
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
 from kestrel_qtt.cli.coverage import add_coverage, coverage_command
@@ -105,6 +105,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help="run the cases on this broker, over topics of their own that are removed afterwards",
     )
+    run.add_argument(
+        "--server", action="store_true", help="run the cases of REST answers over a socket, each on a server of its own"
+    )
     _command(commands, "list", "list the ids of cases")
     explain = _command(commands, "explain", "show the plan and the Spark SQL of cases")
     explain.add_argument("--mermaid", action="store_true", help="print the graph of the plan as Mermaid text instead")
@@ -133,16 +136,23 @@ def _command(
 def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt run`: run the cases, print what failed and a summary, write the report."""
     loaded = load_cases(arguments)
-    if arguments.kafka is None:
+    if arguments.kafka is None and not arguments.server:
         return run_loaded(loaded, arguments, open_driver)
+    option = "--server" if arguments.server else "--kafka"
     if arguments.cut or arguments.restart:
-        raise SelectionError("--cut and --restart belong to runs in memory, not to --kafka")
-    records = tuple(case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase))
-    if left_out := len(loaded.cases) - len(records):
-        Console(stderr=True).print(
-            f"{left_out} cases of REST answers and SQL scripts run in memory only: left out", highlight=False
-        )
-    return run_loaded(replace(loaded, cases=records), arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
+        raise SelectionError(f"--cut and --restart belong to runs in memory, not to {option}")
+    if arguments.server:
+        fitting: list[Case] = [case for case in loaded.cases if isinstance(case, RestCase) and not case.is_of_the_shell]
+        left = "cases of records, SQL scripts and tables of the shell are not run over a socket"
+    else:
+        fitting = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
+        left = "cases of REST answers and SQL scripts run in memory only"
+    if left_out := len(loaded.cases) - len(fitting):
+        Console(stderr=True).print(f"{left_out} {left}: left out", highlight=False)
+    chosen = replace(loaded, cases=tuple(fitting))
+    if arguments.server:
+        return run_loaded(chosen, arguments, drivers.open_server_driver)
+    return run_loaded(chosen, arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
 
 
 def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:

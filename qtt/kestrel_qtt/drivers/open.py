@@ -30,3 +30,10 @@ def open_kafka_driver(servers: str) -> PlanningDriver:
     from kestrel_qtt.drivers.records.driver import RecordDriver
 
     return RecordDriver(BrokerTopics(servers))
+
+
+def open_server_driver() -> PlanningDriver:
+    """Open the driver that runs cases of REST answers over a socket; Spark starts with the first case."""
+    from kestrel_qtt.drivers.socket import SocketDriver
+
+    return SocketDriver()

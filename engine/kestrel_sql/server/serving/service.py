@@ -73,7 +73,7 @@ class ServedService:
 
         `make` gets what wakes the engine's thread.
         """
-        self._engine = engine = make(self._wake)
+        self._engine = engine = make(self.wake)
         self._base = engine.session.config
         self._pushes = engine.pushes
         self._statements = Statements(engine)
@@ -103,7 +103,8 @@ class ServedService:
             _log.exception("Spark did not start")
             self._started.set_exception(error)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the engine's thread look for work, for records that somebody else put into topics."""
         self._worker.wake()
 
     @property

@@ -94,14 +94,19 @@ class RestRun:
         return tuple(unread_inputs(self.engine.session, self.case.inputs, plans))
 
 
-def prepared(case: RestCase) -> RestRun:
-    """Carry out the statements of a case up to its queries, and produce its inputs."""
-    started = time.perf_counter()
+def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
+    """Return a session for a case, the partitions of its topics, and how many the widest declared one has."""
     session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
     declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
     partitions = Partitions(session, declared, named, others=_PARTITIONS)
+    return session, partitions, max(declared.values(), default=_PARTITIONS)
+
+
+def prepared(case: RestCase) -> RestRun:
+    """Carry out the statements of a case up to its queries, and produce its inputs."""
+    started = time.perf_counter()
+    session, partitions, widest = session_of(case)
     broker = MemoryBroker(partition=partitions.of_output)
-    widest = max(declared.values(), default=_PARTITIONS)
     engine = MemoryEngine(session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest)
     run = RestRun(case, engine, partitions)
     try:
