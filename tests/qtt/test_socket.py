@@ -11,7 +11,7 @@ _FILE = "test-cases/front-doors/{0}.rest.yaml"
 
 @pytest.mark.spark
 def test_cases_pass_over_a_socket_as_in_process(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = ["run", _FILE.format("pull"), _FILE.format("push"), "--server", "--shard", "1/6"]
+    chosen = ["run", _FILE.format("pull"), _FILE.format("push"), "--server", "--shard", "1/12"]
     assert main(chosen) == ExitCode.OK, capsys.readouterr().out
     assert "passed" in capsys.readouterr().out
 
