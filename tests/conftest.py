@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kestrel_qtt.plugin.plugin import case_filter
 from tests import scheduling
 from tests.reporting import Reporting
 
@@ -39,7 +40,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     if config.getoption("dist") != "load":
         return None
     config.option.loadscopereorder = False
-    return scheduling.Scheduling(config, log, config.getoption("--qtt-group-size"))
+    return scheduling.Scheduling(config, log, config.getoption("--qtt-group-size"), case_filter(config))
 
 
 @pytest.fixture(scope="session")

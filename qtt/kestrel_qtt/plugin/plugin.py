@@ -113,7 +113,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         worker = vars(session.config).get("workerinput")
         # Another scheduler gives out cases in ways that a worker cannot foresee.
         size = 1 if worker is not None and not worker[_CHUNKED] else session.config.getoption("--qtt-group-size")
-        suite.divide(session.items, size, worker["workercount"] if worker else 1, _is_case(session.config))
+        suite.divide(session.items, size, worker["workercount"] if worker else 1, case_filter(session.config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -136,7 +136,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from kestrel_qtt.plugin.xdist_chunks import ChunkScheduling
 
-    return ChunkScheduling(config, log, config.getoption("--qtt-group-size"), _is_case(config))
+    return ChunkScheduling(config, log, config.getoption("--qtt-group-size"), case_filter(config))
 
 
 def _gives_chunks(config: pytest.Config) -> bool:
@@ -144,7 +144,7 @@ def _gives_chunks(config: pytest.Config) -> bool:
     return config.getoption("dist") == "load" and next(config.stash[_FINDER].walk(_paths(config)), None) is not None
 
 
-def _is_case(config: pytest.Config) -> Callable[[str], bool]:
+def case_filter(config: pytest.Config) -> Callable[[str], bool]:
     """A function that says whether the test with an id is a case; scheduler and workers must agree."""
     found: dict[str, bool] = {}
 
