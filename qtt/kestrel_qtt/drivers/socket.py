@@ -27,11 +27,15 @@ from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.protobuf.schema import load
+from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.topics.memory import MemoryBroker
 
 _ROWS, _PROTO = "application/vnd.ksql.v1+json", "application/vnd.ksql.v1+protobuf"
+_SHARED_PUSH = "ksql.query.push.v2.enabled"
+"""The servers of ksqlDB's cases have it on."""
+
 _PATIENCE_S = 120.0
 _MOMENT_S = 0.02
 _QUIET_S = 1.0
@@ -135,6 +139,7 @@ def _run(case: RestCase) -> model.Outcome:
     session, partitions, widest = session_of(case)
     broker = MemoryBroker(partition=partitions.of_output)
     engine = ServedEngine(session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest)
+    session.config = Config.of({_SHARED_PUSH: True, **session.config.overrides})
     register_topics(session, case)
     with memory_server(engine, ServerSettings(port=0)) as running:
         asking = _Asking(case, engine, running, partitions)

@@ -49,6 +49,7 @@ from kestrel_sql.server.service import (
 )
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.figures import query_figures
+from kestrel_sql.server.serving.ids import transient_id
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
 from kestrel_sql.server.serving.pulled import PulledRows
 from kestrel_sql.server.serving.statements import Statements, is_command
@@ -174,11 +175,7 @@ class ServedService:
         if not isinstance(statement, Query):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
         number = next(self._numbers)
-        query_id = (
-            f"query_{int(time.time() * 1000)}_{number}"
-            if statement.emit is None
-            else f"transient_{statement.source.name}_{number}"
-        )
+        query_id = transient_id(statement, config, self._engine.session, number)
 
         def plan() -> TransientQuery:
             try:
