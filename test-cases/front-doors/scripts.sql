@@ -51,3 +51,17 @@ RUN SCRIPT '/include/nowhere.sql';
 --@expected.error: io.confluent.ksql.parser.exception.ParseFailedException
 --@expected.message: ASSERT
 RUN SCRIPT 'include/asserts.sql';
+
+--@test: the processing log is a stream
+--@rules: E8.1 E8.6
+SET 'ksql.logging.processing.stream.auto.create'='true';
+CREATE STREAM readings (sensor STRING KEY, raw STRING) WITH (kafka_topic='readings', value_format='JSON');
+CREATE STREAM parsed AS SELECT sensor, CAST(raw AS INT) AS n FROM readings;
+CREATE STREAM errors WITH (value_format='JSON') AS
+  SELECT level, message->type AS type, message->recordProcessingError->errorMessage AS said, message->productionError AS none
+  FROM ksql_processing_log;
+INSERT INTO readings VALUES ('cellar', 'seven');
+INSERT INTO readings VALUES ('attic', '21');
+ASSERT VALUES parsed (sensor, n) VALUES ('cellar', NULL);
+ASSERT VALUES parsed (sensor, n) VALUES ('attic', 21);
+ASSERT VALUES errors (level, type) VALUES ('ERROR', 1);

@@ -17,6 +17,7 @@ from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.execution import ResumableExecution
 from kestrel_sql.queries.interrupts import delayed_interrupts
+from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.running import RunningQueries
@@ -59,7 +60,11 @@ class MemoryEngine:
 
     def __post_init__(self) -> None:
         """Start without queries."""
-        self.queries = RunningQueries(self.session, self.broker, self._open, by_time=self.by_time, log=self.log)
+        stream = LogStream(self.session, self.broker)
+        stream.open()
+        self.queries = RunningQueries(
+            self.session, self.broker, self._open, by_time=self.by_time, log=self.log, log_stream=stream
+        )
 
     @property
     def paused(self) -> set[str]:
@@ -196,6 +201,7 @@ class MemoryEngine:
         if done.deletes is not None:
             self.broker.delete(done.deletes.topic)
             self.session.delete_schemas(done.deletes)
+        self.queries.log_stream.open()
         for source in self.session.catalog.sources.values():
             self.broker.create(source.topic)
         self.queries.follow_session()

@@ -11,6 +11,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.queries.interrupts import delayed_interrupts
+from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import materialises
 from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.session.session import PersistentQuery, Session
@@ -78,6 +79,7 @@ class RunningQueries:
     open: Callable[[QueryRun], Execution]
     by_time: bool
     log: list[LogEntry]
+    log_stream: LogStream
     paused: set[str] = field(default_factory=set)
     _running: dict[str, RunningQuery] = field(default_factory=dict)
 
@@ -147,6 +149,7 @@ class RunningQueries:
         running.rows_in += len(processed)
         running.rows_out += len(output.records)
         self.log += output.log
+        self.log_stream.write(output.log)
         for record in output.records:
             self.broker.produce(record)
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.run.processing_log import LogWriter, shape
+from kestrel_sql.kafka.run.processing_log import LogWriter
+from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.topics.records import LogEntry
 
 SOURCE = {"topic": "t", "partition": 2, "offset": 7}

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.queries.bad_records import query_of
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION
+from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.topics.records import LogEntry
 
 _FLUSH_S = 30
-_PARTS = (
-    "deserializationError",
-    "recordProcessingError",
-    "productionError",
-    "serializationError",
-    "kafkaStreamsThreadError",
-)
 
 
 class LogWriter:
@@ -69,37 +60,3 @@ class LogWriter:
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._refused.append(error.str())
-
-
-def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:
-    """Return an entry in ksqlDB's form, with the source record in addition (`source`)."""
-    return {
-        "level": "ERROR",
-        "logger": entry.logger,
-        "time": int(now() * 1000),
-        "message": {"type": entry.kind, _PARTS[entry.kind]: _part(entry)},
-        "source": {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset},
-    }
-
-
-def _part(entry: LogEntry) -> dict[str, Any]:
-    match entry.kind:
-        case 0 | 3:
-            target, _, message = entry.message.partition(": ")
-            known = target in ("key", "value")
-            said = {"target": target if known else None, "errorMessage": message if known else entry.message}
-            return {**said, **_record(entry), "cause": list(entry.cause), "topic": entry.topic}
-        case 2:
-            return {"errorMessage": entry.message}
-        case 4:
-            causes = dict.fromkeys([entry.message, *entry.cause])
-            return {"errorMessage": entry.message, "threadName": query_of(entry.logger), "cause": list(causes)}
-        case _:
-            return {"errorMessage": entry.message, **_record(entry), "cause": list(entry.cause)}
-
-
-def _record(entry: LogEntry) -> dict[str, str]:
-    """The bytes that could not be read, in base64, or the row; empty unless the setting asks for it."""
-    if entry.record is None:
-        return {}
-    return {"recordB64" if entry.kind == DESERIALIZATION else "record": entry.record}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kestrel_sql.kafka.run.processing_log import shape
+from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
