@@ -45,6 +45,18 @@ def test_a_file_that_cannot_be_used(mine: Path, capsys: pytest.CaptureFixture[st
     assert "Traceback" not in said
 
 
+RAISING = '''
+from kestrel_sql.functions.declaration import python_scalar
+
+@python_scalar("(value INT) -> INT")
+def upto(value):
+    """Gives small numbers back."""
+    if value > 7:
+        raise ValueError(f"{value} is too much")
+    return value
+'''
+
+
 @pytest.mark.spark
 def test_functions_of_a_file_run_in_spark(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, records = tmp_path / "app.sql", tmp_path / "s.jsonl"
@@ -60,3 +72,25 @@ def test_functions_of_a_file_run_in_spark(mine: Path, tmp_path: Path, capsys: py
     lines = {topic: (out / f"{topic}.jsonl").read_text().splitlines() for topic in ("items", "lasts")}
     written = {topic: [json.loads(line)["value"]["V"] for line in found] for topic, found in lines.items()}
     assert written == {"items": [3, 6, 15, 18], "lasts": [1, 5]}, capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.rules("E12.6")
+def test_a_function_that_raises_is_named_once_with_its_trace(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, records = tmp_path / "app.sql", tmp_path / "s.jsonl"
+    mine.write_text(RAISING, encoding="utf-8")
+    script.write_text(
+        "CREATE STREAM S (V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"
+        "CREATE STREAM O AS SELECT V, UPTO(V) AS U FROM S;"
+    )
+    records.write_text("".join(json.dumps({"value": {"V": n}}) + "\n" for n in (1, 8, 9)))
+    assert main(["run", str(script), "--input", f"s={records}", "--functions", str(mine)]) == ExitCode.OK
+    out, said = capsys.readouterr()
+    assert [json.loads(line)["value"]["U"] for line in out.splitlines()] == [1, None, None]
+    assert said.count("UPTO raised ValueError: 8 is too much") == 1
+    assert said.count("Traceback (most recent call last):") == 1
+    assert 'raise ValueError(f"{value} is too much")' in said
+    assert f'File "{mine}", line 8, in upto' in said
+    assert "2 bad records: CSAS_O_0 2" in said

@@ -74,7 +74,7 @@ def test_bad_records_fail_a_run_that_is_to_fail_on_them(applications: Applicatio
     produce(servers, f"{name}_s", [("k", '{"V": "many"}', 1)])
     done = run(script, servers, tmp_path / "checkpoint", "--until-caught-up", "--fail-on", "bad-records")
     assert done.returncode == 1
-    assert f"CSAS_A_0: the record at {name}_s, partition 0, offset 0, cannot be read: " in done.stderr
+    assert f"CSAS_A_0: the record at {name}_s, partition 0, offset 0, cannot be read (" in done.stderr
     assert done.stderr.splitlines()[-1] == "1 bad record: CSAS_A_0 1"
     assert done.stdout == ""
     steps = ["connecting to ", "connected; 3 statements", "planned", "reading what the topics hold: CSAS_A_0, CSAS_N_1"]

@@ -75,4 +75,4 @@ def _sentence(entry: LogEntry) -> str:
         else f"the record at {entry.topic}, partition {entry.partition}, offset {entry.offset},"
     )
     verb = _VERBS.get(entry.kind, "written")
-    return f"{query_of(entry.logger)}: {record} cannot be {verb}: {entry.text}; more of this kind are only counted"
+    return f"{query_of(entry.logger)}: {record} cannot be {verb} (more of this kind are only counted): {entry.text}"

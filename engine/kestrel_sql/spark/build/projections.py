@@ -21,7 +21,7 @@ from kestrel_sql.types.schema import Column
 
 def present(faults: Iterable[Fault], row: Tree) -> tuple[Fault, ...]:
     """Restrict faults to rows that are not NULL."""
-    return tuple(Fault(s.all_of(s.is_not_null(row), fault.condition), fault.message) for fault in faults)
+    return tuple(replace(fault, condition=s.all_of(s.is_not_null(row), fault.condition)) for fault in faults)
 
 
 def projection(
@@ -70,9 +70,8 @@ def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: s
     holds = s.all_of(s.is_not_null(row), s.coalesce_false(result.value))
     if result.fails is None:
         return holds, ()
-    fault = Fault(
-        s.all_of(s.is_not_null(row), result.fails), f"Error evaluating predicate {format_expression(expression)}"
-    )
+    message = f"Error evaluating predicate {format_expression(expression)}"
+    fault = Fault(s.all_of(s.is_not_null(row), result.fails), message, context.take_cause())
     return s.all_of(holds, s.not_(result.fails)), (fault,)
 
 

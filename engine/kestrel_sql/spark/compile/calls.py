@@ -182,12 +182,15 @@ def python_result(
     fixed = {position for position, _ in literals}
     columns = [s.cast(value, types.arguments[i]) for i, value in enumerate(given) if i not in fixed]
     guarded = context.active is not s.TRUE or not columns
-    name = context.python.name(PythonCall(function, types, literals, guarded))
+    call = PythonCall(function, types, literals, guarded)
+    name = context.python.name(call)
     outcome = s.call(name, *([context.active] if guarded else []), *columns)
     if isinstance(function, Scalar) and function.vector is not None:
         return Checked(outcome)
     value = exp.Dot(this=outcome, expression=exp.to_identifier("v"))
     error = exp.Dot(this=outcome.copy(), expression=exp.to_identifier("e"))
+    if call.is_of_user:
+        context.errors.append(error.copy())
     return Checked(value, s.is_not_null(error), null_on_failure=True)
 
 

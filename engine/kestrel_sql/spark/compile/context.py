@@ -27,6 +27,11 @@ class PythonCall:
     literals: tuple[tuple[int, Any], ...] = ()
     guarded: bool = True
 
+    @property
+    def is_of_user(self) -> bool:
+        """Whether the body is a user's, and none of Kestrel's own."""
+        return not str(getattr(self.function.body, "__module__", "")).startswith("kestrel_sql.")
+
 
 @dataclass(slots=True)
 class PythonCalls:
@@ -47,10 +52,11 @@ class PythonCalls:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A processing-log entry of type 1, written for each row for which `condition` holds."""
+    """A processing-log entry of type 1, written for each row for which `condition` holds; `cause` is an ARRAY of STRING or NULL."""
 
     condition: Tree
     message: str
+    cause: Tree = s.NULL
 
 
 @dataclass(slots=True)
@@ -74,4 +80,10 @@ class Context:
     preserve_nulls: bool = True
     settings: Mapping[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    errors: list[Tree] = field(default_factory=list)
     active: Tree = s.TRUE
+
+    def take_cause(self) -> Tree:
+        """Return the error texts since the last call, those of a row that are not NULL, as the cause of a fault."""
+        errors, self.errors = self.errors, []
+        return s.call("array_compact", s.call("array", *errors)) if errors else s.NULL

@@ -51,7 +51,7 @@ def close(result: Checked, context: Context, message: str) -> Tree:
     """Turn failures of `result` into NULL and a processing-log entry."""
     if result.fails is None:
         return result.value
-    context.faults.append(Fault(result.fails, message))
+    context.faults.append(Fault(result.fails, message, context.take_cause()))
     return result.value if result.null_on_failure else s.if_(result.fails, s.NULL, result.value)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -35,6 +37,7 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     propagate = isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE
     value_type, encode = to_arrow(types.returns), to_arrow_value(types.returns)
     literals = dict(call.literals)
+    describe = _Tracing(function.name) if call.is_of_user else _message
 
     def run(*given: pa.Array) -> pa.Array:
         size = len(given[0])
@@ -50,7 +53,7 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
             try:
                 values[at] = body(*row)
             except Exception as error:  # noqa: BLE001 - any exception is the error of this row
-                errors[at] = str(error) or type(error).__name__
+                errors[at] = describe(error)
         if encode is not None:
             values = [None if value is None else encode(value) for value in values]
         result = _arrow(values, value_type, errors)
@@ -60,6 +63,29 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
         return pa.StructArray.from_arrays([result, messages], ["v", "e"])
 
     return run
+
+
+def _message(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+@dataclass(slots=True)
+class _Tracing:
+    """Describes what a user's function throws, the first error of a kind at a line with its Python trace (rules E12.6)."""
+
+    name: str
+    _traced: set[tuple[type, int]] = field(default_factory=set)
+
+    def __call__(self, error: Exception) -> str:
+        frames = error.__traceback__.tb_next if error.__traceback__ else None
+        last = traceback.extract_tb(frames)[-1:]
+        line = last[0].lineno or 0 if last else 0
+        text = f"{self.name} raised {type(error).__name__}: {error}"
+        if (type(error), line) in self._traced:
+            return text
+        self._traced.add((type(error), line))
+        trace = "".join(traceback.format_exception(type(error), error, frames))
+        return f"{text}\n{trace.rstrip()}"
 
 
 def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callable[..., pa.Array]:

@@ -98,7 +98,12 @@ def _is_passthrough(operation: Operation) -> bool:
 
 def _projection(operation: Operation) -> _Projection:
     computed = (operation.rows, operation.timestamp, operation.headers)
-    if any(each is not None for each in computed) or (operation.faults and not isinstance(operation.record, exp.Null)):
+    if any(each is not None for each in computed) or (
+        operation.faults
+        and not all(
+            isinstance(tree, exp.Null) for tree in (operation.record, *(fault.cause for fault in operation.faults))
+        )
+    ):
         raise _NotPassthroughError
     faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
     return _Projection(

@@ -88,7 +88,7 @@ class Operation:
     def trees(self) -> Iterator[Tree]:
         """All trees of the operation."""
         yield from (tree for _, tree in self.fields)
-        yield from (fault.condition for fault in self.faults)
+        yield from (tree for fault in self.faults for tree in (fault.condition, fault.cause))
         yield from (tree for tree in (self.keep, self.rows, self.record) if tree is not None)
         yield from self.replaced().values()
 
@@ -230,7 +230,7 @@ def _entry(operation: Operation, fault: Fault) -> Tree:
             ("kind", s.integer(known["kind"])),
             ("logger", s.text(known["logger"])),
             ("message", s.text(known["message"])),
-            ("cause", s.NULL),
+            ("cause", fault.cause),
             ("record", operation.record),
         ]
     )

@@ -20,7 +20,7 @@ from kestrel_sql.plan.steps.streams import (
     StreamSelectV1,
 )
 from kestrel_sql.spark.build.grouping import grouped_key
-from kestrel_sql.spark.build.projections import key_struct, predicate, projection, rekeyed, renamed_key
+from kestrel_sql.spark.build.projections import key_struct, predicate, present, projection, rekeyed, renamed_key
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.calls import call_types, python_result
 from kestrel_sql.spark.compile.context import Context, Fault
@@ -64,7 +64,7 @@ def stream_flat_map_v1(step: StreamFlatMapV1, build: QueryBuild, source: Handle)
     computed = Operation(
         fields=(*source.unchanged(), ("f", s.named_struct(arrays))),
         keep=s.is_not_null(source.part("v")),
-        faults=tuple(Fault(s.all_of(s.is_not_null(source.part("v")), f.condition), f.message) for f in context.faults),
+        faults=present(context.faults, source.part("v")),
         logger=build.logger(step),
     )
     build.apply(source, computed, source)
