@@ -13,6 +13,7 @@ from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, attach_span
+from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.execution import ResumableExecution
@@ -129,6 +130,7 @@ class MemoryEngine:
         """
         plan = plan_pull if query.emit is None else plan_query
         planned = plan(query, self.session.catalog, config, query_id, self.session.functions)
+        check_partitions(planned.plan.physical_plan, self.session.partitions)
         persistent = (running.plan for running in self.session.queries.values())
         return replace(planned, scalable=is_scalable(query, config, persistent))
 

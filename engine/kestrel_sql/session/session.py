@@ -19,6 +19,7 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1
+from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.kafka_source import plan_kafka_source, refuse_generated
@@ -90,7 +91,11 @@ class Executed:
 
 @dataclass(slots=True)
 class Session:
-    """The state of one user: catalog, queries, properties, variables and schema registry."""
+    """The state of one user: catalog, queries, properties, variables and schema registry.
+
+    `partitions` are the numbers of partitions that are known, by topic: PARTITIONS of a CREATE, else those of the
+    left-most source of its query.
+    """
 
     config: Config = field(default_factory=Config)
     functions: Registry = FUNCTIONS
@@ -99,6 +104,7 @@ class Session:
     queries: dict[str, PersistentQuery] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     counter: int = 0
+    partitions: dict[str, int] = field(default_factory=dict)
 
     def parse(self, text: str) -> tuple[ParsedStatement, ...]:
         """Parse a script.
@@ -271,13 +277,26 @@ class Session:
 
     def _commit(self, parsed: ParsedStatement, plan: StatementPlan, *, sink: bool) -> Executed:
         """Register the schemas, write the plan to JSON, read it back and execute it."""
+        if plan.query_plan is not None:
+            check_partitions(plan.query_plan.physical_plan, self.partitions)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
             register_schemas(self.registry, plan.ddl_command, sink=sink)
+            self._note_partitions(plan.ddl_command.topic_name, parsed.statement, plan.query_plan)
         stored = decode_statement(encode_statement(plan))
         self.execute_plan(stored)
         if stored.query_plan is not None:
             self.counter += 1
         return Executed(statement=parsed, plan=stored)
+
+    def _note_partitions(self, topic: str, statement: object, query: QueryPlan | None) -> None:
+        """Take over the number of partitions that a CREATE gives its topic; that of an existing topic stays."""
+        if not isinstance(statement, CreateSource | CreateAs):
+            return
+        written = str(dict(statement.properties).get("PARTITIONS", ""))
+        left = self.catalog.sources.get(query.sources[0]) if query is not None and query.sources else None
+        count = int(written) if written.isdecimal() else self.partitions.get(left.topic) if left is not None else None
+        if count:
+            self.partitions.setdefault(topic, count)
 
     def _commit_ddl(self, parsed: ParsedStatement, command: DdlCommand | None) -> Executed:
         if command is None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.partitions import declared_partitions
 from kestrel_qtt.judge.json_text import write_json
 from kestrel_qtt.ksqldb.internal_topics import InternalTopic, internal_topics
 from kestrel_sql.catalog.catalog import Source
@@ -36,10 +37,11 @@ class _Schema:
 
 
 def register_topics(session: Session, case: model.Case) -> None:
-    """Put the schemas of all topics into the registry before the first statement, those with ids first (rules Q4.3).
+    """Tell a session the partitions of all topics, and put their schemas of all topics into the registry before the first statement, those with ids first (rules Q4.3).
 
     ksqlDB's harness keeps topics in a `HashMap` and registers the key of a topic before its value; that gives the ids that cases name.
     """
+    session.partitions.update(declared_partitions(case.topics))
     declared = dict(_declared(case))
     if not declared:
         return

@@ -14,10 +14,10 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
 from kestrel_sql.kafka.source.source import reading_of
+from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.copartitioning import check_partitions
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
 
 
@@ -108,7 +108,7 @@ class Preparation:
                 hint="check KAFKA_TOPIC in the WITH clause; case matters",
             )
         topics = {topic: found[topic] for topic in wanted}
-        check_partitions(pipeline.group, _counts(topics))
+        check_partitions(plan.physical_plan, _counts(topics))
         return topics, pipeline
 
     def _check_acls(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.spark.build.demand import unread_table
 from kestrel_sql.spark.build.queryable import build_queryable
@@ -22,7 +23,6 @@ from kestrel_sql.spark.io.arrow_passes import Pass, Passes
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
 from kestrel_sql.spark.pipeline.carried_columns import pack_carried, packed_columns, unpack_carried
-from kestrel_sql.spark.pipeline.copartitioning import check_partitions
 from kestrel_sql.spark.pipeline.projection_pass import passthrough_relations, project_batches
 from kestrel_sql.spark.stages.group import Group, QueryBuild
 from kestrel_sql.spark.stages.handles import row_columns
@@ -148,7 +148,8 @@ class Pipeline:
         Raises:
             StatementError: joined topics have different numbers of partitions.
         """
-        check_partitions(self.group, partitions)
+        for plan in self.group.plans.values():
+            check_partitions(plan.physical_plan, partitions)
         counts = [1] * (1 + max((source.query for source in self.group.sources), default=0))
         for source in self.group.sources:
             counts[source.query] = max(counts[source.query], partitions.get(source.topic, 1))
