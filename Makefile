@@ -30,7 +30,7 @@ demo-server: $(READY) ## start a server over topics in memory, feed it, ask it a
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
 	@$(BIN)/python -m tests.kafka.spread
 
-test: $(READY) lint ## run linters, types, room order, then all tests and cases
+test: $(READY) lint ## run linters, types, room order, then all cases and the tests of every change
 	@$(BIN)/python -m tests.ready
 	@$(MAKE) --no-print-directory clients
 	$(BIN)/python -m pytest -n 2
