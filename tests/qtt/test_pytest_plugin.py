@@ -371,3 +371,14 @@ def test_cases_without_the_extra(without: pytest.Pytester) -> None:
     result = without.runpytest_subprocess("-p", "without", ".")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*needs the package jsonschema, which pip install 'kestrel-sql[[]qtt]' brings"])
+
+
+def test_a_report_to_look_at_and_the_seconds_of_each_case(project: pytest.Pytester) -> None:
+    write(project, "a.json", case("one"), case("two", 2), {"name": "broken", "statments": []})
+    project.makepyfile("def test_other(): pass")
+    result = project.runpytest("--qtt-html", "report", "--junitxml", "junit.xml")
+    result.assert_outcomes(passed=2, failed=2)
+    page = (project.path / "report" / "index.html").read_text()
+    assert "<title>qtt report</title>" in page
+    junit = (project.path / "junit.xml").read_text()
+    assert 'name="one" time="0.01' in junit

@@ -6,7 +6,7 @@ imported with the first case file only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("qtt", "query-translation cases")
     for name, option in (*LOAD_OPTIONS.items(), *RUN_OPTIONS.items()):
         group.addoption(f"--qtt-{name}", **option)
+    group.addoption(
+        "--qtt-html", metavar="DIR", help="write a report of the cases to look at: DIR/index.html, one file"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -114,6 +117,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # Another scheduler gives out cases in ways that a worker cannot foresee.
         size = 1 if worker is not None and not worker[_CHUNKED] else session.config.getoption("--qtt-group-size")
         suite.divide(session.items, size, worker["workercount"] if worker else 1, case_filter(session.config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give each case its own seconds: the first of a chunk took those of all."""
+    report = yield
+    seconds = getattr(item, "seconds", None)
+    if call.when == "call" and isinstance(seconds, float):
+        report.duration = seconds
+    return report
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

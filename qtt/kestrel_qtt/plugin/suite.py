@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from kestrel_qtt.drivers.open import run_cold
 from kestrel_qtt.load import Loader
 from kestrel_qtt.options import run_options
 from kestrel_qtt.plugin.chunks import chunk_names
-from kestrel_qtt.report.text import reason_text
+from kestrel_qtt.report.html import write_html
+from kestrel_qtt.report.text import reason_text, summarise
 from kestrel_qtt.runner import file_error_result, run_cases
 
 
@@ -34,12 +36,14 @@ class CaseItem(pytest.Item):
         self.suite = suite
         self.case = case
         self.unreadable = unreadable
+        self.seconds: float | None = None
 
     def runtest(self) -> None:
         """Judge the case."""
         if self.unreadable:
             raise CaseFailedError(self.unreadable)
         result = self.suite.result(self.case)
+        self.seconds = result.seconds
         if result.status is Status.SKIPPED:
             pytest.xfail(result.reason)
         if result.status is not Status.PASSED:
@@ -77,12 +81,14 @@ class Suite:
         self._chunks: dict[str, Sequence[Case]] = {}
         self._results: dict[str, Result] = {}
         self._driver: Driver | None = None
+        self._started = time.perf_counter()
 
     def items(self, parent: pytest.Collector, file: CaseFile) -> Iterator[CaseItem]:
         """The cases of a file, and what could not be read of it."""
         loaded = self._loader.load(file)
         self._gaps |= loaded.gaps
         for failed in map(file_error_result, loaded.errors):
+            self._results[failed.case.id] = failed
             yield self._item(parent, failed.case, failed.reason)
         for case in loaded.cases:
             yield self._item(parent, case)
@@ -114,7 +120,18 @@ class Suite:
         return self._results[case.id]
 
     def close(self) -> None:
-        """Close the driver, if it was opened."""
+        """Write the report that is asked for, and close the driver if it was opened."""
+        folder = self._config.getoption("--qtt-html")
+        if folder is not None and self._results:
+            self._write_report(Path(folder))
         if self._driver is not None:
             self._driver.close()
             self._driver = None
+
+    def _write_report(self, folder: Path) -> None:
+        """Write the report of this process: a worker of pytest-xdist has a folder of its own."""
+        worker = vars(self._config).get("workerinput")
+        results = list(self._results.values())
+        summary = summarise(results, time.perf_counter() - self._started)
+        explain = getattr(self._driver, "explain", None)
+        write_html(folder / worker["workerid"] if worker else folder, results, summary, explain)
