@@ -28,7 +28,7 @@ def test_the_spark_type_of_every_sql_type() -> None:
 
 
 def test_a_decimal_that_spark_cannot_hold_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="more digits"):
+    with pytest.raises(UnsupportedError, match="too many digits"):
         to_spark(t.Decimal(39, 0))
 
 

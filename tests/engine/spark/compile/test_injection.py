@@ -1,4 +1,4 @@
-"""Tests that user text never reaches Spark as code: literals, patterns, names, aliases, topics, header keys, properties."""
+"""Tests that user text never reaches Spark as code: literals, patterns, names, aliases, header keys, properties."""
 
 from __future__ import annotations
 
@@ -298,10 +298,10 @@ def _pipeline(value: str) -> str:
     name = _quote(value)
     create = (
         f"CREATE STREAM S (K STRING KEY, {name} STRING, F STRUCT<{name} INT>, H BYTES HEADER({_string(value)}))"
-        f" WITH (KAFKA_TOPIC={_string(value)}, VALUE_FORMAT='JSON');"
+        f" WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"
     )
     select = (
-        f"CREATE STREAM O WITH (KAFKA_TOPIC={_string('o' + value)}) AS"
+        "CREATE STREAM O WITH (KAFKA_TOPIC='o') AS"
         f" SELECT K, {name}, F->{name} AS {_quote('x' + value)}, {_string(value)} AS L,"
         f" STRUCT({name} := 1) AS T, MAP({_string(value)} := 1)[{_string(value)}] AS M, H FROM S"
         f" WHERE {name} <> {_string(value)} AND {name} LIKE {_string(value)} EMIT CHANGES;"
