@@ -14,8 +14,9 @@ from kestrel_sql.operators.joins.joined_row import outer_sides, pair
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
 from kestrel_sql.operators.row_keys import pack_key, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
+from kestrel_sql.types.time_units import DAY_MS
 
-_DEFAULT_GRACE_MS = 24 * 60 * 60 * 1000
+_DEFAULT_GRACE_MS = DAY_MS
 
 _SIDES = ("left", "right")
 
