@@ -24,7 +24,7 @@ demo: $(READY) ## show one application, its cases and a difference, then run all
 demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
 	@$(BIN)/python -m tests.kafka.demo
 
-demo-server: $(READY) ## start a server over topics in memory, feed it, ask it a push and a pull query with curl
+demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and a pull query with curl
 	@$(BIN)/python -m tests.engine.server.demo
 
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's

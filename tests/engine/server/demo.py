@@ -1,13 +1,17 @@
-"""`make demo-server`: a server, rows for it, a push and a pull query by curl, and the address of its page."""
+"""`make demo-server`: a broker, a server, rows for it, a push and a pull query by curl, and the address of its page."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
-from tests.engine.server.servers import ksql, spark_server
+from kestrel_sql.kafka.broker.broker import Broker
+from tests.kafka.servers import EARLIEST, Servers, eventually
 
 STATEMENTS = """
 CREATE STREAM orders (id INT KEY, item STRING, price DOUBLE)
@@ -31,15 +35,18 @@ def curl(url: str, path: str, data: str, *options: str) -> None:
 
 def main() -> int:
     """Show the server, and leave it running while somebody looks."""
-    with spark_server() as running:
-        say(f"the server answers at {running.url}, its page is {running.url}/ui\n")
-        earliest = {"auto.offset.reset": "earliest"}
-        for entity in ksql(running.url, STATEMENTS, streamsProperties=earliest).json():
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        broker = stack.enter_context(Broker.start())
+        say(f"a broker runs at {broker.address}")
+        server = Servers(broker.address, Path(folder), stack).start()
+        eventually(server.is_up, server)
+        say(f"the server answers at {server.url}, its page is {server.url}/ui\n")
+        for entity in server.ksql(STATEMENTS):
             say(f"{entity['commandStatus']['message']}: {' '.join(entity['statementText'].split())}")
         rows = [{"id": n, "item": ITEMS[n % 4], "price": n / 2} for n in range(200)]
         lines = "".join(f"{json.dumps(row)}\n" for row in rows)
         subprocess.run(
-            ["curl", "-s", "--http2-prior-knowledge", f"{running.url}/inserts-stream", "--data-binary", "@-"],
+            ["curl", "-s", "--http2-prior-knowledge", f"{server.url}/inserts-stream", "--data-binary", "@-"],
             input=json.dumps({"target": "orders"}) + "\n" + lines,
             text=True,
             check=True,
@@ -48,13 +55,12 @@ def main() -> int:
         say("200 rows went into orders by /inserts-stream\n")
         push = {
             "sql": "SELECT id, item, price FROM orders WHERE price > 90 EMIT CHANGES LIMIT 5;",
-            "properties": earliest,
+            "properties": EARLIEST,
         }
-        curl(running.url, "/query-stream", json.dumps(push), "--http2-prior-knowledge")
-        while any(query.rows_in < len(rows) for query in running.service.figures().queries):
-            time.sleep(0.1)
-        curl(running.url, "/query-stream", json.dumps({"sql": "SELECT * FROM totals WHERE item = 'tea';"}))
-        say(f"the page: {running.url}/ui")
+        curl(server.url, "/query-stream", json.dumps(push), "--http2-prior-knowledge")
+        eventually(lambda: server.query("SELECT orders FROM totals WHERE item = 'tea';") == [[50]], server)
+        curl(server.url, "/query-stream", json.dumps({"sql": "SELECT * FROM totals WHERE item = 'tea';"}))
+        say(f"the page: {server.url}/ui")
         if sys.stdin.isatty():
             say("Ctrl-C ends the server")
             try:
