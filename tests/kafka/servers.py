@@ -75,7 +75,7 @@ class Servers:
         return Server(f"http://127.0.0.1:{port}", process, log)
 
 
-def eventually(holds: Callable[[], bool], server: Server, seconds: float = 180) -> None:
+def eventually(holds: Callable[[], bool], server: Server, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert server.process.poll() is None, server.log.read_text()
