@@ -19,6 +19,7 @@ from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Problem
 from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
+from kestrel_sql.queries.bad_records import BadRecords
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.scenario import LEAN
@@ -124,7 +125,13 @@ def test_a_broker_that_stays_away_is_given_up() -> None:
     nothing: Any = None
     away: Any = _Away()
     run = ProductionRun(
-        settings=settings, session=nothing, statements=(), open_spark=nothing, say=said.append, show=lambda _: None
+        settings=settings,
+        session=nothing,
+        statements=(),
+        open_spark=nothing,
+        say=said.append,
+        show=lambda _: None,
+        bad=BadRecords(said.append),
     )
     run._look(away)
     run._watch(away)
