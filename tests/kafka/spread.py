@@ -60,8 +60,8 @@ def results_of(spread: Spread, driver: Driver) -> list[Result]:
     loaded = load_all(find_files([ROOT / spread.path])).cases
     records = [case for case in loaded if not isinstance(case, RestCase | ScriptCase)]
     cases = Selection(None, spread.shard, spread.every).of(records)
-    ledger = {name: gap for path in LEDGERS.get(spread.path, ()) for name, gap in load_gaps(ROOT / path).items()}
-    return list(run_cases(cases, driver, RunOptions(), tolerant_errors=spread.path == KSQLDB, ledger=ledger))
+    gaps = {name: gap for path in LEDGERS.get(spread.path, ()) for name, gap in load_gaps(ROOT / path).items()}
+    return list(run_cases(cases, driver, RunOptions(), tolerant_errors=spread.path == KSQLDB, gaps=gaps))
 
 
 def run(spread: Spread, servers: str, report: Path, more: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
