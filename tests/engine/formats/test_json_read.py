@@ -23,7 +23,7 @@ from tests.engine.formats.samples import spec
         ("A DOUBLE", '"1e3"', 1000.0),
         ("A STRING", "1.50", "1.50"),
         ("A STRING", "true", "true"),
-        ("A STRING", '{"b": 1.50, "a": [null]}', '{"a":[null],"b":1.50}'),
+        ("A STRING", '{"b": 1.50, "a": [null]}', '{"b":1.50,"a":[null]}'),
         ("A STRING", '[1, "x", [2]]', "[1, x, [2]]"),
         ("A STRING", '"\\ud83d\\ude00"', "😀"),
         ("A STRING", '"\\ud83d"', "?"),
