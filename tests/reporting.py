@@ -1,4 +1,7 @@
-"""What a run of the tests says besides what pytest does: tests that run for long while they run, and the slowest files at the end."""
+"""What a run of the tests says besides what pytest does.
+
+Tests that run for long while they run, and the slowest files at the end.
+"""
 
 from __future__ import annotations
 

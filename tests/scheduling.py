@@ -14,7 +14,10 @@ SPLIT = "tests/conformance/"
 
 
 def sort(items: list[pytest.Item]) -> None:
-    """Put what is long first: tests against a broker, other tests with Spark, cases; so that workers end at about the same time."""
+    """Put what is long first: tests against a broker, other tests with Spark, cases.
+
+    So that workers end at about the same time.
+    """
     items.sort(key=_rank)
 
 

@@ -1,7 +1,7 @@
 """The cut into micro-batches, and a restart in the middle, change no record and no log entry.
 
-Some cases are compared with their uncut run, log included; all cases that keep state, in one format each, with their expected
-records. `make cuts`, a part of `make nightly`, runs all cases with more seeds, and ksqlDB's cases.
+Some cases are compared with their uncut run, log included; all cases that keep state, in one format each, with their
+expected records. `make cuts`, a part of `make nightly`, runs all cases with more seeds, and ksqlDB's cases.
 """
 
 from __future__ import annotations

@@ -7,7 +7,10 @@ PACKAGES = frozenset({"jsonschema", "pytest", "xdist"})
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """Say what to install, given that the harness could not be imported; raise `error` itself if no extra brings the module."""
+    """Say what to install, given that the harness could not be imported.
+
+    Raise `error` itself if no extra brings the module.
+    """
     package = (error.name or "").partition(".")[0]
     if package not in PACKAGES:
         raise error

@@ -66,7 +66,10 @@ class Loader:
         self._files: dict[str, Path] = {}
 
     def load(self, file: CaseFile) -> Loaded:
-        """Load a file; whatever is wrong with it becomes an entry of `errors`, also a case whose id another file already has."""
+        """Load a file.
+
+        Whatever is wrong with it becomes an entry of `errors`, also a case whose id another file already has.
+        """
         loaded = _loaded(file)
         functions = (*(CORPUS_FUNCTIONS if file.ksqldb else ()), *self._functions)
         cases, errors = [], list(loaded.errors)

@@ -22,7 +22,10 @@ def run_cases(
     tolerant_errors: bool = False,
     gaps: Ledger = NO_GAPS,
 ) -> Iterator[Result]:
-    """Run `cases` in groups and yield one result for each as it is known; a driver that breaks costs its group, not the run."""
+    """Run `cases` in groups and yield one result for each as it is known.
+
+    A driver that breaks costs its group, not the run.
+    """
     groups = [cases[start : start + options.group_size] for start in range(0, len(cases), options.group_size)]
     for case, outcome, seconds in (
         _side_by_side(groups, driver, options) if options.jobs > 1 else _in_turn(groups, driver, options)

@@ -1,6 +1,7 @@
 """Records a second from topic to topic: `kestrel run`, a hand-written PySpark job, and Quix Streams, on one broker.
 
-    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 JOBS=filter,count by default, as environment variables)
+    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 JOBS=filter,count by default, as environment
+    variables)
 
 Each way is a process of its own that reads the same topic and writes a fresh one; they take turns. Kestrel and Quix
 Streams write exactly once, Spark's own sink does not. The topic holds WARM times ROWS records and ROWS more, because

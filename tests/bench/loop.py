@@ -2,8 +2,8 @@
 
     python -m tests.bench loop                  (ROUNDS=3 by default, as an environment variable)
 
-Each run is a process of its own, as a shell starts it. Beside the seconds stand those that processors worked: for the run's own
-process, for the JVM, and for its Python workers. They depend less on what else the machine does.
+Each run is a process of its own, as a shell starts it. Beside the seconds stand those that processors worked: for the
+run's own process, for the JVM, and for its Python workers. They depend less on what else the machine does.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _qtt(arguments: Sequence[str], variables: Mapping[str, str]) -> str:
 
 
 def _import_seconds(variables: Mapping[str, str]) -> float:
-    """The processor seconds of a process that imports what `qtt run` needs before it opens Spark, without those of Python itself."""
+    """Return the processor seconds of the imports of `qtt run` before it opens Spark, without those of Python itself."""
     code = "import time; a = time.process_time(); import kestrel_qtt.cli.main, kestrel_qtt.drivers.full; print(time.process_time() - a)"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=dict(variables), check=True, capture_output=True, text=True

@@ -1,6 +1,7 @@
 """`kestrel serve` on a broker under load: pull queries beside a feed, inserts, push clients.
 
-    python -m tests.bench server      (ROWS=1000000 FEED=20000 SECONDS=20 CLIENTS=500 by default, as environment variables)
+    python -m tests.bench server      (ROWS=1000000 FEED=20000 SECONDS=20 CLIENTS=500 by default, as environment
+    variables)
 
 A table counts and sums a stream by key; it has ROWS keys. `wrk` asks for random keys, without other work and beside a
 feed of FEED records a second. Then rows are inserted over HTTP/2, and CLIENTS clients share a push query while the feed

@@ -1,4 +1,7 @@
-"""ksqlDB's stored plans match their own specs, but for those that the ledger lists; a tenth of them in CI, the rest nightly."""
+"""ksqlDB's stored plans match their own specs, but for those that the ledger lists.
+
+A tenth of them in CI, the rest nightly.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,10 @@ _STOP_S, _LOOK_S = 60.0, 0.2
 
 
 def production_session() -> SparkSession:
-    """A session with the settings of `kestrel run`, in the JVM of all tests; expressions are interpreted, which is faster for few rows."""
+    """A session with the settings of `kestrel run`, in the JVM of all tests.
+
+    Expressions are interpreted, which is faster for few rows.
+    """
     spark = open_test_session().newSession()
     for name, value in {**SESSION, "spark.sql.shuffle.partitions": "2"}.items():
         if spark.conf.isModifiable(name):

@@ -1,4 +1,4 @@
-"""`make demo-kafka`: runs four chained queries on a broker, kills and restarts them, and checks that the output is complete and in order."""
+"""`make demo-kafka`: runs four chained queries on a broker, kills and restarts them, and checks the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from tests.kafka.processes import kill
 
 PARTITIONS, ORDERS, CUSTOMERS = 2, 4000, 20
 _START = int(time.time()) * 1000
-"""Timestamps of today: with timestamps of 1970 the first control record of a transaction starts a segment, and compaction soon removes old counts."""
+"""Timestamps of today.
+
+With timestamps of 1970 the first control record of a transaction starts a segment, and compaction soon removes old
+counts.
+"""
 
 SCRIPT = """
 CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON');
@@ -104,7 +108,8 @@ def _judge(servers: str) -> int:
 def _disordered(servers: str) -> list[str]:
     """The orders of a customer that are not there once, or not as they stand in a partition of their topic.
 
-    Orders are keyed by ID, so that those of a customer come from two partitions, whose order among each other Kafka does not promise.
+    Orders are keyed by ID, so that those of a customer come from two partitions, whose order among each other Kafka
+    does not promise.
     """
     flaws = []
     came_from = {int((key or b"")[1:]): partition for partition, key, *_ in read(servers, "orders", PARTITIONS)}

@@ -53,7 +53,10 @@ def delete(servers: str, *topics: str) -> None:
 
 
 def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
-    """Write rows in order. Without idempotence, resending a batch to a leader that does not know a new topic yet changes the order."""
+    """Write rows in order.
+
+    Without idempotence, resending a batch to a leader that does not know a new topic yet changes the order.
+    """
     settings = {
         "bootstrap.servers": servers,
         "partitioner": "murmur2_random",

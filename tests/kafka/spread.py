@@ -56,7 +56,10 @@ IN_CI = (Spread(PARTITIONS), Spread(OURS, every=1000, shard="1/4"), Spread(KSQLD
 
 
 def results_of(spread: Spread, driver: Driver) -> list[Result]:
-    """Run cases with a driver that is open; those of REST answers and SQL scripts, which run in memory only, are left out."""
+    """Run cases with a driver that is open.
+
+    Those of REST answers and SQL scripts, which run in memory only, are left out.
+    """
     loaded = load_all(find_files([ROOT / spread.path])).cases
     records = [case for case in loaded if not isinstance(case, RestCase | ScriptCase)]
     cases = Selection(None, spread.shard, spread.every).of(records)

@@ -1,4 +1,7 @@
-"""Cases on a real broker: those of several partitions, and one of every fourth file; nightly, one in five of all cases."""
+"""Cases on a real broker: those of several partitions, and one of every fourth file.
+
+Nightly, one in five of all cases.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests a run on executors that share nothing with the driver: a Python without packages, and processes that may be killed."""
+"""Tests a run on executors that share nothing with the driver.
+
+A Python without packages, and processes that may be killed.
+"""
 
 from __future__ import annotations
 

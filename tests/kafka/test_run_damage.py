@@ -1,4 +1,4 @@
-"""Tests that deleting, recreating, shortening or widening a topic stops its query with an error that names the topic, also during a run."""
+"""Tests that deleting, recreating, truncating or widening a topic stops its query with an error that names the topic."""
 
 from __future__ import annotations
 

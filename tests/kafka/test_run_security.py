@@ -1,4 +1,7 @@
-"""Tests passwords and certificates: the broker's error if they are wrong, a run if they are right, and no secret in any output."""
+"""Tests passwords and certificates.
+
+The broker's error if they are wrong, a run if they are right, and no secret in any output.
+"""
 
 from __future__ import annotations
 

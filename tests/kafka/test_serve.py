@@ -1,4 +1,7 @@
-"""`kestrel serve` against a broker, as a user runs it: a process of its own, asked over HTTP, killed, and followed by its standby."""
+"""`kestrel serve` against a broker, as a user runs it.
+
+A process of its own, asked over HTTP, killed, and followed by its standby.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who gets the JVM that a run leaves behind, and when it ends; `cat` stands for the JVM: it ends when its input does."""
+"""Who gets the JVM that a run leaves behind, and when it ends.
+
+`cat` stands for the JVM: it ends when its input does.
+"""
 
 from __future__ import annotations
 

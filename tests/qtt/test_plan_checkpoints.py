@@ -24,7 +24,10 @@ STORE = Path(__file__).resolve().parents[2] / "historic-plans"
 STORED = find(STORE)
 
 FOR_PULL_QUERIES = {"TableStore"}
-"""What a running engine puts behind a table for pull queries (docs/adr/0018): it passes every row on, so that no output tells its state."""
+"""What a running engine puts behind a table for pull queries (docs/adr/0018).
+
+It passes every row on, so that no output tells its state.
+"""
 
 
 @pytest.fixture

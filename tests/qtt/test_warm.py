@@ -67,7 +67,10 @@ class Project:
         )
 
     def run(self, expected: int = 0, /, **variables: str) -> tuple[int, int]:
-        """Run the case; give the process ids of the worker that ran its function, and of the one that this was forked from."""
+        """Run the case.
+
+        Give the process ids of the worker that ran its function, and of the one that this was forked from.
+        """
         done = self.qtt("run", "case.yaml", "--functions", "mine.py", **variables)
         assert done.returncode == expected, done.stdout + done.stderr
         assert "printed by the function" in done.stdout + done.stderr

@@ -19,8 +19,8 @@ class Source:
     """A stream or table over a topic.
 
     `is_source` marks a read-only source (CREATE SOURCE); `created_by` is the id of the CREATE AS query that writes the
-    topic, and `derived_from` names the sources that this query reads. `ingestion` is set for a CREATE SOURCE … FROM KAFKA and says how its messages are read; `formats` are then
-    those that queries over the source inherit.
+    topic, and `derived_from` names the sources that this query reads. `ingestion` is set for a CREATE SOURCE … FROM
+    KAFKA and says how its messages are read; `formats` are then those that queries over the source inherit.
     """
 
     name: str

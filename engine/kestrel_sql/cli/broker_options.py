@@ -70,7 +70,10 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _folder(text: str) -> Path:
-    """The folder that an option names; a URL is refused, because `Path` would make a local folder called `hdfs:` of it."""
+    """The folder that an option names.
+
+    A URL is refused, because `Path` would make a local folder called `hdfs:` of it.
+    """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
         raise argparse.ArgumentTypeError(f"{text} is a URL; a checkpoint must be a folder that the driver can open")
     return Path(text)

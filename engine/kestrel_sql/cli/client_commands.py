@@ -35,7 +35,10 @@ class ClientCommands:
     errors: Console
 
     def execute(self, text: str, folder: Path, running: tuple[Path, ...] = ()) -> bool:
-        """Execute a text up to its first error; paths are relative to `folder`, `running` holds the scripts around it."""
+        """Execute a text up to its first error.
+
+        Paths are relative to `folder`, `running` holds the scripts around it.
+        """
         for part in _parts(text):
             if isinstance(part, str):
                 done = self.run(part)

@@ -152,7 +152,10 @@ def _keys() -> KeyBindings:
 
 
 def is_complete(text: str) -> bool:
-    """Whether Enter hands a text over: it ends in a semicolon that stands in no text, name or comment, or is a word of the shell."""
+    """Whether Enter hands a text over.
+
+    It ends in a semicolon that stands in no text, name or comment, or is a word of the shell.
+    """
     bare = _COMMENT.sub("", _TEXT.sub("''", text)).strip()
     left_open = any(bare.replace("''", "").count(quote) for quote in "'\"`")
     word = bare.lower()

@@ -12,8 +12,8 @@ from kestrel_sql.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1, 
 def check_partitions(step: Step, partitions: Mapping[str, int]) -> None:
     """Check that the topics on both sides of each join of a plan have as many partitions, if both numbers are known.
 
-    A change of key does not help: the repartition topic has as many partitions as its source (rules L9). Foreign-key joins
-    accept any numbers.
+    A change of key does not help: the repartition topic has as many partitions as its source (rules L9). Foreign-key
+    joins accept any numbers.
 
     Args:
         step: the last step of the plan.

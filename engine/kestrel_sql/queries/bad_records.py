@@ -28,7 +28,10 @@ class BadRecords:
     _lock: Lock = field(default_factory=Lock)
 
     def note(self, entries: Sequence[LogEntry]) -> None:
-        """Count the records of entries, each once for each query; an entry about the end of a query is no bad record."""
+        """Count the records of entries, each once for each query.
+
+        An entry about the end of a query is no bad record.
+        """
         found: dict[str, set[object]] = {}
         fresh = []
         with self._lock:

@@ -43,9 +43,9 @@ _MOMENT_S = 0.05
 class MemoryEngine:
     """Executes statements over topics in memory; Spark starts when the first query has input.
 
-    A persistent query processes new records when its results are needed. With `by_time` it reads several topics merged by timestamp,
-    as from a broker, otherwise in the order of arrival. A topic has one partition; `partitions` is the number that only the order of
-    the rows of a table depends on.
+    A persistent query processes new records when its results are needed. With `by_time` it reads several topics merged
+    by timestamp, as from a broker, otherwise in the order of arrival. A topic has one partition; `partitions` is the
+    number that only the order of the rows of a table depends on.
     """
 
     session: Session = field(default_factory=Session)
@@ -88,7 +88,9 @@ class MemoryEngine:
         return self.session.parse(text)
 
     def execute(self, parsed: ParsedStatement) -> Answer:
-        """Execute a statement and return its answer. An interrupt stops the query of the statement, but waits for persistent queries.
+        """Execute a statement and return its answer.
+
+        An interrupt stops the query of the statement, but waits for persistent queries.
 
         Raises:
             EngineError: the statement is refused, or its query fails.
@@ -113,7 +115,10 @@ class MemoryEngine:
         return self.queries.progress()
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the number of records that every query has not processed yet, by topic; may be called while the engine works."""
+        """Return the number of records that every query has not processed yet, by topic.
+
+        May be called while the engine works.
+        """
         return self.queries.lags()
 
     def constants(self) -> Constants:

@@ -1,4 +1,7 @@
-"""Delays Ctrl-C while Spark works: an interrupt in a call of the JVM would leave its answer to be read as that of the next call."""
+"""Delays Ctrl-C while Spark works.
+
+An interrupt in a call of the JVM would leave its answer to be read as that of the next call.
+"""
 
 from __future__ import annotations
 

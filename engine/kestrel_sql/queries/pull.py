@@ -1,4 +1,7 @@
-"""Checks and plans pull queries. `kestrel_sql.queries.pull_state` answers them from the state of the query that materialises the table."""
+"""Checks and plans pull queries.
+
+`kestrel_sql.queries.pull_state` answers them from the state of the query that materialises the table.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +189,7 @@ def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry |
 
 
 def current_messages(records: Iterable[Record]) -> list[Record]:
-    """Return the last message of every key without tombstones, sorted by the bytes of the key, for an UPSERT or DEBEZIUM source.
+    """Return the last message of every key of an UPSERT or DEBEZIUM source, without tombstones, sorted by key.
 
     Such a source is read from its topic, so the error of an unreadable message remains until its key is written again.
     """

@@ -1,4 +1,6 @@
-"""Answers pull queries from Spark's checkpoint (docs/adr/0018): reads rows from the state of operators, then applies the query's steps.
+"""Answers pull queries from Spark's checkpoint (docs/adr/0018).
+
+Reads rows from the state of operators, then applies the query's steps.
 
 A query by key decodes only the pages of its keys. Expressions are evaluated in Python.
 """

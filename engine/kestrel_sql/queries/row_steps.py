@@ -1,4 +1,7 @@
-"""Runs stateless steps over single rows in Python: for the few rows of a pull query, starting a Spark job would take longer."""
+"""Runs stateless steps over single rows in Python.
+
+For the few rows of a pull query, starting a Spark job would take longer.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ RowStep = Callable[[RowValues], RowValues | None]
 
 @dataclass(slots=True)
 class RowSteps:
-    """Makes functions of steps. An expression that fails is NULL, a condition that fails is false; both add to `log` (rules E8)."""
+    """Makes functions of steps.
+
+    An expression that fails is NULL, a condition that fails is false; both add to `log` (rules E8).
+    """
 
     query_id: str
     functions: Registry

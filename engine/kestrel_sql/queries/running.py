@@ -51,7 +51,10 @@ class Execution(Protocol):
 
 @dataclass(slots=True)
 class RunningQuery:
-    """A persistent query. It has read up to `position`; `pending` are records to process; it has an execution after its first input."""
+    """A persistent query.
+
+    It has read up to `position`; `pending` are records to process; it has an execution after its first input.
+    """
 
     query: PersistentQuery
     position: int
@@ -71,7 +74,8 @@ class RunningQuery:
 class RunningQueries:
     """The persistent queries of a session over topics in memory; `open` starts one without state.
 
-    With `by_time` a query reads several topics merged by timestamp, as from a broker, otherwise in the order of arrival.
+    With `by_time` a query reads several topics merged by timestamp, as from a broker, otherwise in the order of
+    arrival.
     """
 
     session: Session
@@ -125,7 +129,10 @@ class RunningQueries:
         return self._running.get(query_id)
 
     def read_on(self, running: RunningQuery) -> bool:
-        """Read new records for a query, and return whether it has records to process; a paused or failed query reads nothing."""
+        """Read new records for a query, and return whether it has records to process.
+
+        A paused or failed query reads nothing.
+        """
         if running.query.id in self.paused or running.error:
             return False
         # Records may arrive in the meantime.
@@ -135,7 +142,10 @@ class RunningQueries:
         return bool(running.pending)
 
     def advance(self, running: RunningQuery) -> None:
-        """Process pending records. An interrupt takes effect between two pieces, so that none is lost or processed twice."""
+        """Process pending records.
+
+        An interrupt takes effect between two pieces, so that none is lost or processed twice.
+        """
         if running.execution is None:
             with delayed_interrupts():
                 running.execution = self.open(self.run_of(running.query))
@@ -177,7 +187,10 @@ class RunningQueries:
         return [sources[name].topic for name in plan.sources if name in sources]
 
     def must_interleave(self) -> bool:
-        """Return whether a query reads the output of another beside a further topic, so that its result depends on the order of records."""
+        """Return whether a query reads a further topic beside the output of another query.
+
+        The result of such a query depends on the order of the records.
+        """
         plans = [query.plan for query in self.session.queries.values()]
         derived = {plan.sink for plan in plans}
         return any(len(plan.sources) > 1 and derived & set(plan.sources) for plan in plans)
@@ -192,7 +205,10 @@ class RunningQueries:
         }
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the number of records that every query has not processed yet, by topic; may be called while the engine works."""
+        """Return the number of records that every query has not processed yet, by topic.
+
+        May be called while the engine works.
+        """
         return {name: self._lag(running) for name, running in list(self._running.items())}
 
     def _lag(self, running: RunningQuery) -> dict[str, int]:

@@ -164,7 +164,10 @@ def _has_records_beside(path: Path) -> bool:
 
 
 def _looks_like_cases(path: Path) -> bool:
-    """Whether two of three things are there, so that a slip in one hides no file: lists of tests, of statements, what comes out."""
+    """Whether two of three things are there, so that a slip in one hides no file.
+
+    Lists of tests, of statements, what comes out.
+    """
     content = _content(path)
     lists = {match[1] for match in _LIST.finditer(content)}
     has_results = not lists <= {b"tests", b"statements"} or _EXCEPTION.search(content) is not None

@@ -13,8 +13,8 @@ _INDEX = re.compile(r"\[\d+\]")
 class Matching:
     """How outputs are compared: all columns, in order within a topic, exactly, unless the case says otherwise.
 
-    `ignore` holds paths such as `value.UPDATED_AT` that are not compared. Where outputs are `unordered`, order counts only
-    among records of one key. `tolerance` is how far a number with a fraction may be off.
+    `ignore` holds paths such as `value.UPDATED_AT` that are not compared. Where outputs are `unordered`, order counts
+    only among records of one key. `tolerance` is how far a number with a fraction may be off.
     """
 
     ignore: tuple[str, ...] = ()

@@ -18,9 +18,9 @@ Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | N
 Actual: TypeAlias = "bool | int | float | Decimal | str | bytes | Sequence[Actual] | Mapping[str, Actual] | None"
 """A value as a driver hands it out.
 
-JSON, KAFKA and DELIMITED values are what an exact reader of the written text gives: `int`, `Decimal` for every number with
-a fraction or exponent, `str`. AVRO, PROTOBUF, JSON_SR and PROTOBUF_NOSR values are typed: `float` for doubles, `Decimal` with the
-scale of its type, `bytes`, dates and times as integers (rules Q6.3 and Q6.4).
+JSON, KAFKA and DELIMITED values are what an exact reader of the written text gives: `int`, `Decimal` for every number
+with a fraction or exponent, `str`. AVRO, PROTOBUF, JSON_SR and PROTOBUF_NOSR values are typed: `float` for doubles,
+`Decimal` with the scale of its type, `bytes`, dates and times as integers (rules Q6.3 and Q6.4).
 """
 
 CLASS_PREFIX = "class: "

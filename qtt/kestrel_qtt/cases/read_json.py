@@ -135,7 +135,10 @@ def _clean(text: str) -> str:
 
 
 def member_span(text: str, path: JsonPath) -> tuple[int, int] | None:
-    """Return the offsets of the first character of the value at `path` and of the one after it; None if there is none."""
+    """Return the offsets of the first character of the value at `path` and of the one after it.
+
+    None if there is none.
+    """
     clean = strip_comments(text)
     at = _blank(clean, 0)
     for step in path:

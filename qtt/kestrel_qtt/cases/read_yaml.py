@@ -53,7 +53,10 @@ def read_yaml(text: str) -> RawFile:
 
 
 def parse_yaml(text: str) -> YamlNode:
-    """Parse one YAML document into nodes; raise TextError for aliases, anchors, tags, merge keys, duplicates and ambiguous words."""
+    """Parse one YAML document into nodes.
+
+    Raise TextError for aliases, anchors, tags, merge keys, duplicates and ambiguous words.
+    """
     try:
         events = yaml.parse(text, Loader=_LOADER)
         return _document(events)

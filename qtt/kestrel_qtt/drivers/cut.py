@@ -18,7 +18,9 @@ class Cut:
 
     @staticmethod
     def parse(text: str | None, restart: bool = False) -> Cut:
-        """Read `one`, `each` or `random:SEED`; without a text all at once, but at random where a restart needs a middle.
+        """Read `one`, `each` or `random:SEED`.
+
+        Without a text all at once, but at random where a restart needs a middle.
 
         Raises:
             ValueError: anything else.

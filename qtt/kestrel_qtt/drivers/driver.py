@@ -21,10 +21,12 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run: `cut` says how the input is cut into micro-batches (`one`, `each`, `random:SEED` or None for the driver's choice).
+    """How to run cases.
 
-    With `restart` every query is stopped and restarted from its checkpoint in the middle; `group_size` is how many cases
-    share one running query at most, and `jobs` how many groups run at the same time.
+    `cut` says how the input is cut into micro-batches: `one`, `each`, `random:SEED`, or None for the driver's choice.
+
+    With `restart` every query is stopped and restarted from its checkpoint in the middle; `group_size` is how many
+    cases share one running query at most, and `jobs` how many groups run at the same time.
     """
 
     cut: str | None = None
@@ -37,7 +39,10 @@ class Driver(Protocol):
     """An engine under test; `run` may be called from several threads at once."""
 
     def run(self, cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
-        """Run the cases, in any grouping and order; yield each exactly once with its outcome and its share of the seconds."""
+        """Run the cases, in any grouping and order.
+
+        Yield each exactly once with its outcome and its share of the seconds.
+        """
 
     def close(self) -> None:
         """Give back whatever the driver holds; it is not used afterwards."""

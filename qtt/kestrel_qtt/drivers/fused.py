@@ -1,4 +1,7 @@
-"""Queries of many cases run as one: those of equal depth and equal functions share a Spark query, and a group that dies is halved."""
+"""Queries of many cases run as one.
+
+Those of equal depth and equal functions share a Spark query, and a group that dies is halved.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,12 @@ from kestrel_sql.topics.records import Record
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A query to run over records in feed order; afterwards it has an `output`, or an `outcome` that says why there is none.
+    """A query to run over records in feed order.
 
-    `partitions` are those of the topics that it reads, as far as they matter to it; `window` is that of the key that it writes.
+    Afterwards it has an `output`, or an `outcome` that says why there is none.
+
+    `partitions` are those of the topics that it reads, as far as they matter to it; `window` is that of the key that it
+    writes.
     """
 
     run: QueryRun

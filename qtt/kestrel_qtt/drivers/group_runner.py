@@ -30,8 +30,8 @@ class GroupRunner(MemoryRunner):
     ) -> list[Output]:
         """Feed each query its records in order, and return what each query wrote.
 
-        `look` is given the checkpoint at the end, before it is removed. `tasks` is the number of partitions of each query's
-        topics, 1 if it is not given.
+        `look` is given the checkpoint at the end, before it is removed. `tasks` is the number of partitions of each
+        query's topics, 1 if it is not given.
 
         Raises:
             Exception: Spark's own, when the pipeline as a whole does not run.

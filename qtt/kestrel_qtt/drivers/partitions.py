@@ -31,7 +31,10 @@ def named_partitions(inputs: Iterable[InputRecord]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Partitions:
-    """The partitions of topics: as `declared`, as inherited from what a query reads, else `others`; at least as `named`."""
+    """The partitions of topics: as `declared`, as inherited from what a query reads, else `others`.
+
+    At least as `named`.
+    """
 
     session: Session
     declared: dict[str, int] = field(default_factory=dict)

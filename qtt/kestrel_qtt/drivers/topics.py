@@ -37,9 +37,12 @@ class _Schema:
 
 
 def register_topics(session: Session, case: model.Case) -> None:
-    """Tell a session the partitions of all topics, and put their schemas of all topics into the registry before the first statement, those with ids first (rules Q4.3).
+    """Tell a session the partitions of all topics, and register their schemas before the first statement.
 
-    ksqlDB's harness keeps topics in a `HashMap` and registers the key of a topic before its value; that gives the ids that cases name.
+    Schemas with ids are registered first (rules Q4.3).
+
+    ksqlDB's harness keeps topics in a `HashMap` and registers the key of a topic before its value; that gives the ids
+    that cases name.
     """
     session.partitions.update(declared_partitions(case.topics))
     declared = dict(_declared(case))
@@ -75,7 +78,10 @@ def _declared(case: model.Case) -> Iterator[tuple[str, _Schema]]:
 
 
 def _inferred(session: Session, case: model.Case) -> dict[str, _Schema]:
-    """The schemas of topics whose columns statements declare, by subject; what is wrong with a statement shows when it is executed."""
+    """The schemas of topics whose columns statements declare, by subject.
+
+    What is wrong with a statement shows when it is executed.
+    """
     trial = Session(config=session.config, functions=session.functions)
     with suppress(EngineError):
         for parsed in trial.parse("\n".join(case.statements)):

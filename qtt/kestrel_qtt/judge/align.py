@@ -115,7 +115,10 @@ def _gap(left: list[int], right: list[int], same_key: Same) -> Iterator[Pair]:
 
 
 def _in_order(pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs in the order of the expected records; a record that only the written side has comes after the one before it."""
+    """Pairs in the order of the expected records.
+
+    A record that only the written side has comes after the one before it.
+    """
     before = {pair.actual: pair.expected for pair in pairs if pair.actual is not None and pair.expected is not None}
 
     def place(pair: Pair) -> tuple[int, int, int]:

@@ -38,7 +38,8 @@ class Difference:
 class Numbers:
     """How numbers are compared: `exact` False reads the fractions of the actual side as doubles.
 
-    `tolerance` is how far a number with a fraction may be off; None compares doubles within `TOLERANCE`, decimals exactly.
+    `tolerance` is how far a number with a fraction may be off; None compares doubles within `TOLERANCE`, decimals
+    exactly.
     """
 
     exact: bool = True

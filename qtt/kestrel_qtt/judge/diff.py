@@ -1,4 +1,7 @@
-"""Say how the records of a topic differ: what is missing, what nobody expects, what stands elsewhere, which columns differ."""
+"""Say how the records of a topic differ.
+
+What is missing, what nobody expects, what stands elsewhere, which columns differ.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +57,9 @@ class Comparison:
 class RecordDifference:
     """How one record of a topic differs.
 
-    `index` counts the expected records of the topic, or the written ones where `expected` is None. `moved_to` is the place
-    of the written record where only the order differs. `after` is the expected record whose written one comes before.
+    `index` counts the expected records of the topic, or the written ones where `expected` is None. `moved_to` is the
+    place of the written record where only the order differs. `after` is the expected record whose written one comes
+    before.
     """
 
     topic: str

@@ -23,7 +23,8 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
     def remove_node(self, node: Any) -> str | None:
         """Give the tests that a dead worker left to the others, and name the one that it was at, which is not tried again.
 
-        pytest-xdist's own way gives back what was done, too: a worker that is handed nothing but done tests waits for ever.
+        pytest-xdist's own way gives back what was done, too: a worker that is handed nothing but done tests waits for
+        ever.
         """
         left = {scope: unit for scope, unit in self.assigned_work.pop(node).items() if not all(unit.values())}
         if not left:

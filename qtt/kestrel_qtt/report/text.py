@@ -22,7 +22,8 @@ _LINE_EVERY = 10.0
 class Summary:
     """The counts of a run; `seconds` is wall time.
 
-    `classes` counts those that passed although their spec holds in part only, `loose` those that do not compare everything.
+    `classes` counts those that passed although their spec holds in part only, `loose` those that do not compare
+    everything.
     """
 
     passed: int

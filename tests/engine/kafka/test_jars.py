@@ -54,7 +54,10 @@ def test_jars_come_from_the_repositories_that_are_named_and_never_from_the_local
 
 
 class Repositories:
-    """Downloads without a JVM: `coordinates` can be had, and every call is counted; the first `failing` of them fail."""
+    """Downloads without a JVM: `coordinates` can be had, and every call is counted.
+
+    The first `failing` of them fail.
+    """
 
     def __init__(self, *coordinates: str) -> None:
         self.coordinates = set(coordinates)

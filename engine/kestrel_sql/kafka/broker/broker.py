@@ -70,7 +70,9 @@ class Broker:
 
     @staticmethod
     def start(port: int = 0, data: Path | None = None, more: Mapping[str, str] = _NOTHING) -> Broker:
-        """Start a broker on `port` (0: a free one) that keeps its data in `data` (None: a temporary folder), and wait until it answers.
+        """Start a broker on `port` (0.
+
+        A free one) that keeps its data in `data` (None: a temporary folder), and wait until it answers.
 
         `more` are properties of the broker; listeners among them come beside its own.
 

@@ -38,9 +38,10 @@ def admin_client(config: KafkaConfig) -> Any:
 def admin(config: KafkaConfig) -> Admin:
     """Return the client of this process for a broker, with the errors of its connections.
 
-    The client is cached for two reasons: a client without a reference is destroyed together with its answers; and a client in the
-    traceback of an error may be destroyed by the garbage collector in a thread of librdkafka, which aborts the process. A cached client
-    finds a broker again after an outage, or a new one at its address, as a new client does.
+    The client is cached for two reasons: a client without a reference is destroyed together with its answers; and a
+    client in the traceback of an error may be destroyed by the garbage collector in a thread of librdkafka, which
+    aborts the process. A cached client finds a broker again after an outage, or a new one at its address, as a new
+    client does.
 
     Raises:
         QueryError: librdkafka refuses a property.

@@ -1,4 +1,7 @@
-"""The configuration of Kafka clients: servers and properties, translated for both clients, Java's (in Spark) and librdkafka."""
+"""The configuration of Kafka clients.
+
+Servers and properties, translated for both clients, Java's (in Spark) and librdkafka.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ SPARK_REDACTION = "(?i)secret|password|token|access[.]?key|jaas|[.]key$|keystore
 class KafkaConfig:
     """The servers and client properties of a broker. It can be pickled, and its `repr` hides secrets.
 
-    It is the key under which clients are cached, so configurations with the same values are equal. `properties` have the names of Java
-    clients (`sasl.jaas.config`) or of librdkafka (`sasl.username`).
+    It is the key under which clients are cached, so configurations with the same values are equal. `properties` have
+    the names of Java clients (`sasl.jaas.config`) or of librdkafka (`sasl.username`).
     """
 
     servers: str
@@ -39,10 +42,13 @@ class KafkaConfig:
 
     @staticmethod
     def of(servers: str | None, file: Path | None = None) -> KafkaConfig:
-        """Make the configuration from `--bootstrap-servers` and `--kafka-config`; the servers override those in the file.
+        """Make the configuration from `--bootstrap-servers` and `--kafka-config`.
+
+        The servers override those in the file.
 
         Raises:
-            EngineError: no servers are given, the file cannot be read, or a property cannot be translated for both clients.
+            EngineError: no servers are given, the file cannot be read, or a property cannot be translated for both
+                clients.
         """
         properties = read_properties(file) if file is not None else {}
         chosen = servers or properties.get(_SERVERS)

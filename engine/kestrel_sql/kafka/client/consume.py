@@ -49,7 +49,9 @@ def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -
 
 
 def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Record]]:
-    """Return all committed records of topics by topic, sorted by partition and offset; topics that do not exist are left out.
+    """Return all committed records of topics by topic, sorted by partition and offset.
+
+    Topics that do not exist are left out.
 
     Raises:
         EngineError: the broker does not answer.
@@ -125,8 +127,8 @@ def _partitions(config: KafkaConfig, topic: str, start: int) -> list[TopicPartit
 def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) -> Iterator[list[Record]]:
     """Return the records up to the ends of all partitions, in chunks.
 
-    Waits for open transactions if `settled`. Without it, a transaction that was committed just now may be missing, because a broker
-    answers a commit before it has marked every partition.
+    Waits for open transactions if `settled`. Without it, a transaction that was committed just now may be missing,
+    because a broker answers a commit before it has marked every partition.
 
     Raises:
         EngineError: the broker sends nothing for too long.

@@ -117,13 +117,17 @@ class BrokerOffsets:
         return self._ask(positions, _SPEC.earliest())
 
     def ends(self, positions: Iterable[Position], timeout: float | None = None) -> dict[Position, int]:
-        """Return the offset after the last committed record of each partition; `timeout` (s) replaces that of the object."""
+        """Return the offset after the last committed record of each partition.
+
+        `timeout` (s) replaces that of the object.
+        """
         return self._ask(positions, _SPEC.latest(), timeout=timeout)
 
     def settle(self, topics: Iterable[str], patience: float = _SETTLED_S) -> bool:
         """Wait until no transaction is open in the topics; return False if one still is after `patience` seconds.
 
-        A broker answers a commit before it has marked every partition, so a consumer may see only a part of it at first.
+        A broker answers a commit before it has marked every partition, so a consumer may see only a part of it at
+        first.
         """
         positions = [position for topic in self.topics(topics).values() for position in topic.positions]
         deadline = time.monotonic() + patience
@@ -134,7 +138,10 @@ class BrokerOffsets:
         return True
 
     def from_time(self, positions: Iterable[Position], time: int) -> dict[Position, int]:
-        """Return the first offset of each partition whose record has at least this timestamp (ms); partitions without one are left out."""
+        """Return the first offset of each partition whose record has at least this timestamp (ms).
+
+        Partitions without one are left out.
+        """
         found = self._ask(positions, _SPEC.for_timestamp(time))
         return {position: offset for position, offset in found.items() if offset != _NONE}
 
@@ -169,7 +176,10 @@ class BrokerOffsets:
             self._refresh_leaders()
 
     def _refresh_leaders(self) -> None:
-        """List topics to refresh the leaders of partitions: the client asks the old leader for offsets, even after a restart of the broker."""
+        """List topics to refresh the leaders of partitions.
+
+        The client asks the old leader for offsets, even after a restart of the broker.
+        """
         time.sleep(_MARKED_S)
         with suppress(KafkaException):
             self._admin.list_topics(timeout=_LOOK_S)

@@ -16,7 +16,8 @@ def read_properties(path: Path) -> dict[str, str]:
     """Read a properties file.
 
     Raises:
-        EngineError: the file cannot be read, or a line is not `name=value`; the message does not quote the line, which may contain a secret.
+        EngineError: the file cannot be read, or a line is not `name=value`; the message does not quote the line, which
+            may contain a secret.
     """
     try:
         return parse_properties(path.read_text(encoding="utf-8"))

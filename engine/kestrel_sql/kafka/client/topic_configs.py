@@ -26,7 +26,10 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """The configuration of a topic; `retention_ms` is -1 for unlimited retention, and None if the user may not read it."""
+    """The configuration of a topic.
+
+    `retention_ms` is -1 for unlimited retention, and None if the user may not read it.
+    """
 
     partitions: int
     replicas: int

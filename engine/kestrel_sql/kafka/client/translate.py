@@ -1,6 +1,7 @@
 """Translates client properties between the names of Java clients (for Spark) and of librdkafka (for Python).
 
-A security property is never dropped silently, because a client would then connect in another way than the user asked for.
+A security property is never dropped silently, because a client would then connect in another way than the user asked
+for.
 """
 
 from __future__ import annotations

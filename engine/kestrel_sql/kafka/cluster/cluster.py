@@ -35,7 +35,9 @@ def is_cluster(master: str) -> bool:
 
 
 def cluster_settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the Spark settings that ship the engine and its dependencies to the executors; `given` are the user's settings.
+    """Return the Spark settings that ship the engine and its dependencies to the executors.
+
+    `given` are the user's settings.
 
     Raises:
         EngineError: the archives cannot be written.

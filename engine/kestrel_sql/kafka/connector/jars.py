@@ -61,7 +61,10 @@ class Jars:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Coordinates, `group:artifact:version`: one with everything that it needs, of several exactly these; and what to say of them."""
+    """Coordinates, `group:artifact:version`: one with everything that it needs, of several exactly these.
+
+    And what to say of them.
+    """
 
     coordinates: tuple[str, ...]
     note: str = ""
@@ -79,7 +82,9 @@ def broker_jars() -> tuple[Path, ...]:
 
 
 def connector_jars() -> Jars:
-    """The jars that Spark reads Kafka with: of PySpark's version or, where no repository has them, of one that was seen to work.
+    """The jars that Spark reads Kafka with.
+
+    Of PySpark's version or, where no repository has them, of one that was seen to work.
 
     The environment's `KESTREL_CONNECTOR_JARS`, if set, names other coordinates.
 

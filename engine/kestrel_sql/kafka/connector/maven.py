@@ -21,8 +21,8 @@ _CONNECT_MS, _READ_MS = 10_000, 60_000
 class Downloader:
     """Ivy in a JVM of its own, which looks at the `repositories` (URLs) one after the other.
 
-    It neither reads ~/.m2, where a Maven build may leave the description of a jar without the jar, nor keeps a cache: Ivy remembers for
-    ever which repository had a description.
+    It neither reads ~/.m2, where a Maven build may leave the description of a jar without the jar, nor keeps a cache:
+    Ivy remembers for ever which repository had a description.
     """
 
     def __init__(self, jvm: Any, repositories: Sequence[str]) -> None:

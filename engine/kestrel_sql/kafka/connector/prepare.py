@@ -1,6 +1,9 @@
-"""What a machine or an image can have ready before the first run: the jars of the connector, and the archive of Spark's classes.
+"""What a machine or an image can have ready before the first run.
 
-python -m kestrel_sql.kafka.connector.prepare PATH          (what `kestrel prepare` starts: a session that leaves the archive at PATH)
+The jars of the connector, and the archive of Spark's classes.
+
+python -m kestrel_sql.kafka.connector.prepare PATH          (what `kestrel prepare` starts: a session that leaves the
+archive at PATH)
 """
 
 from __future__ import annotations

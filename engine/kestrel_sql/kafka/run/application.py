@@ -44,7 +44,9 @@ _RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """An application to run; `say` shows messages to the user, `show` the state of queries, `answer` the answers of statements.
+    """An application to run.
+
+    `say` shows messages to the user, `show` the state of queries, `answer` the answers of statements.
 
     `report` shows what the run does next.
 
@@ -73,7 +75,8 @@ class Application:
         """Run a script, and return whether all queries ended without an error.
 
         Raises:
-            EngineError: the broker does not answer, a statement is refused, or the application does not match its checkpoint.
+            EngineError: the broker does not answer, a statement is refused, or the application does not match its
+                checkpoint.
         """
         settings = self.settings
         folder = CheckpointFolder(settings.checkpoint)

@@ -35,9 +35,10 @@ class Topics:
     def declare(self, done: Executed, session: Session) -> None:
         """Create or check the topic of a CREATE statement that was executed.
 
-        The topic of a CREATE without AS must exist unless the statement gives PARTITIONS. The topic of a CREATE AS gets the partitions,
-        replicas and retention of the leftmost source, unless the statement gives others. If it exists, it must have them. The sink of a
-        query in the checkpoint only needs what its statement gives, because its source may have changed.
+        The topic of a CREATE without AS must exist unless the statement gives PARTITIONS. The topic of a CREATE AS gets
+        the partitions, replicas and retention of the leftmost source, unless the statement gives others. If it exists,
+        it must have them. The sink of a query in the checkpoint only needs what its statement gives, because its source
+        may have changed.
 
         Raises:
             StatementError: the topic does not exist, or has another configuration.
@@ -168,7 +169,10 @@ def window_retention(statement: CreateAs) -> int | None:
 
 
 def settings_of(command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties) -> dict[str, str]:
-    """Return the configuration of a new topic: that of a table is compacted, and that of a windowed table also deletes old windows."""
+    """Return the configuration of a new topic.
+
+    That of a table is compacted, and that of a windowed table also deletes old windows.
+    """
     settings = {"cleanup.policy": _policy(command)}
     if wanted.retention_ms is not None:
         settings["retention.ms"] = str(wanted.retention_ms)

@@ -1,4 +1,7 @@
-"""The manifest of a checkpoint folder: its queries with their plans and topics, beside Spark's checkpoints; and its lock."""
+"""The manifest of a checkpoint folder: its queries with their plans and topics, beside Spark's checkpoints.
+
+And its lock.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ class StoredQuery:
         sources: the topics that it reads, by name.
         start: the offsets of its first start.
         pages: the number of pages of each task.
-        has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file, where files of the first releases lack it.
+        has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file, where files of the first
+            releases lack it.
     """
 
     name: str
@@ -159,7 +163,9 @@ class CheckpointFolder:
         return self.folder / "queries" / path_part(query_id)
 
     def next_offsets(self, query_id: str) -> dict[Position, int] | None:
-        """Return the offsets from which a query resumes, from Spark's log of batches; None before the first committed batch.
+        """Return the offsets from which a query resumes, from Spark's log of batches.
+
+        None before the first committed batch.
 
         Raises:
             CheckpointError: the log is damaged.

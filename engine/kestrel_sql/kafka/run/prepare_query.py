@@ -1,4 +1,7 @@
-"""Prepares a query to start: checks its topics against broker and checkpoint, builds its pipeline, and fixes its first offsets."""
+"""Prepares a query to start.
+
+Checks its topics against broker and checkpoint, builds its pipeline, and fixes its first offsets.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +129,10 @@ _NEW_NAME = "choose another name for its stream or table, or a new checkpoint"
 
 
 def _in_order(pipeline: Pipeline) -> list[str]:
-    """The topics of a query, those of tables first: with equal timestamps the records of tables come first, so that joins find them."""
+    """The topics of a query, those of tables first.
+
+    With equal timestamps the records of tables come first, so that joins find them.
+    """
     sources = sorted(pipeline.group.sources, key=lambda source: not source.handle.is_table)
     return list(dict.fromkeys(source.topic for source in sources))
 

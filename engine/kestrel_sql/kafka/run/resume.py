@@ -1,4 +1,7 @@
-"""Compares an application with its checkpoint: which queries resume, which are new, and which have changed too much to resume."""
+"""Compares an application with its checkpoint.
+
+Which queries resume, which are new, and which have changed too much to resume.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,8 @@ def named_queries(
 ) -> list[NamedQuery]:
     """Name the queries that write a topic, in the order of their statements.
 
-    A CREATE AS is named after what it creates, an INSERT INTO after its sink and sources. Query ids are not stable, because their
-    numbers change if a statement is inserted before.
+    A CREATE AS is named after what it creates, an INSERT INTO after its sink and sources. Query ids are not stable,
+    because their numbers change if a statement is inserted before.
     """
     replacing = {
         parsed.statement.name

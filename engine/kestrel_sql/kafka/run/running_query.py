@@ -109,7 +109,7 @@ class RunningQuery:
 
     @property
     def may_be_retried(self) -> bool:
-        """Whether the query failed with an error that may be temporary, such as an unavailable broker, and not twice with the same."""
+        """Whether the query failed for the first time with an error that may pass, such as an absent broker."""
         return self.failure is not None and self._final is None and self.failure.message != self._before
 
     def retry(self, *, until_caught_up: bool) -> None:

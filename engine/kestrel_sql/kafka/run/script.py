@@ -1,4 +1,7 @@
-"""Executes the statements of an application against a broker: creates topics, inserts records, plans queries, but starts none."""
+"""Executes the statements of an application against a broker.
+
+Creates topics, inserts records, plans queries, but starts none.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ Effect = Callable[[ParsedStatement], Answer | None]
 class Script:
     """Executes statements in order.
 
-    A start from a checkpoint executes the same statements again, so that the session is the same. Their effects on the broker
-    (inserted records, deleted topics) happen once and are recorded in the manifest.
+    A start from a checkpoint executes the same statements again, so that the session is the same. Their effects on the
+    broker (inserted records, deleted topics) happen once and are recorded in the manifest.
 
     Attributes:
         session: the session.
@@ -79,7 +82,10 @@ class Script:
     def _once(
         self, parsed: ParsedStatement, effect: Effect, otherwise: Callable[[ParsedStatement], object] = lambda _: None
     ) -> Answer | None:
-        """Execute a statement unless an earlier start did. The n-th of several equal statements is the n-th in the manifest."""
+        """Execute a statement unless an earlier start did.
+
+        The n-th of several equal statements is the n-th in the manifest.
+        """
         self._seen[parsed.text] = self._seen.get(parsed.text, 0) + 1
         if self.manifest.done.count(parsed.text) >= self._seen[parsed.text]:
             otherwise(parsed)

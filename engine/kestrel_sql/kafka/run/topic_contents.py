@@ -49,7 +49,8 @@ def print_topic(
 ) -> Iterator[Answer]:
     """Answer PRINT, some records at a time.
 
-    With FROM BEGINNING these are the records of the topic, otherwise those that arrive from now on, until LIMIT or `stopped`.
+    With FROM BEGINNING these are the records of the topic, otherwise those that arrive from now on, until LIMIT or
+    `stopped`.
 
     Raises:
         StatementError: the topic does not exist.

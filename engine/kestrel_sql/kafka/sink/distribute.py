@@ -1,4 +1,6 @@
-"""Distributes the records of a batch to their writers as blobs, one for each writer and part of a task, and merges them by ordinal.
+"""Distributes the records of a batch to their writers as blobs, and merges them by ordinal.
+
+There is one blob for each writer and part of a task.
 
 A blob is one row for Spark. Shuffling and sorting single records took longer than writing them.
 """

@@ -19,7 +19,8 @@ _Words = np.ndarray[Any, np.dtype[np.uint32]]
 def partitions_of(topics: pa.Array, keys: pa.Array, feeds: pa.Array, counts: Mapping[str, int]) -> pa.Array:
     """Return the partition of each record: by the murmur2 hash of the key, or round-robin by `feeds` without a key.
 
-    Java chooses a random partition for a record without a key. Here a replayed batch must go to the same partitions again.
+    Java chooses a random partition for a record without a key. Here a replayed batch must go to the same partitions
+    again.
 
     Args:
         topics: the topic of each record.

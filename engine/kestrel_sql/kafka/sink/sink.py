@@ -1,4 +1,6 @@
-"""The transactional sink: writes the records of a micro-batch exactly once, whichever process dies in between (docs/adr/0016).
+"""The transactional sink.
+
+Writes the records of a micro-batch exactly once, whichever process dies in between (docs/adr/0016).
 
 Records are shuffled by topic-partition and sorted by ordinal. Each writer writes the records of some partitions.
 """
@@ -42,8 +44,8 @@ class Delivery(StrEnum):
 class Written:
     """The result of writing a batch.
 
-    `records` is the number of records that this call wrote, which is 0 for a replayed batch that was committed before. `entries` are
-    all entries of the processing log, sorted by ordinal, also those of a replayed batch.
+    `records` is the number of records that this call wrote, which is 0 for a replayed batch that was committed before.
+    `entries` are all entries of the processing log, sorted by ordinal, also those of a replayed batch.
     """
 
     records: int
@@ -70,17 +72,22 @@ def write_batch(
     Args:
         frame: rows with the columns of `WIRE_OUTPUT`, or with those of `DISTRIBUTED` if `distributed` is given.
         batch_id: Spark's number of the batch.
-        query: names the consumer group and the transactional ids. It must be unique to a checkpoint and the same after a restart.
+        query: names the consumer group and the transactional ids. It must be unique to a checkpoint and the same after
+            a restart.
         config: the broker.
         delivery: the guarantee.
-        run: the number of the start from the checkpoint. A writer of an older run is refused once a newer run has committed.
-        slots: the number of writers; by default that of the cores. It must be the same after a restart: a writer that died in a
+        run: the number of the start from the checkpoint. A writer of an older run is refused once a newer run has
+            committed.
+        slots: the number of writers; by default that of the cores. It must be the same after a restart: a writer that
+            died in a
             transaction is fenced by the next one with its slot.
-        sinks: the topics that the query writes (None: any), each with the length in bytes of the window at the end of a key.
+        sinks: the topics that the query writes (None: any), each with the length in bytes of the window at the end of a
+            key.
         distributed: the layout by which the rows are distributed already.
 
     Raises:
-        QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source record.
+        QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
+            record.
     """
     transactional = delivery is Delivery.EXACTLY_ONCE
     try:
@@ -193,8 +200,9 @@ class _Group:
 def _group(config: KafkaConfig, query: str) -> _Group:
     """The consumer that reads the numbers of committed batches; it never reads a record.
 
-    It is a consumer because librdkafka's admin client aborts the process if the coordinator of the group has moved or is not ready. It
-    ignores open transactions, whose writers are fenced only later, when the writers of this batch open.
+    It is a consumer because librdkafka's admin client aborts the process if the coordinator of the group has moved or
+    is not ready. It ignores open transactions, whose writers are fenced only later, when the writers of this batch
+    open.
     """
     heard: deque[Any] = deque(maxlen=_HEARD)
     settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")

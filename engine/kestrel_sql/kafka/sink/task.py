@@ -1,4 +1,7 @@
-"""One task of the sink: writes the records of its topic-partitions in one transaction, and returns log entries to the driver."""
+"""One task of the sink.
+
+Writes the records of its topic-partitions in one transaction, and returns log entries to the driver.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _REPORT = pa.schema(
 )
 
 _MAX_WRITERS = 32
-"""The most open writers. If a run has more queries times slots, every batch opens new ones, which fence the previous ones (ADR 16)."""
+"""The most open writers.
+
+If a run has more queries times slots, every batch opens new ones, which fence the previous ones (ADR 16).
+"""
 
 _writers: dict[tuple[str, int], Writer] = {}
 """The writers of this worker process: opening one takes several round trips to the broker."""
@@ -54,7 +60,10 @@ class Share:
     _records: int = field(default=0)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all records, commit, and return rows of `REPORT`. An error is a row as well, because users need no Python traceback."""
+        """Write all records, commit, and return rows of `REPORT`.
+
+        An error is a row as well, because users need no Python traceback.
+        """
         try:
             for batch in batches:
                 is_record = pc.is_null(batch.column("kind"))

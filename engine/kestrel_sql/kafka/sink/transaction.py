@@ -1,8 +1,10 @@
-"""One writer of the sink: a producer with a transactional id, which stays open in a Python worker of Spark from batch to batch.
+"""One writer of the sink.
 
-The number of a batch is committed in the transaction that writes the batch, as an offset of the query's consumer group, so that either
-both are committed or neither. It is the offset of the topic-partition of the first record: no other writer of the batch writes to this
-partition, and it is the same when the batch is replayed.
+A producer with a transactional id, which stays open in a Python worker of Spark from batch to batch.
+
+The number of a batch is committed in the transaction that writes the batch, as an offset of the query's consumer group,
+so that either both are committed or neither. It is the offset of the topic-partition of the first record: no other
+writer of the batch writes to this partition, and it is the same when the batch is replayed.
 """
 
 from __future__ import annotations
@@ -65,11 +67,11 @@ _TUNING: Mapping[str, str | int | bool] = {
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
     "delivery.report.only.error": True,
-    # A producer that connects on demand waits for the first broker, then for the coordinator: 60 ms, sometimes 500 ms. One that connects
-    # to all brokers at once takes 5 ms.
+    # A producer that connects on demand waits for the first broker, then for the coordinator: 60 ms, sometimes 500 ms.
+    # One that connects to all brokers at once takes 5 ms.
     "enable.sparse.connections": False,
-    # The default, which starts again from the bootstrap servers when all brokers are down, loses open requests of a transaction; calls then
-    # never return, in spite of their timeout (ADR 16).
+    # The default, which starts again from the bootstrap servers when all brokers are down, loses open requests of a
+    # transaction; calls then never return, in spite of their timeout (ADR 16).
     "metadata.recovery.strategy": "none",
 }
 
@@ -93,7 +95,10 @@ _TRANSIENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a batch is distributed: the number of writers, and of partitions by topic. A replay must use that of the first attempt."""
+    """How a batch is distributed: the number of writers, and of partitions by topic.
+
+    A replay must use that of the first attempt.
+    """
 
     slots: int
     partitions: Mapping[str, int]
@@ -265,7 +270,10 @@ class Writer:
             )
 
     def _abort_reason(self) -> KafkaError | None:
-        """Why the transaction cannot be committed. Errors of records do not say it, but that of beginning another transaction does."""
+        """Why the transaction cannot be committed.
+
+        Errors of records do not say it, but that of beginning another transaction does.
+        """
         try:
             self._producer.begin_transaction()
         except KafkaException as error:

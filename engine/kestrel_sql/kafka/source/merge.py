@@ -1,8 +1,8 @@
 """Reads several topics in the order of timestamps: computes where a batch ends, and merges its records (ADR 17).
 
-Kafka Streams always takes the next record from the partition whose next record is the oldest. A batch that ends in every partition
-before the first record with a timestamp of T or later contains exactly the first records of that merge. The result therefore does
-not depend on the cut into batches.
+Kafka Streams always takes the next record from the partition whose next record is the oldest. A batch that ends in
+every partition before the first record with a timestamp of T or later contains exactly the first records of that merge.
+The result therefore does not depend on the cut into batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Generic, TypeVar
 from kestrel_sql.kafka.client.positions import Offsets, Position
 
 FirstFrom = Callable[[int], Offsets]
-"""Returns the first offset of each partition whose record has at least a timestamp (ms); partitions without one are left out."""
+"""Returns the first offset of each partition whose record has at least a timestamp (ms).
+
+Partitions without one are left out.
+"""
 
 LAST_TIME = (1 << 62) - 1
 """Later (ms) than any timestamp."""
@@ -28,9 +31,12 @@ Item = TypeVar("Item")
 
 @dataclass(slots=True)
 class Cutter:
-    """Computes where batches end. `first_from` asks the broker, so it is called rarely: once for a batch at a steady rate.
+    """Computes where batches end.
 
-    A batch ends at a timestamp T: in every partition before the first record with T or later. It exceeds its limit only if no T gives
+    `first_from` asks the broker, so it is called rarely: once for a batch at a steady rate.
+
+    A batch ends at a timestamp T: in every partition before the first record with T or later. It exceeds its limit only
+    if no T gives
     a smaller batch: with very many equal timestamps, or records that are very late.
     """
 
@@ -41,7 +47,10 @@ class Cutter:
     """The expected length (ms) of the next batch; 0 before the first."""
 
     def cut(self, start: Offsets, ends: Offsets, limit: int) -> dict[Position, int]:
-        """Return the end of a batch of about `limit` records that starts at `start`; the partitions end at `ends` now."""
+        """Return the end of a batch of about `limit` records that starts at `start`.
+
+        The partitions end at `ends` now.
+        """
         behind = [position for position, end in ends.items() if end > start[position]]
         if sum(ends[position] - start[position] for position in behind) <= limit:
             return dict(ends)

@@ -38,7 +38,8 @@ class SourceSpec:
 
     Attributes:
         config: the broker.
-        partitions: the topics with their numbers of partitions. In a merge, the records of an earlier topic come first among equal
+        partitions: the topics with their numbers of partitions. In a merge, the records of an earlier topic come first
+            among equal
             timestamps.
         start: the first offset of each partition.
         limit: the approximate number of records of a batch.
@@ -226,7 +227,8 @@ def _offer(merge: HeadMerge[Any], number: int, wanted: _Range, message: Any, con
     if error is None and message.offset() < wanted.end:
         _, moment = message.timestamp()
         merge.offer(number, max(moment, _NO_TIME), message)
-    # The last offsets may be control records of transactions, which consumers do not see; then the end of the partition is reported.
+    # The last offsets may be control records of transactions, which consumers do not see; then the end of the partition
+    # is reported.
     if error is None:
         if message.offset() >= wanted.end - 1:
             merge.end(number)

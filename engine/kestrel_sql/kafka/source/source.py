@@ -1,4 +1,7 @@
-"""Opens the source of a query: Spark's own Kafka source, or the merged source if topics or partitions are merged by timestamp."""
+"""Opens the source of a query.
+
+Spark's own Kafka source, or the merged source if topics or partitions are merged by timestamp.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,10 @@ REKEYED: tuple[type[Step], ...] = (
 PROMPT = {"kafka.fetch.max.wait.ms": "20", "kafka.max.poll.records": "10000"}
 """Options of Spark's source; those of the user override them.
 
-After its last record a task asks for the end of its partition, on a connection where a fetch still waits for records. With Kafka's
-default wait, each partition of each batch takes 500 ms. The task also asks after each poll, which is hundreds of times a batch with
-Kafka's default of 500 records. A large poll takes no more memory, because its records were fetched before.
+After its last record a task asks for the end of its partition, on a connection where a fetch still waits for records.
+With Kafka's default wait, each partition of each batch takes 500 ms. The task also asks after each poll, which is
+hundreds of times a batch with Kafka's default of 500 records. A large poll takes no more memory, because its records
+were fetched before.
 """
 
 
@@ -51,7 +55,10 @@ def steps(step: Step) -> Iterator[Step]:
 
 
 def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int) -> Reading:
-    """Return the source that a query needs: merged if its state depends on several topics, or on several partitions after re-keying."""
+    """Return the source that a query needs.
+
+    Merged if its state depends on several topics, or on several partitions after re-keying.
+    """
     if len(topics) > 1:
         return Reading.MERGED
     mixes = (
@@ -71,7 +78,10 @@ def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Data
 
 
 def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
-    """Spark's source, with a Spark partition for each topic-partition. `feed` is the offset, because partitions are independent."""
+    """Spark's source, with a Spark partition for each topic-partition.
+
+    `feed` is the offset, because partitions are independent.
+    """
     reader = (
         spark.readStream.format("kafka")
         .options(**PROMPT)

@@ -20,7 +20,10 @@ from kestrel_sql.topics.records import Record
 
 @dataclass(slots=True, kw_only=True)
 class BrokerAsking(MemoryEngine):
-    """Plans and answers the transient queries of a session whose topics are on a broker; it has no topics of its own."""
+    """Plans and answers the transient queries of a session whose topics are on a broker.
+
+    It has no topics of its own.
+    """
 
     config: KafkaConfig
     table_of: Callable[[Source], TopicTable | None]

@@ -90,7 +90,9 @@ class CommandTopic:
             raise self._failed("is not to be read", error) from error
 
     def write(self, key: str, statement: str, settings: tuple[Mapping[str, str], Mapping[str, str]], plan: Any) -> int:
-        """Write a command in a transaction, and return its offset; `settings` are those of the request, and the server's.
+        """Write a command in a transaction, and return its offset.
+
+        `settings` are those of the request, and the server's.
 
         Raises:
             QueryError: it was not written.

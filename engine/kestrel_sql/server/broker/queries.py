@@ -1,4 +1,7 @@
-"""The persistent queries of a server over a broker: started, stopped and watched one by one, by the machinery of `kestrel run`."""
+"""The persistent queries of a server over a broker.
+
+Started, stopped and watched one by one, by the machinery of `kestrel run`.
+"""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ class Rows:
 class TableTopic:
     """Follows a table's topic in a thread.
 
-    The rows of a query's table change where a batch ends: `commit` says how far the topic reaches then. A table that no query writes
-    changes as its records come.
+    The rows of a query's table change where a batch ends: `commit` says how far the topic reaches then. A table that no
+    query writes changes as its records come.
     """
 
     def __init__(self, config: KafkaConfig, source: Source, partitions: int, *, is_written_by_query: bool) -> None:

@@ -28,8 +28,8 @@ def error_answer(error: ApiError) -> Response:
 class StreamAnswer(Response):
     """A body of chunks; `close` is called once, at its end or when the client has gone.
 
-    Chunks wait until the client takes them. With `watch` the client's going is noticed while no chunk is there; without,
-    the request's body is still being read by whoever makes the chunks.
+    Chunks wait until the client takes them. With `watch` the client's going is noticed while no chunk is there;
+    without, the request's body is still being read by whoever makes the chunks.
     """
 
     def __init__(

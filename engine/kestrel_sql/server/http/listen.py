@@ -24,7 +24,10 @@ _GRACE_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files in PEM; with `clients`, the certificates of authorities, clients must show a certificate that one of them signed."""
+    """Files in PEM.
+
+    With `clients`, the certificates of authorities, clients must show a certificate that one of them signed.
+    """
 
     certificate: Path
     key: Path

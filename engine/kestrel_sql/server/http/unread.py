@@ -16,7 +16,8 @@ _MOST_S = 1.0
 class ReadBodies:
     """ASGI middleware for HTTP/1.1: before an answer starts, the rest of a small body is read, else the connection is closed.
 
-    Without it a client that keeps its connection would send its next request into one that the server is about to close.
+    Without it a client that keeps its connection would send its next request into one that the server is about to
+    close.
     """
 
     app: ASGIApp

@@ -43,7 +43,10 @@ class Pushes(PushClients):
     """The push queries that run; `work` belongs to the engine's thread."""
 
     def __init__(self, engine: ServedEngine, most: int, queue_rows: int, wake: Callable[[], None]) -> None:
-        """Allow `most` clients, and `queue_rows` rows to wait for each; `wake` tells the engine's thread of a new one."""
+        """Allow `most` clients, and `queue_rows` rows to wait for each.
+
+        `wake` tells the engine's thread of a new one.
+        """
         super().__init__(most, queue_rows)
         self._engine = engine
         self._wake = wake

@@ -28,9 +28,9 @@ Authenticate = Callable[[str], Awaitable[Principal | None]]
 class Gate:
     """ASGI middleware that refuses requests of foreign pages and unknown users.
 
-    A page of another origin may call only if `origins` names it, for a browser sends such calls with all that the user may
-    do. Where the server listens on the loopback interface, the host must be one of this machine's names, lest a foreign
-    name that points here makes the page's own origin of this server.
+    A page of another origin may call only if `origins` names it, for a browser sends such calls with all that the user
+    may do. Where the server listens on the loopback interface, the host must be one of this machine's names, lest a
+    foreign name that points here makes the page's own origin of this server.
     """
 
     app: ASGIApp

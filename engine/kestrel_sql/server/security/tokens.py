@@ -31,8 +31,9 @@ _FETCH_S = 10.0
 class Tokens:
     """Checks the Authorization headers of bearer authentication.
 
-    Keys come from `jwks`, a file or an https URL. A token needs a subject, an expiry, an issuer and an audience, the ones
-    given where they are given, and the claim `claim` with a list of `ROLE:PATTERN`; its subject is the name of the user.
+    Keys come from `jwks`, a file or an https URL. A token needs a subject, an expiry, an issuer and an audience, the
+    ones given where they are given, and the claim `claim` with a list of `ROLE:PATTERN`; its subject is the name of the
+    user.
     """
 
     jwks: str

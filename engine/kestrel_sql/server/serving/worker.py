@@ -19,7 +19,10 @@ class Worker:
     """A thread with a queue of jobs; while it has none it calls `idle`, and sleeps once that has nothing to do."""
 
     def __init__(self, name: str, idle: Callable[[], bool] | None = None, idle_s: float | None = None) -> None:
-        """Start the thread; `idle` does a piece of work and says whether there was any; it is asked every `idle_s` seconds."""
+        """Start the thread.
+
+        `idle` does a piece of work and says whether there was any; it is asked every `idle_s` seconds.
+        """
         self._idle_s = idle_s
         self._idle = idle
         self._jobs: deque[_Job] = deque()

@@ -1,4 +1,7 @@
-"""Finds the table whose old rows are never read: most tables are only written, without the rows that their changes replace."""
+"""Finds the table whose old rows are never read.
+
+Most tables are only written, without the rows that their changes replace.
+"""
 
 from __future__ import annotations
 

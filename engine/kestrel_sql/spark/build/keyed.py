@@ -19,7 +19,10 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, S
 _REMEMBERED = 1 << 16
 
 _EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, BYTES, TIME, DATE, TIMESTAMP})
-"""Types whose values are equal if and only if their bytes are. DOUBLE is not one (0.0 and -0.0); lists cannot be dictionary keys."""
+"""Types whose values are equal if and only if their bytes are.
+
+DOUBLE is not one (0.0 and -0.0); lists cannot be dictionary keys.
+"""
 
 
 class EncodedKey:

@@ -80,7 +80,8 @@ def rekeyed(
 ) -> tuple[list[Tree], tuple[Fault, ...]]:
     """Return the components of a new key and their faults; a component that fails is NULL (rules O5).
 
-    Expressions over key columns only are computed from the key, also in NULL rows. All others, even `IS NULL`, are NULL there.
+    Expressions over key columns only are computed from the key, also in NULL rows. All others, even `IS NULL`, are NULL
+    there.
     """
     trees: list[Tree] = []
     faults: list[Fault] = []

@@ -21,7 +21,10 @@ _SOURCES = (TableSourceV1, TableSourceV2, WindowedTableSourceV1)
 
 @dataclass(frozen=True, slots=True)
 class QueryableTable:
-    """Where a table is materialised: an operator, its level (from 1), and the steps from its rows to those of the table, in order."""
+    """Where a table is materialised.
+
+    An operator, its level (from 1), and the steps from its rows to those of the table, in order.
+    """
 
     level: int
     stateful: Stateful
@@ -31,8 +34,8 @@ class QueryableTable:
 def build_queryable(root: Step, build: QueryBuild, *, replaceable: bool) -> Handle:
     """Build a plan whose table is materialised: by its last operator, or by a store that is added before the sink.
 
-    With `replaceable`, the plan has the same operators with and without filters, so that CREATE OR REPLACE finds its state: old
-    rows of source tables, which only filters read, are then always stored.
+    With `replaceable`, the plan has the same operators with and without filters, so that CREATE OR REPLACE finds its
+    state: old rows of source tables, which only filters read, are then always stored.
     """
     walk = _with_old_rows if replaceable else build_step
     if isinstance(root, TableSinkV1):
@@ -74,6 +77,9 @@ def queryable_table(group: Group, query: int, root: Step) -> QueryableTable | No
 
 
 def _materialising(group: Group, handle: Handle) -> Stateful | None:
-    """The operator that produced a relation, if its state has a table; stateless steps keep the relation of their source."""
+    """The operator that produced a relation, if its state has a table.
+
+    Stateless steps keep the relation of their source.
+    """
     found = (stateful for level in group.levels for stateful in level if stateful.output.relation == handle.relation)
     return next((stateful for stateful in found if holds_table(stateful.operator)), None)

@@ -17,7 +17,8 @@ from kestrel_sql.types import sql_types as t
 def extracted(build: QueryBuild, handle: Handle, column: TimestampColumn) -> tuple[Tree, Tree]:
     """Return the timestamp (ms) in a column of a row, and the condition that the row has none.
 
-    BIGINT and TIMESTAMP columns contain the timestamp itself; STRING columns are parsed with the Java pattern of `column`.
+    BIGINT and TIMESTAMP columns contain the timestamp itself; STRING columns are parsed with the Java pattern of
+    `column`.
 
     Raises:
         PlanError: the source has no such column.

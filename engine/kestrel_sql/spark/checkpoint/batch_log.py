@@ -23,7 +23,7 @@ def numbered(folder: Path) -> list[int]:
 
 
 def batch_log_flaws(folder: Path) -> Iterator[str]:
-    """Say what is wrong with `metadata`, `offsets` and `commits` of a checkpoint, each with the name of the file (rules E12.10)."""
+    """Return what is wrong with `metadata`, `offsets` and `commits` of a checkpoint, by file (rules E12.10)."""
     metadata = folder / "metadata"
     if metadata.exists():
         yield from _flaws(metadata, _metadata_flaw)

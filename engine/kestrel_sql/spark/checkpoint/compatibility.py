@@ -34,7 +34,7 @@ def check_start(
     has_task_pages: bool = False,
     replaced: bool = False,
 ) -> None:
-    """Check that a pipeline may start from a checkpoint, which is new or was written by the same pipeline, and write its metadata.
+    """Check that a checkpoint is new or was written by the same pipeline, and write its metadata.
 
     Decodes every page of its state once, in parallel.
 
@@ -45,7 +45,8 @@ def check_start(
         pages: as in `Pipeline.frame`.
         tasks: as in `Pipeline.frame`.
         has_task_pages: as in `Pipeline.frame`.
-        replaced: whether the plan may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; the operators
+        replaced: whether the plan may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; the
+            operators
             may not.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Checkpoint metadata: a file beside Spark's checkpoint with the plans, operators and numbers of pages and tasks of its state.
+"""Checkpoint metadata: a file beside Spark's checkpoint with plans, operators, and numbers of pages and tasks.
 
-Spark identifies state only by the number of the operator. With another plan, or another number of pages, a query would silently
-find no state or the wrong one.
+Spark identifies state only by the number of the operator. With another plan, or another number of pages, a query would
+silently find no state or the wrong one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 
 LAYOUT = 2
-"""The version of what this release writes into a checkpoint: this file, and pages in the format of `kestrel_sql.operators.state_codec`.
+"""The version of what this release writes into a checkpoint.
+
+This file, and pages in the format of `kestrel_sql.operators.state_codec`.
 
 Layout 1 has no compressed windows; `kestrel_sql.operators.state_codec` reads both.
 """
@@ -46,7 +48,8 @@ class CheckpointMetadata:
         operators: the fingerprint of each level (`Level.fingerprint`).
         pages: the number of pages of each task.
         tasks: the number of tasks of each query.
-        has_task_pages: whether each task has a page for the state that spans its keys (`kestrel_sql.spark.state.packing.task_page`);
+        has_task_pages: whether each task has a page for the state that spans its keys
+            (`kestrel_sql.spark.state.packing.task_page`);
             `has_homes` in the file, where files of the first releases lack it.
     """
 

@@ -175,7 +175,10 @@ def python_result(
     context: Context,
     literals: tuple[tuple[int, Any], ...] = (),
 ) -> Checked:
-    """Call a Python body, which is a Spark function of the arguments that are no literals; it returns a value and an error message."""
+    """Call a Python body, which is a Spark function of the arguments that are no literals.
+
+    It returns a value and an error message.
+    """
     given = [argument.value for argument in arguments if isinstance(argument, Checked)]
     if len(given) != len(arguments):
         raise UnsupportedError(f"{function.name} runs in Python and cannot take a lambda")

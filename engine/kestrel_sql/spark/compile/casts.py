@@ -1,7 +1,7 @@
 """Compiles CAST between SQL types (rules L4.6).
 
-Each function takes a Spark tree that does not fail and returns `Checked`, with `fails` true where ksqlDB throws. A NULL operand
-gives NULL and never fails.
+Each function takes a Spark tree that does not fail and returns `Checked`, with `fails` true where ksqlDB throws. A NULL
+operand gives NULL and never fails.
 """
 
 from __future__ import annotations
@@ -205,7 +205,10 @@ def _string_to_double(value: Tree) -> Checked:
 
 
 def _matched(value: Tree, pattern: str, group: int = 1) -> Tree:
-    """The match of a group if the pattern matches the whole trimmed string, or else the empty string. Group 1 is the pattern."""
+    """The match of a group if the pattern matches the whole trimmed string, or else the empty string.
+
+    Group 1 is the pattern.
+    """
     return s.call("regexp_extract", value, s.text(_whole(rf"[\x00-\x20]*({pattern})[\x00-\x20]*")), s.integer(group))
 
 

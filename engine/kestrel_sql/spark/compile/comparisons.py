@@ -113,7 +113,10 @@ def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
 
 
 def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
-    """Search for a plain string, which is much cheaper than a regular expression. A `%` on either side does not match line ends."""
+    """Search for a plain string, which is much cheaper than a regular expression.
+
+    A `%` on either side does not match line ends.
+    """
     if not before and not after:
         return s.binary(exp.EQ, value, s.text(part))
     found = s.call("contains" if before and after else "endswith" if before else "startswith", value, s.text(part))

@@ -1,4 +1,7 @@
-"""The context of compiling an expression: the columns and settings that it reads, and the faults and functions that it adds."""
+"""The context of compiling an expression.
+
+The columns and settings that it reads, and the faults and functions that it adds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 class PythonCall:
     """A function body that Spark calls through Arrow, with the types of this use.
 
-    `literals` are the arguments, by position, that Spark does not pass. A guarded call has the column `active` as first argument.
+    `literals` are the arguments, by position, that Spark does not pass. A guarded call has the column `active` as first
+    argument.
     """
 
     function: Scalar | Tabular
@@ -52,7 +56,10 @@ class PythonCalls:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A processing-log entry of type 1, written for each row for which `condition` holds; `cause` is an ARRAY of STRING or NULL."""
+    """A processing-log entry of type 1, written for each row for which `condition` holds.
+
+    `cause` is an ARRAY of STRING or NULL.
+    """
 
     condition: Tree
     message: str
@@ -66,12 +73,14 @@ class Context:
     Attributes:
         columns: the columns in scope as SQL, by name.
         python: collects the Python functions that the expression uses.
-        nested: whether calls, casts and constructor items inside the expression catch their own errors (SELECT and PARTITION BY
+        nested: whether calls, casts and constructor items inside the expression catch their own errors (SELECT and
+            PARTITION BY
             with `ksql.nested.error.set.null`).
         preserve_nulls: whether a cast of NULL to STRING is NULL.
         settings: the settings of the query.
         faults: collects the errors that are caught.
-        active: the condition for the rows that the expression applies to; Spark passes all rows of a batch to Python functions.
+        active: the condition for the rows that the expression applies to; Spark passes all rows of a batch to Python
+            functions.
     """
 
     columns: Mapping[str, Tree]

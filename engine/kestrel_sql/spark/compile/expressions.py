@@ -1,7 +1,7 @@
 """Compiles bound expressions to Spark SQL, with one function per node; operands are compiled first.
 
-Spark has no exceptions per row. Each result is therefore `Checked`: the value, and the condition under which ksqlDB's generated
-Java would throw (rules L4.3). The code that closes an error scope decides what a failure does.
+Spark has no exceptions per row. Each result is therefore `Checked`: the value, and the condition under which ksqlDB's
+generated Java would throw (rules L4.3). The code that closes an error scope decides what a failure does.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def _lambda(bound: Bound, context: Context) -> SparkLambda:
 
 
 def _in_python(bound: Bound, context: Context) -> Checked:
-    """A call whose lambda calls a Python function, which Spark cannot do: the call with its lambdas runs as one Arrow function.
+    """A call whose lambda calls a Python function, which Spark cannot do.
+
+    The call with its lambdas runs as one Arrow function.
 
     It gets the other arguments, compiled as usual, and the columns that the lambdas use.
     """

@@ -67,6 +67,9 @@ class ResumableQuery:
         return self._runner.folder(self._name)
 
     def skip(self, records: Sequence[Record]) -> None:
-        """Set the stream to the offset after records that the checkpoint has processed in one `advance`; only their number matters."""
+        """Set the stream to the offset after records that the checkpoint has processed in one `advance`.
+
+        Only their number matters.
+        """
         self._runner.feed(self._stream, [input_row(0, at, record) for at, record in enumerate(records)])
         self._fed = len(records)

@@ -101,7 +101,10 @@ class MemoryRunner:
         return rows
 
     def collecting(self, frame: DataFrame, found: dict[int, list[Row]], name: str) -> Any:
-        """Return a writer that collects rows by batch. A replayed batch counts once, and unlike Spark's memory sink it can resume."""
+        """Return a writer that collects rows by batch.
+
+        A replayed batch counts once, and unlike Spark's memory sink it can resume.
+        """
 
         def collect(batch: DataFrame, number: int) -> None:
             found[number] = batch.toArrow().to_pylist()

@@ -1,4 +1,7 @@
-"""Passes: functions over Arrow batches. Consecutive ones run as a single `mapInArrow`, so that rows go to Python once (ADR 24)."""
+"""Passes: functions over Arrow batches.
+
+Consecutive ones run as a single `mapInArrow`, so that rows go to Python once (ADR 24).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts Arrow columns to lists of Python values and back, a whole column at a time, without a Python call for each cell.
+"""Converts whole Arrow columns to lists of Python values and back, without a Python call for each cell.
 
 The Python values are those of `docs/architecture.md`: STRUCT and MAP are dicts, ARRAY is a list, BYTES is bytes.
 """

@@ -137,7 +137,10 @@ def _item(column: MetadataColumn, record: Mapping[str, Any]) -> Any:
 
 
 def _last(headers: Sequence[Header], name: str) -> bytes | None:
-    """The value of the last header with that name; NULL for a message without headers, an error if it has only other headers."""
+    """The value of the last header with that name.
+
+    NULL for a message without headers, an error if it has only other headers.
+    """
     for header in reversed(headers):
         if header["key"] == name:
             value: bytes | None = header["value"]

@@ -41,7 +41,8 @@ WIRE_INPUT = (
 )
 """The input of decoding: the number of the query, the number of the record in the input of the query, and Kafka's columns.
 
-Missing headers should be an empty array: Spark's conversion to Arrow is quadratic in the number of consecutive NULL arrays.
+Missing headers should be an empty array: Spark's conversion to Arrow is quadratic in the number of consecutive NULL
+arrays.
 """
 
 ARROW_INPUT = pa.schema(

@@ -1,7 +1,7 @@
 """Carried columns: envelope columns that the SQL of a stage does not read go past it in blobs, not cell by cell (ADR 25).
 
-The first row of a batch holds the blob, and every row its index in the blob. The SQL keeps the order of rows and drops no row
-that holds a blob.
+The first row of a batch holds the blob, and every row its index in the blob. The SQL keeps the order of rows and drops
+no row that holds a blob.
 """
 
 from __future__ import annotations

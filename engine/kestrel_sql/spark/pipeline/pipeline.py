@@ -33,7 +33,10 @@ from kestrel_sql.spark.state.packing import can_page, page_batches, page_columns
 from kestrel_sql.spark.types import schema_text
 
 PAGES = 64
-"""The number of pages of a task in a running query: enough to keep the cores busy, few enough to make each call worth its cost."""
+"""The number of pages of a task in a running query.
+
+Enough to keep the cores busy, few enough to make each call worth its cost.
+"""
 
 _views = count()
 
@@ -64,7 +67,10 @@ class Pipeline:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The SQL of each stage over a view `kestrel_input`, for people; passthrough projections are shown as SQL, too."""
+        """The SQL of each stage over a view `kestrel_input`, for people.
+
+        Passthrough projections are shown as SQL, too.
+        """
         parts = zip(self.group.stages, self._parts, strict=True)
         return tuple(
             _arrow_comment(part.passthrough) + stage.sql("kestrel_input", stage.carried() if part.template else ())
@@ -90,11 +96,14 @@ class Pipeline:
         Args:
             spark: the session of `records`.
             records: rows with the columns of `WIRE_INPUT`.
-            pages: the number of pages of each task, each of which one core works on: 1 in a test, `PAGES` in a running query. A
+            pages: the number of pages of each task, each of which one core works on: 1 in a test, `PAGES` in a running
+                query. A
                 checkpoint fixes this number.
-            partitions: the number of partitions of each source topic. With more than one, each partition of the key has its own
+            partitions: the number of partitions of each source topic. With more than one, each partition of the key has
+                its own
                 state and stream time.
-            tasks: the number of tasks of each query, in place of `partitions`, for a group whose queries read different topics
+            tasks: the number of tasks of each query, in place of `partitions`, for a group whose queries read different
+                topics
                 with the same name.
             end: a function for `mapInArrow` and the schema of its result, to be run in the pass that encodes.
             has_task_pages: whether the state that spans the keys of a task has a page of its own for each task
@@ -162,12 +171,18 @@ class Pipeline:
 
 
 _SOURCE = f"kestrel_{uuid4().hex}"
-"""Stands for the input view in the SQL of a stage. It is random, because it would be replaced in a user's string literal, too."""
+"""Stands for the input view in the SQL of a stage.
+
+It is random, because it would be replaced in a user's string literal, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How a stage runs: the relations projected on Arrow, the SQL of the others (None without any), and the columns carried past it."""
+    """How a stage runs.
+
+    The relations projected on Arrow, the SQL of the others (None without any), and the columns carried past it.
+    """
 
     passthrough: frozenset[int]
     template: str | None

@@ -1,7 +1,7 @@
 """Passthrough projections, which run on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
 
-A projection is a passthrough if it only takes fields of structs, makes structs, and tests for NULL: to make a struct NULL, to drop a
-row, or to log a missing value. All other projections run as Spark SQL.
+A projection is a passthrough if it only takes fields of structs, makes structs, and tests for NULL: to make a struct
+NULL, to drop a row, or to log a missing value. All other projections run as Spark SQL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def passthrough_relations(stage: Stage) -> frozenset[int]:
 
 
 def project_batches(stage: Stage, relations: Collection[int]) -> Pass:
-    """Return the function for `mapInArrow` that does what the SQL of a stage would do with some of its `passthrough_relations`."""
+    """Return the function for `mapInArrow` that runs the passthrough projections of a stage instead of its SQL."""
     given = {relation: stage.operations[relation] for relation in relations}
 
     def project(batches: Batches) -> Batches:

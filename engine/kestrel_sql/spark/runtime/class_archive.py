@@ -1,7 +1,9 @@
-"""The archive of Spark's classes: with it the JVM starts in half the time, for it need not read, check and link them one by one.
+"""The archive of Spark's classes.
 
-`kestrel prepare` makes it, every session that finds it uses it. The JVM itself sees whether an archive fits its version and its class path,
-and does without where it does not.
+With it the JVM starts in half the time, for it need not read, check and link them one by one.
+
+`kestrel prepare` makes it, every session that finds it uses it. The JVM itself sees whether an archive fits its version
+and its class path, and does without where it does not.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ def archive_path() -> Path:
 
 
 def archive_options(given: str) -> str:
-    """The JVM options that use the archive, if there is one, before those that are `given`; a session that makes one uses none."""
+    """The JVM options that use the archive, if there is one, before those that are `given`.
+
+    A session that makes one uses none.
+    """
     path = archive_path()
     return f"{_SILENT} -XX:SharedArchiveFile={path} {given}" if _MAKING not in given and path.exists() else given
 

@@ -43,9 +43,12 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def prepare_master(master: str, python: str | None) -> None:
-    """Set what depends on where Spark runs: the Python of workers, if it is to be another, and the address that a driver listens on.
+    """Set what depends on where Spark runs.
 
-    Executors on this machine may find no way to any other address than the loopback's; those on others never find that one.
+    The Python of workers, if it is to be another, and the address that a driver listens on.
+
+    Executors on this machine may find no way to any other address than the loopback's; those on others never find that
+    one.
     """
     if python is not None:
         os.environ["PYSPARK_PYTHON"] = python
@@ -84,9 +87,10 @@ def _script(path: Path, text: str) -> Path:
 
 
 def _python() -> Path:
-    """A Python that keeps quiet where Spark's worker for stateful operators prints its steps, and takes our daemon for Spark's.
+    """A Python that drops the messages of Spark's worker for stateful operators and runs our daemon instead of Spark's.
 
-    `spark.python.daemon.module` names the daemon of the tasks only: what plans data sources in the driver is forked from Spark's own.
+    `spark.python.daemon.module` names the daemon of the tasks only: what plans data sources in the driver is forked
+    from Spark's own.
     """
     return _script(
         own_folder() / "python",

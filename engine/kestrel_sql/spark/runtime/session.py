@@ -17,12 +17,18 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _PARALLEL = "-XX:+UseParallelGC"
-"""A batch may pause, but is to be done soon: Java's usual collector works beside it, and took a twelfth of the processors' time."""
+"""A batch may pause, but is to be done soon.
+
+Java's usual collector works beside it, and took a twelfth of the processors' time.
+"""
 
 _LATE_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
 )
-"""Ten times what is usual: what the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores."""
+"""Ten times what is usual.
+
+What the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores.
+"""
 
 HEAP_VARIABLE = "KESTREL_TEST_HEAP"
 """The environment variable that says how large the heap of a test session may grow."""
@@ -30,7 +36,10 @@ HEAP_VARIABLE = "KESTREL_TEST_HEAP"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 _HEAP = "2g"
-"""Two groups of eighty plans need more than 1 GB at a time; with less, the JVM collects without end instead of failing."""
+"""Two groups of eighty plans need more than 1 GB at a time.
+
+With less, the JVM collects without end instead of failing.
+"""
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -40,7 +49,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    # Spark's way to Arrow takes time that grows with the square of NULL arrays in a batch: a quarter of the usual size costs nothing else.
+    # Spark's way to Arrow takes time that grows with the square of NULL arrays in a batch: a quarter of the usual size
+    # costs nothing else.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     # Statement text of ours may hold `${…}` inside a literal of a user: Spark must not expand it.
     "spark.sql.variable.substitute": "false",
@@ -49,12 +59,13 @@ SETTINGS: Mapping[str, str] = {
     # The tables of Spark's parser grow with every text that it sees.
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
-    # The sink plans a job for each batch, whose shuffle is as it has to be: to plan again after each of its stages took 50 ms.
+    # The sink plans a job for each batch, whose shuffle is as it has to be: to plan again after each of its stages took
+    # 50 ms.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library starts a process
-    # for every answer: a file of a checkpoint took 36 ms, and takes 14.
+    # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library
+    # starts a process for every answer: a file of a checkpoint took 36 ms, and takes 14.
     "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
 }
 
@@ -94,9 +105,12 @@ Connect = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 def open_test_session(extra: Mapping[str, str] | None = None, connect: Connect | None = None) -> SparkSession:
-    """Start Spark for tests: expressions interpreted, plans hardly optimised; `extra` settings count only where none runs yet.
+    """Start Spark for tests: expressions interpreted, plans hardly optimised.
 
-    A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as all the rest.
+    `extra` settings count only where none runs yet.
+
+    A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as
+    all the rest.
 
     Raises:
         EngineError: no Java 17 or newer was found.

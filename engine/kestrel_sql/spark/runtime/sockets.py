@@ -22,8 +22,9 @@ _LONGEST = 50
 def socket_settings(master: str) -> dict[str, str]:
     """The settings of Spark by which it opens no port for its Python processes.
 
-    The port that a stateful operator's worker asks for its state takes the first who connects, whoever that is, and nobody after that:
-    whoever looks there for something else leaves the worker without an answer, and the query without an end.
+    The port that a stateful operator's worker asks for its state takes the first who connects, whoever that is, and
+    nobody after that: whoever looks there for something else leaves the worker without an answer, and the query without
+    an end.
     """
     return {_ENABLED: "true", _FOLDER: _own_folder() if is_on_this_machine(master) else _EVERYWHERE}
 

@@ -55,13 +55,17 @@ class SparkStart:
 
 
 def warm(spark: SparkSession) -> None:
-    """Run a job of no rows through Python and a shuffle, so that workers, modules and classes are there when the first records come."""
+    """Run a job without rows through Python and a shuffle.
+
+    It starts workers and loads modules and classes before the first records come.
+    """
     try:
         tasks = spark.sparkContext.defaultParallelism
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(_pass, "id BIGINT")
         rows.repartition(tasks).sortWithinPartitions("id").mapInArrow(_pass, "id BIGINT").toArrow()
     except Exception:  # noqa: BLE001 - PySpark fails in ways of its own when its session is stopped meanwhile
-        # Nobody waits for this job, which ends with the session; what hinders it hinders the queries, too, and they say so.
+        # Nobody waits for this job, which ends with the session; what hinders it hinders the queries, too, and they say
+        # so.
         return
 
 

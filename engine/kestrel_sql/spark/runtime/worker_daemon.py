@@ -1,7 +1,7 @@
 """The process that Spark forks its Python workers from: everything heavy is imported here, once.
 
-Named by `spark.python.daemon.module`. A worker forked from Spark's own daemon imports pandas, pyarrow and the engine anew, which
-costs more than all the rows of a test.
+Named by `spark.python.daemon.module`. A worker forked from Spark's own daemon imports pandas, pyarrow and the engine
+anew, which costs more than all the rows of a test.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _work = daemon.worker
 def worker(sock: socket.socket, authenticated: bool) -> int:
     """Serve tasks over a socket, as Spark's own function does; give 0 if it may serve others afterwards.
 
-    A JVM that needs no more of a task closes the socket. Spark's daemon would print the trace of a worker that had more to say.
+    A JVM that needs no more of a task closes the socket. Spark's daemon would print the trace of a worker that had more
+    to say.
     """
     try:
         return _work(sock, authenticated)

@@ -201,7 +201,10 @@ def _json_row(handle: Handle) -> Tree:
 
 
 def _json(value: Tree) -> Tree:
-    """A value of any type as JSON, as SQL. Spark writes only structs as JSON, so it is cut out of a struct with one field."""
+    """A value of any type as JSON, as SQL.
+
+    Spark writes only structs as JSON, so it is cut out of a struct with one field.
+    """
     whole = s.call(
         "to_json", s.named_struct([("v", value)]), s.call("map", s.text("ignoreNullFields"), s.text("false"))
     )

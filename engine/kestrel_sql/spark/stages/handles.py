@@ -30,9 +30,9 @@ class KeyCodec:
 class Handle:
     """A relation between two steps.
 
-    Its struct column has the fields `k` (the key columns; absent in a stream without key) and `v` (the value columns), and some of
-    `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns that an operator needs).
-    `level` is the number of stateful levels before it.
+    Its struct column has the fields `k` (the key columns; absent in a stream without key) and `v` (the value columns),
+    and some of `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns that an operator
+    needs). `level` is the number of stateful levels before it.
     """
 
     relation: int

@@ -18,7 +18,10 @@ ROWS_INCLUDE = "ksql.logging.processing.rows.include"
 
 
 def failed(kind: int, logger: str, message: str, error: Exception, record: str | None = None) -> dict[str, Any]:
-    """Make the entry for an error whose text is in `message`. The error itself is one of the causes, except when it is about reading."""
+    """Make the entry for an error whose text is in `message`.
+
+    The error itself is one of the causes, except when it is about reading.
+    """
     own = [] if kind == DESERIALIZATION else [describe(error)]
     return {"kind": kind, "logger": logger, "message": message, "cause": [*own, *causes(error)], "record": record}
 

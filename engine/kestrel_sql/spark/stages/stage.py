@@ -1,8 +1,8 @@
 """Stages: the stateless work on the rows of all queries of a group between two stateful levels, as one Spark SQL text.
 
 The column `rel` of a row names its relation. Each relation has one struct column, which is NULL in the rows of other
-relations. A stage is a list of layers; a layer is one SELECT that applies at most one operation to each relation. A group
-of sixty queries therefore costs one scan, one projection and no union.
+relations. A stage is a list of layers; a layer is one SELECT that applies at most one operation to each relation. A
+group of sixty queries therefore costs one scan, one projection and no union.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ ENVELOPE: Mapping[str, str] = {
 }
 """The columns of every row besides the struct of its relation, with their Spark types.
 
-They are: relation and query number; the ordinal (the number of the input record, then positions among the rows that came from it);
-timestamp (ms); headers; window bounds (ms); topic, partition and offset of the source record; the task (the partition of the key, as
-in Kafka Streams); and entries of the processing log that are not written yet.
+They are: relation and query number; the ordinal (the number of the input record, then positions among the rows that
+came from it); timestamp (ms); headers; window bounds (ms); topic, partition and offset of the source record; the task
+(the partition of the key, as in Kafka Streams); and entries of the processing log that are not written yet.
 """
 
 
@@ -49,8 +49,8 @@ CARRIED, AT, LOGGED = "carried", "at", "logged"
 PACKED_COLUMNS: Mapping[str, str] = {CARRIED: "BINARY", AT: "INT", LOGGED: "BOOLEAN"}
 """The columns that replace the carried columns of a row while it is in Spark SQL (ADR 25), with their Spark types.
 
-They are: a blob with the carried columns of this row and those after it (NULL in all rows but the first), the index of the row in the
-blob, and whether its log has entries.
+They are: a blob with the carried columns of this row and those after it (NULL in all rows but the first), the index of
+the row in the blob, and whether its log has entries.
 """
 
 
@@ -123,7 +123,9 @@ class Stage:
         return Stage({relation: [] if relation in relations else found for relation, found in self.operations.items()})
 
     def carried(self) -> frozenset[str]:
-        """The envelope columns that no operation reads or replaces. `log` is among them, because operations only append to it.
+        """The envelope columns that no operation reads or replaces.
+
+        `log` is among them, because operations only append to it.
 
         Empty if an operation turns one row into several: the row with the blob of carried columns could be multiplied.
         """

@@ -29,7 +29,10 @@ _MAX_ROWS = 1 << 15
 """The most outputs in one blob."""
 
 MAX_OUTPUTS = 1 << 18
-"""Roughly the most outputs in memory at once. A row gives one for each window that it falls in, which may be thousands."""
+"""Roughly the most outputs in memory at once.
+
+A row gives one for each window that it falls in, which may be thousands.
+"""
 
 
 class ColumnAggregate:
@@ -43,7 +46,7 @@ class ColumnAggregate:
         self._made = made
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Process rows that `can_run` accepts, update the operator's `state`, and return the results in the order of their ordinals."""
+        """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         chosen = self._in_order(rows)
         if chosen.num_rows:
             yield from self._results(chosen, _whole(chosen), task, state)
@@ -184,7 +187,7 @@ class ColumnWindows(ColumnAggregate):
         self._windows = operator
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Process rows that `can_run` accepts, update the operator's `state`, and return the results in the order of their ordinals."""
+        """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         chosen = self._in_order(rows)
         most = max(1, MAX_OUTPUTS * self._windows.advance_ms // self._windows.size_ms)
         for start in range(0, chosen.num_rows, most):
@@ -245,7 +248,10 @@ def _whole(rows: pa.RecordBatch) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class _Grouped:
-    """Rows in the order of their ordinals, and sorted by group; `order` has the index of each row of the latter in the former."""
+    """Rows in the order of their ordinals, and sorted by group.
+
+    `order` has the index of each row of the latter in the former.
+    """
 
     structs: pa.StructArray
     given_times: Numbers

@@ -1,7 +1,7 @@
 """Reads state from a Spark checkpoint: single pages from its RocksDB, or all pages through Spark's state data source.
 
-A batch job takes 250 ms before its first row. A page is therefore read from the store itself, which is opened once and then loads
-the latest version (docs/adr/0018). Decoded pages are cached until there is a newer version.
+A batch job takes 250 ms before its first row. A page is therefore read from the store itself, which is opened once and
+then loads the latest version (docs/adr/0018). Decoded pages are cached until there is a newer version.
 """
 
 from __future__ import annotations
@@ -156,7 +156,10 @@ def _states(blob: bytes) -> State:
 
 
 class _Store:
-    """One partition of an operator's state store. It uses local folders of its own, so that the query may run at the same time."""
+    """One partition of an operator's state store.
+
+    It uses local folders of its own, so that the query may run at the same time.
+    """
 
     def __init__(self, spark: SparkSession, path: str, operator: int, partition: int) -> None:
         jvm: Any = spark._jvm
@@ -199,7 +202,10 @@ class _Store:
         self._file.unlink(missing_ok=True)
 
     def _blob(self, row: Any) -> bytes:
-        """The only column of a row. It is passed in a file, because py4j encodes bytes as text and stalls for 40 ms in a large one."""
+        """The only column of a row.
+
+        It is passed in a file, because py4j encodes bytes as text and stalls for 40 ms in a large one.
+        """
         stream = self._stream(str(self._file))
         row.writeToStream(stream, self._buffer)
         stream.close()

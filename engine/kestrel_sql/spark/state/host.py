@@ -1,7 +1,7 @@
 """Runs the stateful operators of a level on Spark's `transformWithState`, with their state in Spark's checkpointed store.
 
-Rows are grouped by task and page; the state of all operators of a page is one blob. The rows of a page in a micro-batch are
-processed in the order of their ordinals, so that results do not depend on how the input is cut into batches.
+Rows are grouped by task and page; the state of all operators of a page is one blob. The rows of a page in a micro-batch
+are processed in the order of their ordinals, so that results do not depend on how the input is cut into batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _no_collector() -> Iterator[None]:
 
 
 class Host(StatefulProcessor):
-    """Passes the packed rows of a page to the operators of a level, and passes on unchanged the rows that the level does not read."""
+    """Passes the packed rows of a page to the operators of a level, and forwards rows that the level does not read."""
 
     def __init__(self, level: Level) -> None:
         self._level = level

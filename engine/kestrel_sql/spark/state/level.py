@@ -18,7 +18,10 @@ from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.types import arrow_struct
 
 PLAN = "plan"
-"""The member of a page's blob with the fingerprint of the level that wrote it; the other members are states by relation."""
+"""The member of a page's blob with the fingerprint of the level that wrote it.
+
+The other members are states by relation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,12 @@ class Level:
         return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
 
     def fingerprint(self) -> list[str]:
-        """Return what the state depends on: each operator with the types that it reads. State belongs to one fingerprint.
+        """Return what the state depends on: each operator with the types that it reads.
 
-        For the store of a queryable table only the key counts: CREATE OR REPLACE may add columns (rules L5), which stored rows lack.
+        State belongs to one fingerprint.
+
+        For the store of a queryable table only the key counts: CREATE OR REPLACE may add columns (rules L5), which
+        stored rows lack.
         """
         found = []
         for stateful in self.operators:
@@ -82,7 +88,9 @@ def _field(handle: Handle) -> pa.Field:
 
 
 def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
-    """Decode a page: the state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it, if stored.
+    """Decode a page.
+
+    The state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it, if stored.
 
     Raises:
         QueryError: the blob cannot be read, or has another fingerprint.

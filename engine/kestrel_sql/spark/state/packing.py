@@ -1,7 +1,7 @@
 """Packs rows into one Arrow blob for each page in front of a stateful level, and unpacks the blobs of the level.
 
-Spark passes rows to a stateful processor one by one, cell by cell. `pack_batches` therefore makes one row of all rows of a page, and
-`unpack_batches` splits the results into rows again. Rows that the level does not read stay in Arrow.
+Spark passes rows to a stateful processor one by one, cell by cell. `pack_batches` therefore makes one row of all rows
+of a page, and `unpack_batches` splits the results into rows again. Rows that the level does not read stay in Arrow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER
 
 PACKED = "task INT, page INT, passing BOOLEAN, rows BINARY"
-"""The result of packing: rows of a page as an Arrow record batch without schema. The level does not read `passing` rows."""
+"""The result of packing: rows of a page as an Arrow record batch without schema.
+
+The level does not read `passing` rows.
+"""
 
 UNPACKED = "passing BOOLEAN, rows BINARY"
 """The result of the host."""
@@ -62,7 +65,8 @@ def pack_batches(level: Level, partitions: Sequence[int], *, has_task_pages: boo
     Args:
         level: the level after it.
         partitions: the number of tasks of each query.
-        has_task_pages: whether rows whose operator needs all keys of a task go to its `task_page`, or else to its first page.
+        has_task_pages: whether rows whose operator needs all keys of a task go to its `task_page`, or else to its first
+            page.
     """
     task_pages = [task_page(task) if has_task_pages else 0 for task in range(max(partitions, default=1))]
 
@@ -116,7 +120,10 @@ def can_page(level: Level, pages: int) -> bool:
 
 
 def page_batches(level: Level, pages: int) -> Pass:
-    """Return the function for `mapInArrow` that adds the columns `page` and `old_page`; there must be more than one page."""
+    """Return the function for `mapInArrow` that adds the columns `page` and `old_page`.
+
+    There must be more than one page.
+    """
     paged = _paged(level)
 
     def page(batches: Batches) -> Batches:
@@ -151,9 +158,9 @@ def _paged(level: Level) -> Mapping[str, Sequence[Handle]]:
 def task_page(task: int) -> int:
     """Return the page of a task for state that spans its keys.
 
-    Spark assigns a page to the partition `hash(task, page) % partitions`. If every task used page 0, two tasks would often get the same
-    one of two partitions, and a core would be idle. With this page the partition is `task % partitions`, for every number of
-    partitions that divides `_DIVISIBLE`.
+    Spark assigns a page to the partition `hash(task, page) % partitions`. If every task used page 0, two tasks would
+    often get the same one of two partitions, and a core would be idle. With this page the partition is `task %
+    partitions`, for every number of partitions that divides `_DIVISIBLE`.
     """
     for start in range(0, _MAX_PAGES, _TRIED):
         pages = np.arange(start, start + _TRIED, dtype=np.int32)
@@ -221,7 +228,10 @@ class _Packer:
             )
 
     def _split(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
-        """The rows with their pages. A change of a table row that moves it to a group in another page becomes two rows."""
+        """The rows with their pages.
+
+        A change of a table row that moves it to a group in another page becomes two rows.
+        """
         pages = self._pages(batch, rows, PAGE, "k")
         if not any(handle.has_old_key for handle in self.level.inputs().values()):
             yield pages, rows

@@ -256,7 +256,10 @@ def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:
 
 
 def _columns(structs: pa.StructArray, handle: Handle) -> Iterator[tuple[Any, ...]]:
-    """Key, value, previous value, previous key and extra columns of each row; None for those that the relation does not have."""
+    """Key, value, previous value, previous key and extra columns of each row.
+
+    None for those that the relation does not have.
+    """
     fields = {f.name: child for f, child in zip(structs.type, structs.flatten(), strict=True)}
     single = len(handle.schema.key) == 1
     nothing: Sequence[None] = [None] * len(structs)

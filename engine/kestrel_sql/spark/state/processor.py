@@ -1,7 +1,7 @@
 """A stateful processor that imports nothing of the engine before the first rows arrive.
 
-At every start of a query, Spark's driver runs the processor's `init` in a new Python process, only to learn the state variables.
-Importing the engine with its formats and libraries there took longer than a small query runs.
+At every start of a query, Spark's driver runs the processor's `init` in a new Python process, only to learn the state
+variables. Importing the engine with its formats and libraries there took longer than a small query runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Builds lark's parser, and stores its tables beside Python's byte code: to compute them takes ten times as long as to load them.
+"""Builds lark's parser, and stores its tables beside Python's byte code.
 
-The file is read as byte code is: by `marshal`, from the folder of the package. Where that cannot be written, or Python is told
-to write no byte code, every process computes the tables.
+To compute them takes ten times as long as to load them.
+
+The file is read as byte code is: by `marshal`, from the folder of the package. Where that cannot be written, or Python
+is told to write no byte code, every process computes the tables.
 """
 
 from __future__ import annotations

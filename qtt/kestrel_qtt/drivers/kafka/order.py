@@ -1,4 +1,7 @@
-"""Compare records of several partitions with a list: there is no order between partitions but the one that the case expects."""
+"""Compare records of several partitions with a list.
+
+There is no order between partitions but the one that the case expects.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from kestrel_sql.topics.records import Record
 
 
 def in_expected_order(run: CaseRun, topic: str, records: Sequence[Record], partitions: int) -> list[Record]:
-    """Put what a query wrote to a topic into the order in which the case expects it, as far as the order of each partition allows."""
+    """Put the records of a topic into the order that the case expects, as far as the order of each partition allows."""
     queues: dict[int, deque[Record]] = {}
     for record in sorted(records, key=lambda record: (record.partition, record.offset)):
         queues.setdefault(record.partition, deque()).append(record)
@@ -23,7 +26,10 @@ def in_expected_order(run: CaseRun, topic: str, records: Sequence[Record], parti
 
 
 def _partition(run: CaseRun, expected: OutputRecord, partitions: int) -> int | None:
-    """Where an expected record belongs: where the case says, else where its key without a window does; None where it has none."""
+    """Where an expected record belongs: where the case says, else where its key without a window does.
+
+    None where it has none.
+    """
     if expected.partition is not None or partitions == 1:
         return expected.partition or 0
     records = records_of_topic(run.session, expected.topic)

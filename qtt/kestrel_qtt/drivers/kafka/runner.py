@@ -45,8 +45,8 @@ _Fed = tuple[int, int, str, int]
 class FusedQuery:
     """One query of a group.
 
-    `topics` gives the broker's name of each topic that the plan names; `feed` says in which order which records are fed, by topic of the
-    plan, partition and offset; `tasks` is the number of partitions of its topics.
+    `topics` gives the broker's name of each topic that the plan names; `feed` says in which order which records are
+    fed, by topic of the plan, partition and offset; `tasks` is the number of partitions of its topics.
     """
 
     topics: Mapping[str, str]

@@ -1,6 +1,7 @@
 """Topics made on purpose, for tests: filled record by record, read whole, and removed.
 
-One client of each kind is held as long as it is needed: a client that is opened anew waits half a second for its first answer.
+One client of each kind is held as long as it is needed: a client that is opened anew waits half a second for its first
+answer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from kestrel_sql.kafka.sink.transaction import TIMEOUT
 from kestrel_sql.topics.records import Record
 
 AHEAD_MS = 1
-"""How far the clock of scratch topics is ahead: librdkafka takes the timestamp 0 for "now", so that 0 stands as 1, 1 as 2, and so on."""
+"""How far the clock of scratch topics is ahead.
+
+Librdkafka takes the timestamp 0 for "now", so that 0 stands as 1, 1 as 2, and so on.
+"""
 
 _CONNECT_S = 10
 _FOR_EVER = {"retention.ms": "-1", "cleanup.policy": "delete"}

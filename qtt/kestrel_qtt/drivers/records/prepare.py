@@ -147,7 +147,10 @@ def _execute_plan(run: CaseRun, plan: Path) -> model.Rejected | None:
 
 
 def _execute(run: CaseRun, parsed: ParsedStatement) -> None:
-    """Carry a statement out; an INSERT VALUES appends its record at the frozen clock of the test engine, which stands at 0."""
+    """Carry a statement out.
+
+    An INSERT VALUES appends its record at the frozen clock of the test engine, which stands at 0.
+    """
     session = run.session
     insert = session.execute(parsed).insert
     if not run.case.tolerant:

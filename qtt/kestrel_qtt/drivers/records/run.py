@@ -22,8 +22,8 @@ Position = tuple[str, int, int]
 class CaseRun:
     """A planned case: the queries still to run, its input records, and the records of each topic that they and INSERT wrote.
 
-    `given` has the inputs of the case by their positions, `causes` that input which caused a written record, by topic and
-    offset. Once there is an `outcome`, no more of its queries are run.
+    `given` has the inputs of the case by their positions, `causes` that input which caused a written record, by topic
+    and offset. Once there is an `outcome`, no more of its queries are run.
     """
 
     case: model.Case

@@ -45,7 +45,10 @@ class Asked:
 
 @dataclass(slots=True, eq=False)
 class RestRun:
-    """A case on its way: `due` gives the persistent queries that have records to process, `asked` are the queries to answer then."""
+    """A running case.
+
+    `due` returns the persistent queries that have records to process; `asked` are the queries to answer after that.
+    """
 
     case: RestCase
     engine: MemoryEngine
@@ -58,7 +61,10 @@ class RestRun:
     seconds: float = 0.0
 
     def next_due(self) -> RunningQuery | None:
-        """The next persistent query that has records to process, and no state yet; those that have one go on by themselves."""
+        """The next persistent query that has records to process, and no state yet.
+
+        Those that have one go on by themselves.
+        """
         while self.outcome is None and (running := next(self.due, None)) is not None:
             if running.execution is None:
                 return running
@@ -154,7 +160,10 @@ def _statement(run: RestRun, parsed: ParsedStatement) -> None:
 
 
 def _planned(run: RestRun, query: Query) -> Asked:
-    """Plan a query under the id of a server; one that runs before the inputs come, and reads from the end, sees nothing older."""
+    """Plan a query under the id of a server.
+
+    One that runs before the inputs come, and reads from the end, sees nothing older.
+    """
     config = run.engine.session.config
     latest = config.get("auto.offset.reset") == "latest"
     kind = "SCALABLE_PUSH_QUERY" if latest and query.emit is not None else "transient"

@@ -1,11 +1,12 @@
 """The keeper: a small process that keeps the JVM of a finished run for the next one, and ends it after idle minutes.
 
 It runs as a script, without site packages: everything it imports is of the standard library. It holds the pipe that is
-the JVM's standard input, and a JVM that PySpark started ends when that pipe closes. So the JVM never outlives the keeper.
+the JVM's standard input, and a JVM that PySpark started ends when that pipe closes. So the JVM never outlives the
+keeper.
 
-A run takes the JVM by connecting to a Unix-domain socket in a folder of mode 700, and has it as long as the connection is
-open. It gets one line of JSON (see `Greeting`) and may answer with one of its own (see `Answer`). A run that goes without
-an answer has died, and its JVM ends with it.
+A run takes the JVM by connecting to a Unix-domain socket in a folder of mode 700, and has it as long as the connection
+is open. It gets one line of JSON (see `Greeting`) and may answer with one of its own (see `Answer`). A run that goes
+without an answer has died, and its JVM ends with it.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ class Keeper:
             run.close()
 
     def _hear(self, run: socket.socket) -> bool:
-        """Hear what a run says before it goes, and give whether the JVM can be kept; a run that ends it waits for our end."""
+        """Hear what a run says before it goes, and give whether the JVM can be kept.
+
+        A run that ends it waits for our end.
+        """
         said = _line(run)
         if not said:
             return False
@@ -131,7 +135,10 @@ def _line(connection: socket.socket) -> bytes:
 
 
 def main(descriptor: int) -> int:
-    """Keep the JVM that the run at the other end of a connection offers; give 1 where another keeper is there already."""
+    """Keep the JVM that the run at the other end of a connection offers.
+
+    Give 1 where another keeper is there already.
+    """
     run = socket.socket(fileno=descriptor)
     offer: Offer = json.loads(_line(run))
     path = Path(offer["socket"])

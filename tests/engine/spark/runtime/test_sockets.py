@@ -1,4 +1,7 @@
-"""No port is opened for a query: who connected to it by mistake would take the place of a worker, which then waits without end."""
+"""No port is opened for a query.
+
+Who connected to it by mistake would take the place of a worker, which then waits without end.
+"""
 
 from __future__ import annotations
 

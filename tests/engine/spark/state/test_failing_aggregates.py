@@ -1,4 +1,4 @@
-"""Tests that an overflow in an aggregate stops its query, but no other, with an error that names query, function and record."""
+"""Tests that an overflow in an aggregate stops its query and no other, and that the error names function and record."""
 
 from __future__ import annotations
 

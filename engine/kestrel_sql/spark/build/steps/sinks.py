@@ -1,4 +1,7 @@
-"""Builders of the steps that write a topic. `kestrel_sql.spark.io.topics` encodes the records of all sinks of a group at once."""
+"""Builders of the steps that write a topic.
+
+`kestrel_sql.spark.io.topics` encodes the records of all sinks of a group at once.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle:
 def _timestamped(
     step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle, column: TimestampColumn
 ) -> Handle:
-    """Take timestamps from a column. Rows without a usable one are dropped, and NULL rows keep their timestamp (rules O17)."""
+    """Take timestamps from a column.
+
+    Rows without a usable one are dropped, and NULL rows keep their timestamp (rules O17).
+    """
     timestamp, unusable = extracted(build, handle, column)
     present = s.is_not_null(handle.part("v"))
     usable = s.all_of(s.not_(unusable), s.coalesce_false(s.binary(exp.GTE, timestamp, s.integer(0))))

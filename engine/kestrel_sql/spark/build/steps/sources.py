@@ -1,4 +1,7 @@
-"""Builders of the steps that read a topic. `kestrel_sql.spark.io.topics` decodes the records of all sources of a group at once."""
+"""Builders of the steps that read a topic.
+
+`kestrel_sql.spark.io.topics` decodes the records of all sources of a group at once.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ def _table(step: AnySource, build: QueryBuild, window: WindowInfo | None) -> Han
 
 
 def clocks(step: Step, build: QueryBuild) -> Iterator[Handle]:
-    """Read the topics of a plan a second time, only for the timestamps of their records; errors are logged the first time."""
+    """Read the topics of a plan a second time, only for the timestamps of their records.
+
+    Errors are logged the first time.
+    """
     if isinstance(step, AnySource):
         window = step.window_info if isinstance(step, WindowedStreamSourceV1 | WindowedTableSourceV1) else None
         yield _source(step, build, window, silent=True)

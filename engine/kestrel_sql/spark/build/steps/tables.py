@@ -16,7 +16,10 @@ from kestrel_sql.spark.stages.stage import Operation
 
 
 def table_filter_v1(step: TableFilterV1, build: QueryBuild, source: Handle) -> Handle:
-    """Filter a table: a row that fails becomes a tombstone if its previous version passed, and is dropped otherwise (rules O4)."""
+    """Filter a table.
+
+    A row that fails becomes a tombstone if its previous version passed, and is dropped otherwise (rules O4).
+    """
     source = with_old(build, source, build.logger(step))
     new_holds, faults = predicate(build, source, step.filter_expression, "v")
     old_holds, _ = predicate(build, source, step.filter_expression, "o")
