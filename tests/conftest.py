@@ -1,4 +1,7 @@
-"""What tests of several rooms share: where the project and the material beside it are, how tests are ordered and reported."""
+"""What tests of several rooms share.
+
+Where the project and the material beside it are, how tests are ordered and reported.
+"""
 
 from __future__ import annotations
 

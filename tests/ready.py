@@ -1,4 +1,6 @@
-"""Archive Spark's classes before the tests, if that was not done yet: each run against a broker starts a JVM of its own.
+"""Archive Spark's classes before the tests, if that was not done yet.
+
+Each run against a broker starts a JVM of its own.
 
     python -m tests.ready            (what `make test` calls)
 

@@ -30,7 +30,7 @@ def _rank(item: pytest.Item) -> int:
 
 
 class Scheduling(ChunkScheduling):
-    """Keep the tests of a file together, so that they share its fixtures, and all tests of one broker and its Spark session."""
+    """Keep the tests of a file together, and all tests of one broker and its Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:
         chunk = super()._split_scope(nodeid)

@@ -82,7 +82,10 @@ def test_the_engine_is_installed_without_the_harness_s_packages(
 @pytest.mark.parametrize("name", ["base", "full"])
 def test_packages_come_from_the_environment(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     environment = request.getfixturevalue(name)
-    code = "import sys, kestrel_sql, kestrel_qtt; print(*kestrel_sql.__path__, *kestrel_qtt.__path__, *sys.path, sep='\\n')"
+    code = (
+        "import sys, kestrel_sql, kestrel_qtt; print(*kestrel_sql.__path__, *kestrel_qtt.__path__, *sys.path,"
+        " sep='\\n')"
+    )
     done = environment.run("python", "-c", code, cwd=tmp_path)
     engine, harness, *path = done.stdout.splitlines()
     assert [engine, harness] == [str(environment.packages / package) for package in ("kestrel_sql", "kestrel_qtt")]

@@ -41,7 +41,10 @@ CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.test_functions", "kestrel_qtt.ksqldb.tes
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What files held: the cases that can be run, an error for every one that cannot, and the known gaps among the cases."""
+    """What files held.
+
+    The cases that can be run, an error for every one that cannot, and the known gaps among the cases.
+    """
 
     cases: tuple[Case, ...] = ()
     errors: tuple[CaseFileError, ...] = ()

@@ -108,7 +108,10 @@ def decoded(
     columns = [f"CAST({envelope.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in ENVELOPE.items()]
     for source in pipeline.group.sources:
         fields = ", ".join(f"'{column.name}', {values[column.name]}" for column in source.handle.schema.value)
-        struct = f"CAST(named_struct('k', named_struct('K', K), 'v', named_struct({fields})) AS {source.handle.struct_type()})"
+        struct = (
+            f"CAST(named_struct('k', named_struct('K', K), 'v', named_struct({fields})) AS"
+            f" {source.handle.struct_type()})"
+        )
         columns.append(f"CASE WHEN ({relation}) = {source.relation} THEN {struct} END AS r{source.relation}")
     return rows.selectExpr(*columns)
 
@@ -141,7 +144,8 @@ def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
     for name, taken in seconds.items():
         rate = ROWS / sorted(taken)[len(taken) // 2]
         print(
-            f"  {keys:7} keys  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed"
+            f"  {keys:7} keys  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f}"
+            " of native's speed"
         )
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -156,7 +156,8 @@ def _planning() -> None:
         times.append((between - start, end - between))
     parse, plan = (statistics.median(side) * 1000 for side in zip(*times, strict=True))
     sys.stdout.write(
-        f"a statement of {len(NATIVE)} expressions: parse {parse:.1f} ms, plan and compile {plan:.1f} ms of processor time\n"
+        f"a statement of {len(NATIVE)} expressions: parse {parse:.1f} ms, plan and compile {plan:.1f} ms of processor"
+        " time\n"
     )
 
 

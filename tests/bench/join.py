@@ -74,7 +74,8 @@ def main() -> None:
     for name, taken in seconds.items():
         rate = total / sorted(taken)[len(taken) // 2]
         print(
-            f"  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's speed"
+            f"  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's"
+            " speed"
         )
     shutil.rmtree(folder, ignore_errors=True)
     spark.stop()

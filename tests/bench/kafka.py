@@ -49,10 +49,19 @@ _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
 
-_DECLARED = f"CREATE STREAM S (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='{_SOURCE}', VALUE_FORMAT='JSON');\n"
+_DECLARED = (
+    f"CREATE STREAM S (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='{_SOURCE}',"
+    " VALUE_FORMAT='JSON');\n"
+)
 SCRIPTS = {
-    "filter": "CREATE STREAM T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, CUSTOMER, AMOUNT * 2 AS DOUBLED FROM S WHERE AMOUNT >= 10;",
-    "count": "CREATE TABLE T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, COUNT(*) AS N FROM S WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY ID;",
+    "filter": (
+        "CREATE STREAM T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, CUSTOMER, AMOUNT * 2 AS DOUBLED FROM S WHERE AMOUNT"
+        " >= 10;"
+    ),
+    "count": (
+        "CREATE TABLE T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, COUNT(*) AS N FROM S WINDOW TUMBLING (SIZE 10"
+        " SECONDS) GROUP BY ID;"
+    ),
 }
 GOALS = {("filter", "pyspark"): 0.8, ("filter", "quix"): 1.5, ("count", "quix"): 3.0}
 _FIGURES: tuple[Callable[[Measured], float], ...] = (
@@ -221,7 +230,10 @@ def compared(job: str, servers: str, folder: Path) -> None:
             runs[name].append(measured(way, job, servers, folder))
     for name, each in runs.items():
         first, steady, work = (statistics.median(getter(run) for run in each) for getter in _FIGURES)
-        shown = f"  {job:6} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a processor for 100,000"
+        shown = (
+            f"  {job:6} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a"
+            " processor for 100,000"
+        )
         if (job, name) in GOALS:
             early, late = (
                 statistics.median(g(a) / g(b) for a, b in zip(runs["kestrel"], each, strict=True)) for g in _FIGURES[:2]

@@ -87,6 +87,7 @@ def main() -> None:
     medians = [tuple(statistics.median(column) for column in zip(*tenth, strict=True)) for tenth in tenths]
     for number, (java, python) in enumerate(medians):
         print(
-            f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {java:7.0f} MiB JVM, {python:7.0f} MiB Python"
+            f"batches {number * _TENTH:3} to {number * _TENTH + _TENTH - 1:3}: {java:7.0f} MiB JVM, {python:7.0f} MiB"
+            " Python"
         )
     print(f"the last ten batches take {sum(medians[-1]) / sum(medians[2]):.2f} times the memory of the third ten")

@@ -158,7 +158,8 @@ def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> N
     for label, each in spans.items():
         some = each[: 2 * len(sinks)]
         print(
-            f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2} calls  {label}"
+            f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2}"
+            f" calls  {label}"
         )
     print(f"    {busy:.1f} s of processor time in all")
     for topic in sinks:

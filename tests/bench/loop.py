@@ -101,8 +101,11 @@ def _qtt(arguments: Sequence[str], variables: Mapping[str, str]) -> str:
 
 
 def _import_seconds(variables: Mapping[str, str]) -> float:
-    """Return the processor seconds of the imports of `qtt run` before it opens Spark, without those of Python itself."""
-    code = "import time; a = time.process_time(); import kestrel_qtt.cli.main, kestrel_qtt.drivers.full; print(time.process_time() - a)"
+    """Return the processor seconds of the imports of `qtt run` before it opens Spark, without Python's own."""
+    code = (
+        "import time; a = time.process_time(); import kestrel_qtt.cli.main, kestrel_qtt.drivers.full;"
+        " print(time.process_time() - a)"
+    )
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=dict(variables), check=True, capture_output=True, text=True
     )

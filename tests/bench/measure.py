@@ -33,7 +33,8 @@ def print_per_case(seconds: Mapping[str, list[float]], cases: int) -> None:
     for name, taken in seconds.items():
         per_case = sorted(taken)[len(taken) // 2] / cases * 1000
         print(
-            f"  {name:14} {per_case:8.1f} ms a case   {median_ratio(seconds, name, 'hand-written'):6.2f} of hand-written"
+            f"  {name:14} {per_case:8.1f} ms a case   {median_ratio(seconds, name, 'hand-written'):6.2f} of"
+            " hand-written"
         )
 
 

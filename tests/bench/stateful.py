@@ -35,8 +35,9 @@ def planned(case: int) -> QueryRun:
     """Our plan of one case; no two are alike."""
     session = Session(config=Config.of({"auto.offset.reset": "earliest"}))
     text = (
-        "CREATE STREAM S (ID INT, NAME STRING, PRICE DOUBLE) WITH (KAFKA_TOPIC='in', VALUE_FORMAT='JSON');"
-        f"CREATE TABLE O AS SELECT ID % {case % 7 + 2} AS G, COUNT(*) AS N, SUM(PRICE + {case}) AS P FROM S GROUP BY ID % {case % 7 + 2};"
+        "CREATE STREAM S (ID INT, NAME STRING, PRICE DOUBLE) WITH (KAFKA_TOPIC='in', VALUE_FORMAT='JSON');CREATE TABLE"
+        f" O AS SELECT ID % {case % 7 + 2} AS G, COUNT(*) AS N, SUM(PRICE + {case}) AS P FROM S GROUP BY ID %"
+        f" {case % 7 + 2};"
     )
     for parsed in session.parse(text):
         session.execute(parsed)

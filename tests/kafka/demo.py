@@ -69,7 +69,8 @@ def _show(servers: str, folder: Path) -> int:
     produce(servers, "customers", customers())
     produce(servers, "orders", orders())
     _say(
-        f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed aggregate"
+        f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed"
+        " aggregate"
     )
     started = time.monotonic()
     process = start(script, servers, checkpoint, *OPTIONS)

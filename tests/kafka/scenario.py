@@ -29,13 +29,20 @@ QUERIES = {
     "f": "CREATE STREAM F WITH (KAFKA_TOPIC='{0}_f{1}') AS SELECT * FROM A WHERE V % 3 <> 0;",
     "c": "CREATE TABLE C WITH (KAFKA_TOPIC='{0}_c{1}') AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM A GROUP BY K;",
     "u": "CREATE TABLE U WITH (KAFKA_TOPIC='{0}_u{1}') AS SELECT K, V + 1 AS V FROM T;",
-    "j": "CREATE STREAM J WITH (KAFKA_TOPIC='{0}_j{1}') AS"
-    " SELECT A.K AS K, V, W FROM A JOIN B WITHIN 20 MILLISECONDS ON A.K = B.K;",
-    "x": "CREATE TABLE X WITH (KAFKA_TOPIC='{0}_x{1}') AS"
-    " SELECT K, COUNT(*) AS N FROM B WINDOW SESSION (30 MILLISECONDS) GROUP BY K;",
+    "j": (
+        "CREATE STREAM J WITH (KAFKA_TOPIC='{0}_j{1}') AS"
+        " SELECT A.K AS K, V, W FROM A JOIN B WITHIN 20 MILLISECONDS ON A.K = B.K;"
+    ),
+    "x": (
+        "CREATE TABLE X WITH (KAFKA_TOPIC='{0}_x{1}') AS"
+        " SELECT K, COUNT(*) AS N FROM B WINDOW SESSION (30 MILLISECONDS) GROUP BY K;"
+    ),
 }
 ALL, FEW = tuple(QUERIES), ("f", "c", "j")
-"""The sinks of all queries, and of those in the short tier: one without state, one with state, one that merges two topics."""
+"""The sinks of all queries, and of those in the short tier.
+
+One without state, one with state, one that merges two topics.
+"""
 PARTITIONS = 2
 
 LEAN = (
@@ -53,7 +60,7 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Scenario:
-    """The input depends only on a seed and a timestamp (ms), which must be recent, because brokers compact old records soon."""
+    """The input depends on a seed and a recent timestamp (ms) only. Brokers compact old records soon."""
 
     servers: str
     name: str
@@ -152,7 +159,7 @@ class Scenario:
         return sum(number > done.get(sink, _NONE) for sink, number in self._batches(run_name, "offsets").items())
 
     def ahead(self, run_name: str) -> int:
-        """The number of queries with a batch that is committed, at least in part, on the broker but not in the checkpoint."""
+        """Return the number of queries with a batch that is committed on the broker but not in the checkpoint."""
         done = self._batches(run_name, "commits")
         manifest = CheckpointFolder(self.checkpoint(run_name)).load()
         return sum(
@@ -229,7 +236,8 @@ def compare(found: Outputs, expected: Outputs) -> Comparison:
                     min(len(ours), len(theirs)),
                 )
                 flaws.append(
-                    f"{sink} {key!r}: {len(ours)} of {len(theirs)}; at {at}: {ours[at : at + 2]} for {theirs[at : at + 2]}"
+                    f"{sink} {key!r}: {len(ours)} of {len(theirs)}; at {at}: {ours[at : at + 2]} for"
+                    f" {theirs[at : at + 2]}"
                 )
     records = sum(len(rows) for keys in expected.values() for rows in keys.values())
     return Comparison(records, lost, twice, disordered, tuple(flaws))

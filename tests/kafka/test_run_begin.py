@@ -40,7 +40,10 @@ def test_a_new_query_starts_at_auto_offset_reset(kafka: KafkaConfig, tmp_path: P
     assert starts["CSAS_E_4"] == {(f"{name}_d", 0): 0}
 
 
-NEW = "CREATE STREAM D WITH (KAFKA_TOPIC='{0}_d') AS SELECT * FROM S; CREATE STREAM E WITH (KAFKA_TOPIC='{0}_e') AS SELECT * FROM D;"
+NEW = (
+    "CREATE STREAM D WITH (KAFKA_TOPIC='{0}_d') AS SELECT * FROM S; CREATE STREAM E WITH (KAFKA_TOPIC='{0}_e') AS"
+    " SELECT * FROM D;"
+)
 
 
 def test_a_stop_while_the_broker_is_awaited_is_no_failure(tmp_path: Path) -> None:

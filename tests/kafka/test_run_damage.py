@@ -1,4 +1,4 @@
-"""Tests that deleting, recreating, truncating or widening a topic stops its query with an error that names the topic."""
+"""Tests that deleting, recreating, truncating or widening a topic stops its query and names the topic."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ def outlive(servers: str, topic: str) -> None:
 
 SOURCE = "CREATE STREAM {1} (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_{1}', VALUE_FORMAT='JSON');\n"
 PLAIN = "CREATE STREAM O_{1} WITH (KAFKA_TOPIC='{0}_o_{1}') AS SELECT * FROM {1};\n"
-JOINED = "CREATE STREAM O_{1} WITH (KAFKA_TOPIC='{0}_o_{1}') AS SELECT {1}.K AS K, {1}.V AS V FROM {1} LEFT JOIN T ON {1}.K = T.K;\n"
+JOINED = (
+    "CREATE STREAM O_{1} WITH (KAFKA_TOPIC='{0}_o_{1}') AS SELECT {1}.K AS K, {1}.V AS V FROM {1} LEFT JOIN T ON {1}.K"
+    " = T.K;\n"
+)
 TABLE = "CREATE TABLE T (K STRING PRIMARY KEY, V INT) WITH (KAFKA_TOPIC='{0}_t', VALUE_FORMAT='JSON');\n"
 
 

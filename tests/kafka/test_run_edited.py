@@ -1,4 +1,7 @@
-"""Tests an edited script with the checkpoint of the previous one: which queries resume, start, are refused, or fail alone."""
+"""Tests an edited script with the checkpoint of the previous one.
+
+Which queries resume, start, are refused, or fail alone.
+"""
 
 from __future__ import annotations
 

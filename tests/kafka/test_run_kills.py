@@ -1,4 +1,4 @@
-"""Tests that killing any process at any time leaves the output of an undisturbed run, with each record once and in order."""
+"""Tests that killing any process at any time leaves the output of an undisturbed run, once and in order."""
 
 from __future__ import annotations
 

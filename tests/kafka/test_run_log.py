@@ -1,4 +1,7 @@
-"""Tests the processing log of a run against a broker: the record, the causes of the error, and the position of the record."""
+"""Tests the processing log of a run against a broker.
+
+The record, the causes of the error, and the position of the record.
+"""
 
 from __future__ import annotations
 

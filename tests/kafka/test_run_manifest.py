@@ -50,9 +50,9 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, text: str) -> Non
 
 def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from kestrel_sql.kafka.run.manifest import CheckpointFolder; from kestrel_sql.errors import EngineError\n"
-        "try:\n  with CheckpointFolder(pathlib.Path(sys.argv[1])).locked(): print('got it')\n"
-        "except EngineError as error: print(error.message)"
+        "import sys, pathlib; from kestrel_sql.kafka.run.manifest import CheckpointFolder; from kestrel_sql.errors"
+        " import EngineError\ntry:\n  with CheckpointFolder(pathlib.Path(sys.argv[1])).locked(): print('got"
+        " it')\nexcept EngineError as error: print(error.message)"
     )
 
     def other() -> str:

@@ -65,11 +65,17 @@ def test_offsets_may_be_text() -> None:
 
 
 def test_the_reason_of_an_error_is_one_sentence_and_ours_if_there_is_one() -> None:
-    java = "org.apache.spark.SparkException: Job aborted\n\tat a.b\nCaused by: java.lang.IllegalStateException: the inner word\n\tat c.d"
+    java = (
+        "org.apache.spark.SparkException: Job aborted\n\tat a.b\nCaused by: java.lang.IllegalStateException: the inner"
+        " word\n\tat c.d"
+    )
     assert reason_of(java) == "the inner word"
     python = "Traceback\n  File x\nengine.errors.QueryError: the topic t is gone\n\tat org.apache"
     assert reason_of(python) == "the topic t is gone"
-    proxy = 'Return Message: Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n    ~^^\nValueError: no\n'
+    proxy = (
+        'Return Message: Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n    ~^^\nValueError:'
+        " no\n"
+    )
     assert reason_of(proxy + "\n\tat py4j.Protocol") == "ValueError: no"
 
 
@@ -113,7 +119,10 @@ def test_states_are_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
 
 def test_queries_in_memory_are_watched_while_they_work() -> None:
     engine = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session)
-    text = "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON'); CREATE STREAM o AS SELECT * FROM s; PAUSE CSAS_O_0;"
+    text = (
+        "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON'); CREATE STREAM o AS SELECT * FROM s; PAUSE"
+        " CSAS_O_0;"
+    )
     for parsed in engine.parse(text):
         engine.execute(parsed)
     written = StringIO()

@@ -85,7 +85,10 @@ def test_a_query_that_left_the_script_is_reported() -> None:
 
 
 def test_two_inserts_into_one_stream_have_names_of_their_own() -> None:
-    text = "CREATE STREAM A AS SELECT * FROM S; INSERT INTO A SELECT * FROM S WHERE V = 1; INSERT INTO A SELECT * FROM S WHERE V = 2;"
+    text = (
+        "CREATE STREAM A AS SELECT * FROM S; INSERT INTO A SELECT * FROM S WHERE V = 1; INSERT INTO A SELECT * FROM S"
+        " WHERE V = 2;"
+    )
     names = [named.name for named in application(text)]
     assert names == ["CREATE STREAM A", "INSERT INTO A FROM S", "INSERT INTO A FROM S (2)"]
 
@@ -104,7 +107,10 @@ def test_queries_come_after_those_that_write_their_sources() -> None:
 
 
 def test_a_circle_of_queries_has_an_order_too() -> None:
-    text = "CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM A; INSERT INTO A SELECT * FROM B WHERE V = 1;"
+    text = (
+        "CREATE STREAM A AS SELECT * FROM S; CREATE STREAM B AS SELECT * FROM A; INSERT INTO A SELECT * FROM B WHERE V"
+        " = 1;"
+    )
     assert sorted(named.name for named in order(application(text))) == [
         "CREATE STREAM A",
         "CREATE STREAM B",

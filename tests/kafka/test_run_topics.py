@@ -164,8 +164,8 @@ def test_more_replicas_than_brokers_are_refused_with_the_message_of_the_broker(
 def test_show_describe_and_assert_see_the_broker(kafka: KafkaConfig, tmp_path: Path, topic: Topic, name: str) -> None:
     existing = topic(3)
     text = (
-        f"{S.format(existing, '')} SHOW TOPICS; DESCRIBE S EXTENDED; ASSERT TOPIC '{existing}' WITH (PARTITIONS=3, REPLICAS=1);"
-        f"ASSERT NOT EXISTS TOPIC {name};"
+        f"{S.format(existing, '')} SHOW TOPICS; DESCRIBE S EXTENDED; ASSERT TOPIC '{existing}' WITH (PARTITIONS=3,"
+        f" REPLICAS=1);ASSERT NOT EXISTS TOPIC {name};"
     )
     shown, described, *asserted = execute(kafka, tmp_path, text)
     assert (existing, 3, 1, None) in shown.rows

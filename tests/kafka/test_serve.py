@@ -86,7 +86,8 @@ def test_push_queries_from_the_beginning_and_from_now_on(server: Server) -> None
 
 def test_inserts_are_acknowledged_when_the_broker_has_them(service: Servers, server: Server) -> None:
     server.ksql(
-        f"CREATE STREAM pins (id INT KEY, n INT) WITH (KAFKA_TOPIC='{service.service}pins', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        f"CREATE STREAM pins (id INT KEY, n INT) WITH (KAFKA_TOPIC='{service.service}pins', VALUE_FORMAT='JSON',"
+        " PARTITIONS=1);"
     )
     rows = "".join(f'{{"id":{n},"n":{n}}}\n' for n in range(500))
     with httpx.Client(http1=False, http2=True, timeout=180) as client:

@@ -1,4 +1,6 @@
-"""`kestrel serve` killed again and again while clients send statements and rows: nothing accepted is lost or done twice.
+"""`kestrel serve` killed again and again while clients send statements and rows.
+
+Nothing accepted is lost or done twice.
 
 KESTREL_KILLS=100 python -m pytest -m nightly tests/kafka/test_serve_kills.py
 """
@@ -66,9 +68,9 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
         server = servers.start()
         eventually(server.is_up, server)
         server.ksql(
-            f"CREATE STREAM rows (id INT KEY, n BIGINT) WITH (KAFKA_TOPIC='{own}rows', VALUE_FORMAT='JSON', PARTITIONS=2);"
-            f"CREATE STREAM copies WITH (KAFKA_TOPIC='{own}copies') AS SELECT id, n FROM rows;"
-            f"CREATE TABLE counts WITH (KAFKA_TOPIC='{own}counts') AS SELECT id, COUNT(*) AS c FROM rows GROUP BY id;"
+            f"CREATE STREAM rows (id INT KEY, n BIGINT) WITH (KAFKA_TOPIC='{own}rows', VALUE_FORMAT='JSON',"
+            f" PARTITIONS=2);CREATE STREAM copies WITH (KAFKA_TOPIC='{own}copies') AS SELECT id, n FROM rows;CREATE"
+            f" TABLE counts WITH (KAFKA_TOPIC='{own}counts') AS SELECT id, COUNT(*) AS c FROM rows GROUP BY id;"
         )
         for turn in range(KILLS):
             clients.append(Client(server, turn))

@@ -240,7 +240,10 @@ def test_a_damaged_file_that_a_case_names(
     ],
 )
 def test_the_error_has_the_line_of_the_value(tmp_path: Path, member: str, said: str) -> None:
-    text = f'{{"tests": [{{\n"name": "one",\n"statements": ["S;"],\n{member},\n"outputs": [{{"topic": "a", "value": 1}}]\n}}]}}'
+    text = (
+        f'{{"tests": [{{\n"name": "one",\n"statements": ["S;"],\n{member},\n"outputs": [{{"topic": "a", "value":'
+        " 1}]\n}]}"
+    )
     (error,) = check(tmp_path / "a.json", Kind.CASES, text, ksqldb=True)
     assert said in error.message
     assert error.line == 4

@@ -1,4 +1,7 @@
-"""Which functions a case may call: those that ship, those of `--functions`, and in ksqlDB's corpus its test functions."""
+"""Which functions a case may call.
+
+Those that ship, those of `--functions`, and in ksqlDB's corpus its test functions.
+"""
 
 from __future__ import annotations
 

@@ -22,11 +22,17 @@ from kestrel_qtt.report.plan_graph import mermaid_text, plan_graph
 from kestrel_qtt.report.text import summarise
 
 CHROMIUM = Path("/usr/bin/chromium")
-QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+QUIET = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+)
 
 SQL = (
     "CREATE STREAM ORDERS (ID INT KEY, ITEM STRING, N INT) WITH (kafka_topic='orders', value_format='JSON');",
-    "CREATE TABLE COUNTS AS SELECT ITEM, COUNT(*) AS N FROM ORDERS WINDOW TUMBLING (SIZE 1 SECOND) WHERE N > 1 GROUP BY ITEM;",
+    (
+        "CREATE TABLE COUNTS AS SELECT ITEM, COUNT(*) AS N FROM ORDERS WINDOW TUMBLING (SIZE 1 SECOND) WHERE N > 1"
+        " GROUP BY ITEM;"
+    ),
 )
 INPUTS = (
     InputRecord(topic="orders", key=1, value={"ITEM": "</script><b>x", "N": 2}, timestamp=100, line=5),

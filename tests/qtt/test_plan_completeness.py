@@ -1,4 +1,4 @@
-"""Every step version, field, word and encoding that the codec can read stands in a stored plan, so that none can be lost."""
+"""Every step version, field, value and encoding that the codec can read is in a stored plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every stored plan of ours gives what its statements give today, and what it gives after a round trip through the codec.
+"""Each of our stored plans equals today's plan and its round trip through the codec, or gives the same records.
 
 Its own spec is the third oracle; pytest runs that one for each plan of `historic-plans`.
 """

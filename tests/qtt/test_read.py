@@ -71,7 +71,10 @@ def test_yaml_lines_and_decimals() -> None:
 
 
 def test_json_and_yaml_of_the_same_content_are_equal() -> None:
-    text = '{"tests": [{"name": "a", "statements": ["x"], "inputs": [{"topic": "t", "key": null, "value": {"A": [1, -2.0e3, true]}}]}]}'
+    text = (
+        '{"tests": [{"name": "a", "statements": ["x"], "inputs": [{"topic": "t", "key": null, "value": {"A": [1,'
+        " -2.0e3, true]}}]}]}"
+    )
     assert [i.data for i in read_json(text).items or ()] == [i.data for i in read_yaml(text).items or ()]
 
 

@@ -108,8 +108,9 @@ class Run:
     def summary(self) -> str:
         """Return one line about the kills and the outputs."""
         return (
-            f"{', '.join(self.names)}: {self.kills} kills, {len(self.interrupted)} in the midst of a batch, {self.replays()} batches "
-            f"replayed whole, {len(self.rows())} output records each once, state equal in {len(self.state())} pages\n"
+            f"{', '.join(self.names)}: {self.kills} kills, {len(self.interrupted)} in the midst of a batch,"
+            f" {self.replays()} batches replayed whole, {len(self.rows())} output records each once, state equal in"
+            f" {len(self.state())} pages\n"
         )
 
     def state(self) -> Any:

@@ -19,7 +19,10 @@ ADDRESS_VARIABLE = "KESTREL_KAFKA"
 
 _ON_FIRST_USE = {"auto.create.topics.enable": "true"}
 
-_WARNING = "This broker is for trying things out, not for production: one node, no replication, no authentication, this machine only."
+_WARNING = (
+    "This broker is for trying things out, not for production: one node, no replication, no authentication, this"
+    " machine only."
+)
 
 
 def add_broker_parser(commands: Any, examples: str) -> None:
@@ -37,7 +40,10 @@ def add_broker_parser(commands: Any, examples: str) -> None:
         "--once",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help=f"run a command beside the broker, with {ADDRESS_VARIABLE}=HOST:PORT set, then stop the broker; must be the last option",
+        help=(
+            f"run a command beside the broker, with {ADDRESS_VARIABLE}=HOST:PORT set, then stop the broker; must be the"
+            " last option"
+        ),
     )
 
 

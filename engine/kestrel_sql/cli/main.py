@@ -57,8 +57,8 @@ EXAMPLES = """examples:
   kestrel import app.sql                                which statements of a script would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
 
-A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]}, in a JSON list or one a line;
-a source without key columns needs no key. With --input-shape plain it is the value alone.
+A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]},
+in a JSON list or one a line; a source without key columns needs no key. With --input-shape plain it is the value alone.
 
 exit codes: 0 all went well, 1 a statement was refused or a query failed, 2 wrong usage, 3 an error of Kestrel itself
 """

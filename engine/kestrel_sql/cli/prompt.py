@@ -22,7 +22,8 @@ from kestrel_sql.sql.keywords import KEYWORDS, is_plain
 
 WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A statement ends with a semicolon; help, exit."
 HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
-SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …, SET 'property' = 'value'.
+SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …,
+SET 'property' = 'value'.
 RUN SCRIPT 'file' executes the statements of a file, VERSION says which Kestrel this is.
 A push query (EMIT CHANGES) shows what its sources hold now and ends.
 Tab completes keywords, functions and names; the arrow keys go back to earlier statements, Ctrl-R searches them.

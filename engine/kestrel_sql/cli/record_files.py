@@ -35,7 +35,7 @@ class InputShape(StrEnum):
 
 @dataclass(slots=True)
 class Inputs:
-    """Files of records that wait for a stream or table over their topic, which says how the records are written (rules E12.4)."""
+    """Files of records for topics; a stream or table over the topic gives the formats (rules E12.4)."""
 
     files: Mapping[str, list[Path]]
     shape: InputShape = InputShape.RECORD

@@ -85,7 +85,10 @@ class RemoteServer:
         """
         found = self.ask("GET", "/info")
         info = found.get("KsqlServerInfo", {}) if isinstance(found, dict) else {}
-        return f"{info.get('ksqlServiceId', '?')} at {self.url}, API {info.get('version', '?')}, {info.get('serverStatus', '?')}"
+        return (
+            f"{info.get('ksqlServiceId', '?')} at {self.url}, API {info.get('version', '?')},"
+            f" {info.get('serverStatus', '?')}"
+        )
 
     def run_text(self, text: str, out: Console, errors: Console) -> bool:
         """Execute the statements of a text; on the first error print it and return False."""

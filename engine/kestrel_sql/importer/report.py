@@ -93,7 +93,9 @@ class Report:
 
 
 def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
-    """Plan every statement at `path`: a script, a folder of `plan.json` files, one such file, or a command topic backup.
+    """Plan every statement at `path`.
+
+    A script, a folder of `plan.json` files, one such file, or a command topic backup.
 
     Each plan file is planned in a session of its own; the commands of a backup and the statements of a script share a
     session. No query starts.

@@ -40,5 +40,7 @@ def _compare(left: str, right: str, partitions: Mapping[str, int]) -> None:
     raise StatementError(
         f"Can't join `{left}` with `{right}` since the number of partitions don't match. "
         f"`{left}` partitions = {counts[0]}; `{right}` partitions = {counts[1]}.",
-        hint="copy one of them to a topic with as many partitions as the other: CREATE … WITH (PARTITIONS = …) AS SELECT",
+        hint=(
+            "copy one of them to a topic with as many partitions as the other: CREATE … WITH (PARTITIONS = …) AS SELECT"
+        ),
     )

@@ -1,4 +1,4 @@
-"""A persistent query over a memory stream, which runs while it has input, and whose table is read from its checkpoint."""
+"""A persistent query over a memory stream. It runs while it has input; its table is read from its checkpoint."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _CREATE = """CREATE STREAM {stream} (
     productionError STRUCT<errorMessage STRING>,
     serializationError STRUCT<target STRING, errorMessage STRING, record STRING, cause ARRAY<STRING>, `topic` STRING>,
     kafkaStreamsThreadError STRUCT<errorMessage STRING, threadName STRING, cause ARRAY<STRING>>>
-) WITH (KAFKA_TOPIC = {topic}, VALUE_FORMAT = 'JSON');"""
+) WITH (KAFKA_TOPIC = {topic}, VALUE_FORMAT = 'JSON');"""  # noqa: E501
 
 _PARTS = (
     "deserializationError",

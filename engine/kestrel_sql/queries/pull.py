@@ -183,7 +183,10 @@ def check_no_null_key(records: Iterable[Record], source: Source) -> None:
 
 
 def standing_error(log: Iterable[LogEntry], source: Source | None) -> LogEntry | None:
-    """Return the first log entry that prevents an answer: of a failed query, or of an unreadable row of an UPSERT source."""
+    """Return the first log entry that prevents an answer.
+
+    Of a failed query, or of an unreadable row of an UPSERT source.
+    """
     kinds = (DESERIALIZATION, FATAL) if source is not None and source.ingestion is not None else (FATAL,)
     return next((entry for entry in log if entry.kind in kinds), None)
 

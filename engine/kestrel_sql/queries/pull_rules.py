@@ -69,7 +69,8 @@ class KeyRules:
             name, by_range = self._key_of(condition)
             if name in seen:
                 raise _refused(
-                    "A comparison condition on the key column cannot be combined with other comparisons such as an IN predicate"
+                    "A comparison condition on the key column cannot be combined with other comparisons such as an IN"
+                    " predicate"
                 )
             if name is not None:
                 seen.add(name)
@@ -108,7 +109,8 @@ class KeyRules:
             return None, False
         if next(column_refs(right), None) is not None:
             raise _refused(
-                f"A comparison must be between a key column and a resolvable expression. Got: {format_expression(whole)}"
+                "A comparison must be between a key column and a resolvable expression. Got:"
+                f" {format_expression(whole)}"
             )
         if op is not ComparisonOp.EQUAL and op not in _MIRRORED:
             raise _refused("Query requires table scan to be enabled")

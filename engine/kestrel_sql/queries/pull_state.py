@@ -225,7 +225,10 @@ class PulledTable(Protocol):
 def scan_order(
     source: Source, serde: Callable[[SerdeSpec], SerdeSpec], partitions: int, row: TableRow
 ) -> tuple[int, bytes]:
-    """Return the position of a row in a scan by ksqlDB: its partition, and the bytes of its key in the table's topic."""
+    """Return the position of a row in a scan by ksqlDB.
+
+    Its partition, and the bytes of its key in the table's topic.
+    """
     try:
         bare = encoder(serde(source_spec(source, Side.KEY)))(row.key) or b""
     except SerdeError:

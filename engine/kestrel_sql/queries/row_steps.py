@@ -93,7 +93,10 @@ class RowSteps:
         self, step: Step, index: int, item: SelectItem, scope: Mapping[str, SqlType]
     ) -> Callable[[RowValues], Any]:
         bound: Bound = interpretable(bind(item.expression, scope, self.functions))
-        message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
+        message = (
+            f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index"
+            f" {index}"
+        )
 
         def compute(row: RowValues) -> Any:
             try:

@@ -178,7 +178,7 @@ class RunningQueries:
         return next((running for running in self._running.values() if materialises(running.query.plan, table)), None)
 
     def read(self, topics: Sequence[str], since: int, until: int | None = None) -> list[Record]:
-        """Return records of topics in the order in which a query reads them, with arrival numbers from `since` to below `until`."""
+        """Return records of topics in a query's reading order, with arrivals from `since` to before `until`."""
         return self.broker.merged(topics, since, until) if self.by_time else self.broker.arrived(topics, since, until)
 
     def topics_of(self, plan: QueryPlan) -> list[str]:

@@ -38,7 +38,8 @@ def check_property(name: str, config: Config) -> None:
     if name in IMMUTABLE or name in denied:
         raise ApiError(
             BAD_REQUEST,
-            f"One or more properties overrides set locally are prohibited by the KSQL server (use UNSET to reset their default value): [{name}]",
+            "One or more properties overrides set locally are prohibited by the KSQL server (use UNSET to reset their"
+            f" default value): [{name}]",
         )
     if name in FIXED or name.startswith("ssl."):
         raise ApiError(BAD_REQUEST, f"Cannot override property '{name}'")

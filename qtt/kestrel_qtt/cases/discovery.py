@@ -193,7 +193,7 @@ def _case_file(path: Path, kind: Kind, base: Path, *, ksqldb: bool) -> CaseFile:
 
 
 def _root(folder: Path, base: Path) -> Path:
-    """The nearest folder upwards that has a file of a Python project, else the working directory, else what holds `base`."""
+    """Return the nearest folder upwards with a Python project, else the working directory, else the one of `base`."""
     for above in (folder, *folder.parents):
         if any((above / name).is_file() for name in _PROJECT_FILES):
             return above

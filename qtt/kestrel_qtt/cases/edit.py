@@ -29,7 +29,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """Offsets of an element: of the blanks and comments that lead to it, of its first character, of the one after it."""
+    """Offsets of an element.
+
+    Of the blanks and comments that lead to it, of its first character, of the one after it.
+    """
 
     lead: int
     start: int

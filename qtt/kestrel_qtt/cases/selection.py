@@ -93,7 +93,10 @@ def every_of_each_file(cases: Iterable[Case], step: int) -> list[Case]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which cases are wanted: those that satisfy the expression, of these every n-th of each file, and of these a shard."""
+    """Which cases are wanted.
+
+    Those that satisfy the expression, of these every n-th of each file, and of these a shard.
+    """
 
     expression: str | None = None
     shard: str | None = None

@@ -27,8 +27,8 @@ def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         "shrink",
         help=text,
         description=(
-            f"{text.capitalize()}: fewer statements, records, columns and expressions, smaller values. Prints the small "
-            "case; nothing is changed without --write."
+            f"{text.capitalize()}: fewer statements, records, columns and expressions, smaller values. Prints the small"
+            " case; nothing is changed without --write."
         ),
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,

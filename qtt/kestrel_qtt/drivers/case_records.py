@@ -1,4 +1,7 @@
-"""Records of cases: given ones to bytes, written ones back to what a case expects, by the source that owns their topic."""
+"""Records of cases.
+
+Given ones to bytes, written ones back to what a case expects, by the source that owns their topic.
+"""
 
 from __future__ import annotations
 

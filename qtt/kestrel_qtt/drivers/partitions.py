@@ -64,7 +64,10 @@ class Partitions:
         return self.others
 
     def of_input(self, topic: str, key: bytes | None, given: int | None) -> int:
-        """The partition of an input: as given, 0 where only others of its topic give one, else that of Java's producer."""
+        """The partition of an input.
+
+        As given, 0 where only others of its topic give one, else that of Java's producer.
+        """
         return given or 0 if topic in self.named else _of_key(key, self.count(topic))
 
     def of_output(self, record: Record) -> int:

@@ -91,7 +91,10 @@ class _Script:
                     self.engine.execute(parsed)
 
     def _script(self, path: str, parsed: ParsedStatement) -> str:
-        """Return the text of a script: below the folder of the test, or, after `/`, below the nearest folder above it."""
+        """Return the text of a script.
+
+        Below the folder of the test, or, after `/`, below the nearest folder above it.
+        """
         folders = self._file.absolute().parents if path.startswith("/") else [self._file.parent]
         found = next((file for folder in folders if (file := folder / path.lstrip("/")).is_file()), None)
         text = found.read_text(encoding="utf-8") if found else ""
@@ -100,9 +103,11 @@ class _Script:
             raise StatementError(
                 f"the script {path} {why}",
                 span=parsed.span,
-                hint=f"a path that begins with / is looked for in {folders[0]} and each folder above it"
-                if path.startswith("/")
-                else f"paths are relative to {folders[0]}",
+                hint=(
+                    f"a path that begins with / is looked for in {folders[0]} and each folder above it"
+                    if path.startswith("/")
+                    else f"paths are relative to {folders[0]}"
+                ),
             )
         return text
 
@@ -183,7 +188,8 @@ class _Script:
         for name, left, right in pairs:
             if left != right:
                 raise AssertionFailedError(
-                    f"Expected {name} does not match actual for source {expected.name}. Expected: {left}, Actual: {right}"
+                    f"Expected {name} does not match actual for source {expected.name}. Expected: {left}, Actual:"
+                    f" {right}"
                 )
 
 
@@ -193,4 +199,7 @@ def _bare(window: WindowInfo | None) -> tuple[WindowType, int | None] | None:
 
 
 def _text(record: Record) -> str:
-    return f"record {record.offset} of {record.topic}: key {record.key!r}, value {record.value!r}, timestamp {record.timestamp}"
+    return (
+        f"record {record.offset} of {record.topic}: key {record.key!r}, value {record.value!r}, timestamp"
+        f" {record.timestamp}"
+    )

@@ -149,7 +149,10 @@ def difference_text(each: RecordDifference, file: Path) -> str:
     place = f" ({file}:{line})" if line else ""
     cause = "" if each.actual is None or each.actual.cause is None else f"\n  {cause_text(each.actual.cause, file)}"
     if each.moved_to is not None:
-        return f"topic {each.topic}, record {each.index}{place}: order differs, it was written as record {each.moved_to}{cause}"
+        return (
+            f"topic {each.topic}, record {each.index}{place}: order differs, it was written as record"
+            f" {each.moved_to}{cause}"
+        )
     if each.actual is None and each.expected is not None:
         return f"topic {each.topic}, record {each.index}{place} is missing:\n{_contents(each.expected)}"
     if each.expected is None and each.actual is not None:

@@ -148,7 +148,10 @@ def _silence(case: Case, produced: Produced, named: set[str]) -> Iterator[str]:
 
 def _log(expected: tuple[ExpectedLog, ...], actual: tuple[LogEntry, ...]) -> Iterator[str]:
     if len(expected) != len(actual):
-        yield f"processing log: {len(expected)} entries expected, {len(actual)} written: {'; '.join(e.message for e in actual)}"
+        yield (
+            f"processing log: {len(expected)} entries expected, {len(actual)} written:"
+            f" {'; '.join(e.message for e in actual)}"
+        )
     for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
         compared = (
             ("type", left.type, right.type),

@@ -108,7 +108,8 @@ def compact_plans(paths: Sequence[Path], *, dry_run: bool) -> Findings:
     for decision in decisions:
         if decision.equal_to is not None:
             done.append(
-                f"{'would remove' if dry_run else 'removed'} {decision.plan.folder}: it equals {decision.equal_to.version}"
+                f"{'would remove' if dry_run else 'removed'} {decision.plan.folder}: it equals"
+                f" {decision.equal_to.version}"
             )
             if not dry_run:
                 plans.remove(decision.plan)

@@ -21,7 +21,7 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
         self.chunks: dict[str, str] = {}
 
     def remove_node(self, node: Any) -> str | None:
-        """Give the tests that a dead worker left to the others, and name the one that it was at, which is not tried again.
+        """Give the tests of a dead worker to the others, and name the one that it ran, which is not tried again.
 
         pytest-xdist's own way gives back what was done, too: a worker that is handed nothing but done tests waits for
         ever.
@@ -38,7 +38,10 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
         return at
 
     def _reschedule(self, node: Any) -> None:
-        """See that a worker has two tests or knows that there are no more: with one it waits to learn what comes after."""
+        """See that a worker has two tests or knows that there are no more.
+
+        With one it waits to learn what comes after.
+        """
         while node in self.registered_collections and not node.shutting_down:
             super()._reschedule(node)
             if self._pending_of(self.assigned_work[node]) > 1:

@@ -1,4 +1,7 @@
-"""Write a run as one HTML file that needs nothing else: search, statements, records on a time line, differences, plans."""
+"""Write a run as one HTML file that needs nothing else.
+
+Search, statements, records on a time line, differences, plans.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def publish(repository: Path, name: str, needs: str = "", *, with_jar: bool = Tr
 def test_jars_come_from_the_repositories_that_are_named_and_never_from_the_local_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Maven build leaves descriptions without jars in ~/.m2, and Ivy's cache remembers what it found there for ever."""
+    """A Maven build leaves descriptions without jars in ~/.m2, and Ivy's cache remembers them forever."""
     home, repository, downloads = tmp_path / "home", tmp_path / "repository", tmp_path / "downloads"
     publish(home / ".m2" / "repository", "connector", with_jar=False)
     publish(home / ".m2" / "repository", "part")
@@ -109,8 +109,8 @@ def test_the_connector_of_pyspark_is_taken_where_there_is_one_and_asked_for_once
 def test_an_older_connector_is_used_with_a_note_and_remembered(having: Callable[..., Repositories]) -> None:
     repositories = having(OLDER)
     first = jars.connector_jars()
-    assert first.note == (
-        f"no Maven repository has Spark's Kafka connector {jars.pyspark.__version__} yet: "
+    assert (
+        first.note == f"no Maven repository has Spark's Kafka connector {jars.pyspark.__version__} yet: "
         f"using {jars.SEEN_TO_WORK}, which works with it"
     )
     assert "\n" not in first.note
@@ -151,8 +151,10 @@ def test_without_any_connector_the_first_reason_is_given(having: Callable[..., R
     repositories = having()
     with pytest.raises(EngineError, match=f"no Maven repository gave {OWN}: not found") as refused:
         jars.connector_jars()
-    assert refused.value.hint == (
-        "is the network there? KESTREL_CONNECTOR_JARS names other coordinates, KESTREL_MAVEN_REPOSITORIES other repositories"
+    assert (
+        refused.value.hint
+        == "is the network there? KESTREL_CONNECTOR_JARS names other coordinates, KESTREL_MAVEN_REPOSITORIES other"
+        " repositories"
     )
     assert repositories.asked == [OWN, OLDER] * 2
 

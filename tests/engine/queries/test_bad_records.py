@@ -21,8 +21,14 @@ def test_the_first_of_each_kind_is_named_with_its_position_and_cause() -> None:
     bad.note([entry(), entry(offset=1)])
     bad.note([entry(offset=2), entry(1, "processing.Q_1.Project", 3), entry(3, offset=None), entry(4)])
     assert said == [
-        "Q_1: the record at orders, partition 2, offset 0, cannot be read (more of this kind are only counted): no; V: x",
-        "Q_1: the record at orders, partition 2, offset 3, cannot be computed (more of this kind are only counted): no; V: x",
+        (
+            "Q_1: the record at orders, partition 2, offset 0, cannot be read (more of this kind are only counted): no;"
+            " V: x"
+        ),
+        (
+            "Q_1: the record at orders, partition 2, offset 3, cannot be computed (more of this kind are only counted):"
+            " no; V: x"
+        ),
         "Q_1: a record cannot be written (more of this kind are only counted): no; V: x",
     ]
 

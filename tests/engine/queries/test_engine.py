@@ -36,7 +36,8 @@ def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -
     # The state stays when the query is replaced, and what came before is not read again.
     tell(
         engine,
-        "CREATE OR REPLACE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 10 GROUP BY k; INSERT INTO s VALUES (1, 20);",
+        "CREATE OR REPLACE TABLE t AS SELECT k, SUM(v) AS total FROM s WHERE v > 10 GROUP BY k; INSERT INTO s VALUES"
+        " (1, 20);",
     )
     assert tell(engine, "SELECT total FROM t WHERE k = 1;").rows == ((22,),)
     tell(engine, "PAUSE CTAS_T_0; INSERT INTO s VALUES (1, 100);")
@@ -96,7 +97,8 @@ def test_a_table_keeps_its_rows_when_a_filter_comes_and_goes(engine: MemoryEngin
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1), (2, 20))
     tell(
         engine,
-        "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p WHERE v > 10; INSERT INTO p VALUES (3, 3); INSERT INTO p VALUES (2, 2);",
+        "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p WHERE v > 10; INSERT INTO p VALUES (3, 3); INSERT INTO p"
+        " VALUES (2, 2);",
     )
     assert tell(engine, "SELECT * FROM c;").rows == ((1, 1),)
     tell(engine, "CREATE OR REPLACE TABLE c AS SELECT k, v FROM p; INSERT INTO p VALUES (3, 4);")

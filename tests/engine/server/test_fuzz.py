@@ -112,7 +112,10 @@ def attack(running: Running, count: int, seed: int) -> None:
             path, data, headers = mutated(rng)
             method = rng.choice(["POST", "POST", "POST", "GET", "PUT", "HEAD"])
             answer = client.request(method, running.url + path, content=data, headers=headers)
-            where = f"request {number} of seed {seed}: {method} {path} {data[:300]!r} gave {answer.status_code} {answer.text[:300]}"
+            where = (
+                f"request {number} of seed {seed}: {method} {path} {data[:300]!r} gave {answer.status_code}"
+                f" {answer.text[:300]}"
+            )
             assert answer.status_code < 600, where
             if answer.status_code >= 500:
                 assert answer.json()["error_code"] in (50000, 50301), where

@@ -12,7 +12,10 @@ from kestrel_sql.server.open import Running
 from tests.engine.server.servers import http, ksql
 
 CHROMIUM = Path("/usr/bin/chromium")
-QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+QUIET = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+)
 
 pytestmark = [
     pytest.mark.spark,
@@ -61,7 +64,8 @@ def run(page: Page, text: str) -> None:
 def test_statements_of_the_prompt_change_what_the_page_shows(page: Page) -> None:
     run(
         page,
-        "CREATE STREAM made (id INT KEY, tags ARRAY<STRING>) WITH (KAFKA_TOPIC='made', VALUE_FORMAT='JSON', PARTITIONS=1);",
+        "CREATE STREAM made (id INT KEY, tags ARRAY<STRING>) WITH (KAFKA_TOPIC='made', VALUE_FORMAT='JSON',"
+        " PARTITIONS=1);",
     )
     expect(page.locator("#result")).to_contain_text("Stream created", timeout=60_000)
     summary = page.locator("summary", has_text="MADE")

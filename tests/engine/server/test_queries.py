@@ -129,7 +129,8 @@ def test_clients_from_now_share_a_query_and_see_what_comes(url: str, server: Run
 def test_a_push_query_over_a_table_shows_tombstones_as_objects_only(url: str) -> None:
     ksql(
         url,
-        "CREATE TABLE people (id INT PRIMARY KEY, name STRING) WITH (KAFKA_TOPIC='people', VALUE_FORMAT='JSON', PARTITIONS=1);",
+        "CREATE TABLE people (id INT PRIMARY KEY, name STRING) WITH (KAFKA_TOPIC='people', VALUE_FORMAT='JSON',"
+        " PARTITIONS=1);",
     )
     ksql(url, "INSERT INTO people (id, name) VALUES (1, 'Ada'); INSERT INTO people (id, name) VALUES (1, 'Bob');")
     asked = sql("SELECT * FROM people WHERE name = 'Ada' EMIT CHANGES LIMIT 2;")

@@ -194,7 +194,10 @@ def test_a_body_that_never_comes_and_headers_that_never_end(monkeypatch: pytest.
 @pytest.mark.rules("R13.5")
 def test_tls_with_http_2_and_client_certificates(tmp_path: Path) -> None:
     for name in ("server", "client"):
-        make = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout {tmp_path}/{name}.key -out {tmp_path}/{name}.pem"
+        make = (
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -addext"
+            f" subjectAltName=DNS:localhost -keyout {tmp_path}/{name}.key -out {tmp_path}/{name}.pem"
+        )
         subprocess.run(make.split(), check=True, capture_output=True)
     tls = Tls(certificate=tmp_path / "server.pem", key=tmp_path / "server.key", clients=tmp_path / "client.pem")
     trusted = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))

@@ -25,8 +25,8 @@ def test_statements_their_answers_and_refusals(idle: Running) -> None:
     assert "default_ at" in server.version()
     done, said = run(
         server,
-        "DEFINE t = 'rides'; CREATE STREAM rides (id INT KEY, fare DOUBLE) WITH (KAFKA_TOPIC='${t}', VALUE_FORMAT='JSON', "
-        "PARTITIONS=1); SHOW STREAMS; DESCRIBE rides;",
+        "DEFINE t = 'rides'; CREATE STREAM rides (id INT KEY, fare DOUBLE) WITH (KAFKA_TOPIC='${t}',"
+        " VALUE_FORMAT='JSON', PARTITIONS=1); SHOW STREAMS; DESCRIBE rides;",
     )
     assert (done, server.sequence >= 0) == (True, True)
     assert all(each in said for each in ("Stream created", "RIDES", "rides", "FARE", "DOUBLE"))

@@ -7,7 +7,10 @@ import pytest
 from kestrel_sql.server.open import Running
 from tests.engine.server.servers import http, ksql, sparkless_server
 
-ORDERS = "CREATE STREAM {0} (id INT KEY, item STRING, price DECIMAL(6, 2)) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON', PARTITIONS=1);"
+ORDERS = (
+    "CREATE STREAM {0} (id INT KEY, item STRING, price DECIMAL(6, 2)) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON',"
+    " PARTITIONS=1);"
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,10 @@ def test_describe_shows_key_and_decimal(url: str) -> None:
 
 @pytest.mark.rules("R5.3")
 def test_statements_without_an_answer_answer_nothing(url: str) -> None:
-    text = "SET 'auto.offset.reset' = 'earliest'; INSERT INTO orders (id, item) VALUES (1, 'a'); UNSET 'auto.offset.reset';"
+    text = (
+        "SET 'auto.offset.reset' = 'earliest'; INSERT INTO orders (id, item) VALUES (1, 'a'); UNSET"
+        " 'auto.offset.reset';"
+    )
     assert ksql(url, text).json() == []
 
 

@@ -137,7 +137,10 @@ def _joined(data: pa.BinaryArray) -> pa.Buffer:
 
 
 def _check_unread(table: pa.Table, read: Sequence[str], data: pa.BinaryArray) -> None:
-    """Refuse what Arrow accepts in members that no column reads, and Jackson does not: NaN, infinities, long numbers."""
+    """Refuse what Arrow accepts in members that no column reads, and Jackson does not.
+
+    NaN, infinities, long numbers.
+    """
     for name in set(table.column_names) - set(read):
         require(_is_finite(_flat(table.column(name))))
     if pc.max(pc.binary_length(data)).as_py() > MAX_NUMBER_DIGITS:

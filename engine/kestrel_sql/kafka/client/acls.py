@@ -16,8 +16,12 @@ _TIMEOUT = 20.0
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 
 _NEEDED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user needs DESCRIBE and READ on topics that are read, WRITE on those that are written",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user needs CREATE on the topic or the cluster, or somebody else must create the topic",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "the user needs DESCRIBE and READ on topics that are read, WRITE on those that are written"
+    ),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "the user needs CREATE on the topic or the cluster, or somebody else must create the topic"
+    ),
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the user needs READ on consumer groups whose names begin with kestrel-",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
         "the user needs WRITE and DESCRIBE on transactional ids that begin with kestrel-, or --delivery at-least-once"

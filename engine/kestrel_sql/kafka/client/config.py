@@ -26,7 +26,7 @@ _ALWAYS = {
 }
 
 SPARK_REDACTION = "(?i)secret|password|token|access[.]?key|jaas|[.]key$|keystore|truststore"
-"""A value for `spark.redaction.regex` and `spark.sql.redaction.options.regex` that makes Spark hide secret properties."""
+"""The value of `spark.redaction.regex` and `spark.sql.redaction.options.regex` that hides secret properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

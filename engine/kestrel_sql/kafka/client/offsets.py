@@ -90,7 +90,10 @@ class BrokerOffsets:
                         message=f"the broker {self._servers} refuses access: {said.str()}", hint=hint, is_final=True
                     )
                 if time.monotonic() > ends:
-                    hint = "check that it runs, that the address is right, and that security.protocol is that of this listener"
+                    hint = (
+                        "check that it runs, that the address is right, and that security.protocol is that of this"
+                        " listener"
+                    )
                     return Problem(
                         message=f"the broker {self._servers} does not answer: {said.str()}", hint=hint, is_final=False
                     )

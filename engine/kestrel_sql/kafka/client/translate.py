@@ -178,7 +178,9 @@ def _login(_: str, given: Mapping[str, str]) -> dict[str, str]:
     if module is None:
         raise EngineError(f"the mechanism {mechanism} does not use sasl.username", hint="use sasl.jaas.config instead")
     return {
-        _JAAS: f"{module} required username={_quoted(given.get(_USER, ''))} password={_quoted(given.get(_PASSWORD, ''))};"
+        _JAAS: (
+            f"{module} required username={_quoted(given.get(_USER, ''))} password={_quoted(given.get(_PASSWORD, ''))};"
+        )
     }
 
 

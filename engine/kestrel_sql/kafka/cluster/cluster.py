@@ -69,8 +69,10 @@ def check_executors(spark: SparkSession, master: str) -> None:
         python = f"Python {version} for {platform.machine()} under {os.environ.get('PYSPARK_PYTHON')}"
         raise EngineError(
             f"the executors of {master} cannot run the engine: {_reason(str(error))}",
-            hint=f"they need {python} (--spark-conf spark.pyspark.python=… names another); packages are shipped with the job; "
-            f"or install kestrel-sql there, and use --spark-conf {INSTALLED}=true",
+            hint=(
+                f"they need {python} (--spark-conf spark.pyspark.python=… names another); packages are shipped with the"
+                f" job; or install kestrel-sql there, and use --spark-conf {INSTALLED}=true"
+            ),
         ) from error
 
 

@@ -119,7 +119,10 @@ def _find(choices: Sequence[_Choice], setting: str) -> Jars:
             jars = _download(choices if known is None else choices[:1], repositories)
         except EngineError as error:
             if known is None:
-                hint = f"is the network there? {setting} names other coordinates, {REPOSITORIES_SETTING} other repositories"
+                hint = (
+                    f"is the network there? {setting} names other coordinates, {REPOSITORIES_SETTING} other"
+                    " repositories"
+                )
                 raise EngineError(error.message, hint=hint) from error
             jars = known
         memory.seek(0)

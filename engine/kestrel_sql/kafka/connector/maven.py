@@ -1,4 +1,4 @@
-"""Downloads jars from Maven repositories with the Ivy of the PySpark wheel, so that pip is all that has to be installed."""
+"""Downloads jars from Maven repositories with the Ivy of the PySpark wheel, so that users need only pip."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Downloader:
         self._repositories = repositories
 
     def download(self, coordinates: Sequence[str], folder: Path) -> tuple[Path, ...]:
-        """Download jars into `folder`, which is emptied before: one coordinate with all that it needs, of several exactly those.
+        """Download jars into `folder`, which is emptied before.
+
+        One coordinate with all that it needs, of several exactly those.
 
         Raises:
             EngineError: no repository has them.

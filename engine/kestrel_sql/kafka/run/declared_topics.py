@@ -158,7 +158,9 @@ def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Spa
         raise StatementError(
             f"the topic {name} exists and has {', '.join(flaws)}",
             span=span,
-            hint="give the topic's own values in the WITH clause, change the topic, or name another one with KAFKA_TOPIC",
+            hint=(
+                "give the topic's own values in the WITH clause, change the topic, or name another one with KAFKA_TOPIC"
+            ),
         )
 
 

@@ -57,7 +57,7 @@ class StoredQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The queries of a checkpoint, its number of starts, and the statements (`done`) that must not be executed again."""
+    """The queries of a checkpoint, its number of starts, and the statements (`done`) that must not run again."""
 
     application: str = field(default_factory=lambda: f"kestrel-{uuid4().hex[:12]}")
     """The prefix of the consumer groups and transactional ids of this checkpoint."""

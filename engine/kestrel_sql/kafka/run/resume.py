@@ -28,7 +28,7 @@ _LOGGING = "ksql.logging."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedQuery:
-    """A query of the application, with the name under which the manifest has it, whatever other statements there are."""
+    """A query of the application, with its name in the manifest, which other statements do not change."""
 
     name: str
     query: PersistentQuery
@@ -93,7 +93,10 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
     if not named.replaces:
         raise StatementError(
             f"the query {stored.id} differs from that in the checkpoint; changed: {_listed(changes)}",
-            hint="use CREATE OR REPLACE to resume if its state still matches, choose another name, or use a new checkpoint",
+            hint=(
+                "use CREATE OR REPLACE to resume if its state still matches, choose another name, or use a new"
+                " checkpoint"
+            ),
         )
     check_plan_upgrade(before.physical_plan, after.physical_plan)
     return after

@@ -1,4 +1,7 @@
-"""`kestrel run` against a broker: runs every persistent query from its checkpoint until it is stopped or has caught up."""
+"""`kestrel run` against a broker.
+
+Runs every persistent query from its checkpoint until it is stopped or has caught up.
+"""
 
 from __future__ import annotations
 
@@ -120,9 +123,11 @@ class ProductionRun:
             fresh_topics=self._fresh_topics(manifest, queries),
         )
         return [
-            preparation.known(named, manifest.queries[named.name])
-            if named.name in manifest.queries
-            else preparation.new(named)
+            (
+                preparation.known(named, manifest.queries[named.name])
+                if named.name in manifest.queries
+                else preparation.new(named)
+            )
             for named in queries
         ]
 

@@ -195,7 +195,10 @@ _PAUSE = "200 milliseconds"
 
 
 def reason_of(text: str) -> str:
-    """Return the message of an error of Spark: that of a QueryError, else of a Python exception, else of the innermost cause."""
+    """Return the message of an error of Spark.
+
+    That of a QueryError, else of a Python exception, else of the innermost cause.
+    """
     own = re.findall(r"(?:kestrel_sql\.errors\.)?QueryError: (.+)", text)
     if own:
         return str(own[-1])

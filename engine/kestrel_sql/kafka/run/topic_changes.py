@@ -24,11 +24,14 @@ def changes(stored: StoredQuery, found: Mapping[str, Topic]) -> Iterator[str]:
         if topic is None:
             yield deleted(name, stored)
         elif topic.id != known.id:
-            yield f"the topic {name}, which {stored.id} reads, was deleted and created again, so its offsets are those of other records"
+            yield (
+                f"the topic {name}, which {stored.id} reads, was deleted and created again, so its offsets are those of"
+                " other records"
+            )
         elif topic.partitions != known.partitions:
             yield (
-                f"the topic {name}, which {stored.id} reads, has {topic.partitions} partitions instead of {known.partitions}: "
-                "keys have moved between partitions"
+                f"the topic {name}, which {stored.id} reads, has {topic.partitions} partitions instead of"
+                f" {known.partitions}: keys have moved between partitions"
             )
 
 
@@ -43,7 +46,7 @@ def changed(stored: StoredQuery, offsets: BrokerOffsets) -> QueryError | None:
 
 
 def damaged(stored: StoredQuery, folder: CheckpointFolder, offsets: BrokerOffsets) -> QueryError | None:
-    """Return an error if a query cannot resume, because its topics have changed or have lost records that it has not read.
+    """Return an error if a query cannot resume because its topics have changed or lost unread records.
 
     Raises:
         QueryError: the broker does not answer.

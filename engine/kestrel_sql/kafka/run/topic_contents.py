@@ -37,7 +37,7 @@ class BrokerTopics:
         return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
 
     def count(self, topic: str) -> None:
-        """Return None: offsets do not count records, because control records have offsets and compaction leaves gaps."""
+        """Return None: offsets do not count records, as control records have offsets and compaction leaves gaps."""
 
     def records(self, topic: str) -> tuple[Record, ...]:
         """Return the committed records of a topic."""

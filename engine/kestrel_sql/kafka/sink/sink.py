@@ -153,7 +153,8 @@ def _layout(
     newer = next((mark for mark in marks if mark.batch > batch or mark.run > run), None)
     if newer is not None:
         raise QueryError(
-            f"query {query}: run {newer.run} has already written batch {newer.batch}, and this is batch {batch} of run {run}",
+            f"query {query}: run {newer.run} has already written batch {newer.batch}, and this is batch {batch} of run"
+            f" {run}",
             hint="check whether the query runs elsewhere, or whether the checkpoint was restored from an older copy",
         )
     for mark in (mark for mark in marks if mark.batch == batch):

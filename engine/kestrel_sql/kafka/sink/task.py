@@ -133,7 +133,8 @@ class Share:
             return False
         if mark.batch > self.job.batch or mark.run > self.job.run:
             raise WriteError(
-                f"run {mark.run} has already written batch {mark.batch}: run {self.job.run} or its checkpoint is not the latest"
+                f"run {mark.run} has already written batch {mark.batch}: run {self.job.run} or its checkpoint is not"
+                " the latest"
             )
         return True
 

@@ -36,7 +36,10 @@ TIMEOUT = 60
 
 _BATCH_BYTES = 256 * 1024
 _FRAME_BYTES = 512
-"""The bytes of a batch that librdkafka does not count: its header, and the overhead of data that cannot be compressed."""
+"""The bytes of a batch that librdkafka does not count.
+
+Its header, and the overhead of data that cannot be compressed.
+"""
 
 _LARGEST_REQUEST = 100_000_000
 """The largest request that a broker accepts. The topic limits the size of a record."""

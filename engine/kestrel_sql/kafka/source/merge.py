@@ -85,7 +85,10 @@ class _Search:
         return sum(end - self.start[position] for position, end in self.at(time).items())
 
     def is_cut(self, time: int) -> bool:
-        """Whether the batch up to `time` is a prefix of the whole merge: no partition has already been read beyond it."""
+        """Whether the batch up to `time` is a prefix of the whole merge.
+
+        No partition has already been read beyond it.
+        """
         first = self.first(time)
         return self.size(time) > 0 and all(first.get(p, self.ends[p]) >= self.start[p] for p in self.behind)
 
@@ -117,7 +120,9 @@ class _Search:
 
 
 class HeadMerge(Generic[Item]):
-    """Merges inputs that arrive in pieces: always takes from the input with the oldest next item, from the first one if equal.
+    """Merges inputs that arrive in pieces.
+
+    Always takes from the input with the oldest next item, from the first one if equal.
 
     Takes nothing while an input is empty that has not ended, because its next item might be the oldest.
     """
@@ -165,7 +170,7 @@ class HeadMerge(Generic[Item]):
 
 @dataclass(slots=True)
 class FeedOrder:
-    """Numbers the merged records of a task, so that the records of all tasks have different numbers, sorted by timestamp."""
+    """Numbers the merged records of a task. The numbers of all tasks differ, and sort by timestamp."""
 
     task: int
     tasks: int

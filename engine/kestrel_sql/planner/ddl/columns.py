@@ -103,9 +103,9 @@ def _check_role(element: Element, kind: SourceKind) -> None:
     if wrong is not None:
         used, right, sources = wrong
         raise StatementError(
-            f"{position(element.span)}Column {quote(element.name)} is a '{used}' column: please use '{right}' for {sources}.\n"
-            "Tables have PRIMARY KEYs, which are unique and NON NULL.\n"
-            "Streams have KEYs, which have no uniqueness or NON NULL constraints.",
+            f"{position(element.span)}Column {quote(element.name)} is a '{used}' column: please use '{right}' for"
+            f" {sources}.\nTables have PRIMARY KEYs, which are unique and NON NULL.\nStreams have KEYs, which have no"
+            " uniqueness or NON NULL constraints.",
             span=element.span,
         )
 

@@ -29,7 +29,7 @@ class BrokerAsking(MemoryEngine):
     table_of: Callable[[Source], TopicTable | None]
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:
-        """Return the answer of a query if a copy of its table has it, otherwise the records that Spark has to run it over.
+        """Return the answer of a query if a copy of its table has it, otherwise the records for Spark.
 
         Raises:
             QueryError: the table is not loaded yet, or has no rows while an error stands.

@@ -270,7 +270,8 @@ class BrokerBackend:
         if commands and mark not in manifest.done:
             if not adopts:
                 raise EngineError(
-                    f"the command topic {self._topic.topic} has {len(commands)} commands, and the checkpoint knows none",
+                    f"the command topic {self._topic.topic} has {len(commands)} commands, and the checkpoint knows"
+                    " none",
                     hint="name the checkpoint that belongs to it, or another --service-id, or take it over by --adopt",
                 )
             check_adoption(commands, self._session.functions)

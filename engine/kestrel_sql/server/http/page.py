@@ -17,7 +17,9 @@ from kestrel_sql.server.http.context import context_of, principal_of
 _TYPES = {"index.html": "text/html", "style.css": "text/css", "page.js": "text/javascript"}
 
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:"
+    ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",

@@ -14,7 +14,9 @@ _MOST_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReadBodies:
-    """ASGI middleware for HTTP/1.1: before an answer starts, the rest of a small body is read, else the connection is closed.
+    """ASGI middleware for HTTP/1.1.
+
+    Before an answer starts, the rest of a small body is read, else the connection is closed.
 
     Without it a client that keeps its connection would send its next request into one that the server is about to
     close.

@@ -98,8 +98,9 @@ class PushClients:
             if len(self._clients) >= self._most:
                 raise ApiError(
                     BAD_STATEMENT,
-                    f"Not executing statement as it would cause the number of active push queries to exceed the "
-                    f"configured limit of {self._most}. Terminate existing push queries, or raise ksql.max.push.queries.",
+                    "Not executing statement as it would cause the number of active push queries to exceed the"
+                    f" configured limit of {self._most}. Terminate existing push queries, or raise"
+                    " ksql.max.push.queries.",
                     statement=format_statement(statement),
                 )
             shared = self._shared.get(key)

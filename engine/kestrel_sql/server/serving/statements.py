@@ -55,7 +55,8 @@ class Statements:
             if isinstance(parsed.statement, Query | PrintTopic):
                 raise ApiError(
                     QUERY_ENDPOINT,
-                    "The following statement types should be issued to the websocket endpoint '/query':\n\t* PRINT\n\t* SELECT",
+                    "The following statement types should be issued to the websocket endpoint '/query':\n\t* PRINT\n\t*"
+                    " SELECT",
                     statement=parsed.text,
                 )
             try:
@@ -67,7 +68,7 @@ class Statements:
         if limit is not None and len(trial.queries) > max(limit, len(self.engine.session.queries)):
             raise ApiError(
                 BAD_REQUEST,
-                f"Not executing statement(s) as it would cause the number of active, persistent queries to exceed the "
+                "Not executing statement(s) as it would cause the number of active, persistent queries to exceed the "
                 f"configured limit of {limit}. Terminate queries first.",
             )
 

@@ -14,7 +14,7 @@ _TRANSPARENT = (TableSelectV1, TableSuppressV1)
 
 
 def unread_table(root: Step) -> Step | None:
-    """Return the step whose changes reach the sink `root` through projections only, so that no step reads its old rows."""
+    """Return the step whose changes reach the sink `root` through projections only; no step reads its old rows."""
     if not isinstance(root, TableSinkV1):
         return None
     (step,) = root.upstream

@@ -33,7 +33,10 @@ def projection(
     fields = []
     for index, item in enumerate(items):
         bound = build.bind(item.expression, scope)
-        message = f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index {index}"
+        message = (
+            f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index"
+            f" {index}"
+        )
         tree = compile_closed(bound, context, message)
         fields.append((item.alias, typed(tree, bound)))
         for name, changed in _sorted_in_place(bound, context):

@@ -1,4 +1,4 @@
-"""Checks whether a query may resume from a checkpoint, before Spark starts it and processes records with a wrong state."""
+"""Checks whether a query may resume from a checkpoint, before Spark starts it."""
 
 from __future__ import annotations
 

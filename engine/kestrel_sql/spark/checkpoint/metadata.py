@@ -121,13 +121,18 @@ def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replace
     if not replaced:
         yield from _plan_differences(written, own)
     if list(map(list, written.operators)) != list(map(list, own.operators)):
-        yield f"it contains the state of {_levels(written.operators)}, and the query needs that of {_levels(own.operators)}"
+        yield (
+            f"it contains the state of {_levels(written.operators)}, and the query needs that of"
+            f" {_levels(own.operators)}"
+        )
     if written.pages != own.pages:
         yield f"its tasks have {written.pages} pages, and those of the query {own.pages}"
     if written.has_task_pages != own.has_task_pages:
         yield "it has the state that spans the keys of a task in another page than the query"
     if list(written.tasks) != list(own.tasks):
-        yield f"it belongs to topics with {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"
+        yield (
+            f"it belongs to topics with {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"
+        )
 
 
 def _plan_differences(written: CheckpointMetadata, own: CheckpointMetadata) -> Iterator[str]:

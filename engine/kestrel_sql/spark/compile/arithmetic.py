@@ -70,7 +70,10 @@ def _double(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
 
 
 def _by_any(op: ArithmeticOp, left: Tree, right: Tree) -> Tree:
-    """Divide by a value that may be zero: the quotient is then a product with an infinity of its sign, the remainder NaN."""
+    """Divide by a value that may be zero.
+
+    The quotient is then a product with an infinity of its sign, the remainder NaN.
+    """
     is_zero = s.binary(exp.EQ, right, s.double(0.0))
     if op is ArithmeticOp.MODULUS:
         return s.binary(exp.Mod, left, s.if_(is_zero, s.double(float("nan")), right))

@@ -48,7 +48,8 @@ class PythonCalls:
         function, types = call.function, call.types
         # A body may be an object with functions inside; their memory addresses differ between runs.
         body = f"{function.body.__module__}.{_ADDRESS.sub('', repr(function.body))}"
-        identity = f"{body}|{types.arguments}|{types.returns}|{sorted(types.settings.items())}|{call.literals!r}|{call.guarded}"
+        settings = sorted(types.settings.items())
+        identity = f"{body}|{types.arguments}|{types.returns}|{settings}|{call.literals!r}|{call.guarded}"
         spark_name = f"kestrel_{function.name.lower()}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
         self.calls[spark_name] = call
         return spark_name

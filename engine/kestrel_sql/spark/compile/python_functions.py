@@ -71,7 +71,7 @@ def _message(error: Exception) -> str:
 
 @dataclass(slots=True)
 class _Tracing:
-    """Describes what a user's function throws, the first error of a kind at a line with its Python trace (rules E12.6)."""
+    """Describes the errors of a user's function; the first of a kind at a line has its Python trace (rules E12.6)."""
 
     name: str
     _traced: set[tuple[type, int]] = field(default_factory=set)

@@ -11,7 +11,10 @@ from kestrel_sql.formats.serde import Row, SerdeSpec
 from kestrel_sql.formats.source_messages import message_decoder, quote_bytes
 from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
 
-NULL_KEY = "record with NULL key in UPSERT source; to retract this error, produce a record upstream with a NULL key and NULL value"
+NULL_KEY = (
+    "record with NULL key in UPSERT source; to retract this error, produce a record upstream with a NULL key and NULL"
+    " value"
+)
 NO_VALUE = "a message without a value gives no row under ENVELOPE NONE"
 
 _EARLIEST = -210_863_520_000_000
@@ -158,5 +161,6 @@ def _text(value: bytes | None, name: str) -> str | None:
     except UnicodeDecodeError:
         shown = quote_bytes(bytes(value))
         raise SerdeError(
-            f"Found ill-formed byte sequence in header '{name}' that cannot be decoded as valid utf-8 (original bytes: {shown})"
+            f"Found ill-formed byte sequence in header '{name}' that cannot be decoded as valid utf-8 (original bytes:"
+            f" {shown})"
         ) from None

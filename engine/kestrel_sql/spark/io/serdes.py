@@ -1,4 +1,7 @@
-"""Key and value serdes over columns: whole batches with a bulk codec where the format has one, or else record by record."""
+"""Key and value serdes over columns.
+
+Whole batches with a bulk codec where the format has one, or else record by record.
+"""
 
 from __future__ import annotations
 

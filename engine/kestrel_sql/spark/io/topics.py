@@ -39,7 +39,9 @@ WIRE_INPUT = (
     "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-"""The input of decoding: the number of the query, the number of the record in the input of the query, and Kafka's columns.
+"""The input of decoding.
+
+The number of the query, the number of the record in the input of the query, and Kafka's columns.
 
 Missing headers should be an empty array: Spark's conversion to Arrow is quadratic in the number of consecutive NULL
 arrays.
@@ -192,9 +194,11 @@ def _envelope(
         "part": batch.column("part"),
         "off": batch.column("off"),
         "task": batch.column("part"),
-        "log": pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG)
-        if log
-        else _empty_lists(count, LOG),
+        "log": (
+            pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG)
+            if log
+            else _empty_lists(count, LOG)
+        ),
     }
 
 
@@ -228,7 +232,7 @@ def _without_nulls(headers: pa.ListArray) -> pa.Array:
 
 
 def encode_batches(sinks: Sequence[SinkWrite]) -> Pass:
-    """Return the function for `mapInArrow` that encodes the rows of sinks as records, with log entries as rows of their own."""
+    """Return the function for `mapInArrow` that encodes rows of sinks as records, and log entries as further rows."""
 
     def encode(batches: Batches) -> Batches:
         writers = {sink.handle.relation: SinkWriter(sink) for sink in sinks}

@@ -1,4 +1,4 @@
-"""Carried columns: envelope columns that the SQL of a stage does not read go past it in blobs, not cell by cell (ADR 25).
+"""Carried columns: envelope columns that the SQL of a stage does not read go past it in blobs (ADR 25).
 
 The first row of a batch holds the blob, and every row its index in the blob. The SQL keeps the order of rows and drops
 no row that holds a blob.
@@ -68,7 +68,7 @@ def _packed(batch: pa.RecordBatch, carried: Collection[str]) -> pa.RecordBatch:
 def _parts(
     batch: pa.RecordBatch, held: pa.RecordBatch, schema: pa.Schema
 ) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
-    """The carried columns of the rows of a batch, from the last blob before it (`held`) and its own, and the last blob now."""
+    """Return the carried columns of a batch, from the blob before it (`held`) and its own, and the last blob."""
     blobs, indices = batch.column(CARRIED), batch.column(AT)
     starts = pc.indices_nonzero(blobs.is_valid()).to_pylist()
     parts = [_taken(held, indices.slice(0, starts[0] if starts else len(indices)))]

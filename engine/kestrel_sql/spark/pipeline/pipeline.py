@@ -43,7 +43,10 @@ _views = count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRun:
-    """One query to run: its plan, the settings it was planned with, and a function that completes its serdes with schemas."""
+    """One query to run.
+
+    Its plan, the settings it was planned with, and a function that completes its serdes with schemas.
+    """
 
     plan: QueryPlan
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +155,9 @@ class Pipeline:
         return row_columns(self.level(at).alive if at > 0 else [source.handle for source in self.group.sources])
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the number of tasks of each query: the partitions of its widest source topic, where a missing number counts as 1.
+        """Return the number of tasks of each query.
+
+        The partitions of its widest source topic, where a missing number counts as 1.
 
         Raises:
             StatementError: joined topics have different numbers of partitions.

@@ -54,7 +54,10 @@ def project_batches(stage: Stage, relations: Collection[int]) -> Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """A passthrough projection: the struct that it makes, the rows that it keeps, and the log entries of rows with a fault."""
+    """A passthrough projection.
+
+    The struct that it makes, the rows that it keeps, and the log entries of rows with a fault.
+    """
 
     struct: _Value
     keep: _Value | None

@@ -136,7 +136,10 @@ def _own_java() -> Path:
 
 
 def _quiet_java(java: str) -> str:
-    """A JAVA_HOME without the module that Spark asks for and does not need: one Java does not know it, any other warns of it."""
+    """A JAVA_HOME without the module that Spark asks for and does not need.
+
+    One Java does not know it, any other warns of it.
+    """
     script = (
         "#!/bin/sh\n"
         'for argument do shift; case "$argument" in '

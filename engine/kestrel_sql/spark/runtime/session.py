@@ -62,7 +62,9 @@ SETTINGS: Mapping[str, str] = {
     # The sink plans a job for each batch, whose shuffle is as it has to be: to plan again after each of its stages took
     # 50 ms.
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library
     # starts a process for every answer: a file of a checkpoint took 36 ms, and takes 14.
@@ -101,7 +103,7 @@ KEPT_RULES = frozenset(
 
 
 Connect = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Gives PySpark a JVM for a session of these settings before it starts one of its own, and returns the settings to use."""
+"""Gives PySpark a JVM for a session of these settings, and returns the settings to use."""
 
 
 def open_test_session(extra: Mapping[str, str] | None = None, connect: Connect | None = None) -> SparkSession:

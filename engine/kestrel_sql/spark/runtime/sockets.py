@@ -1,4 +1,7 @@
-"""How Spark's JVMs and their Python processes find each other: by sockets in a folder, which have no port (docs/adr/0021)."""
+"""How Spark's JVMs and their Python processes find each other.
+
+By sockets in a folder, which have no port (docs/adr/0021).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _ENABLED = "spark.python.unix.domain.socket.enabled"
 _FOLDER = "spark.python.unix.domain.socket.dir"
 
 _EVERYWHERE = "/tmp"
-"""Where executors on other machines have theirs: the path of a socket may have 104 bytes, and YARN's folders are longer."""
+"""Where executors on other machines have theirs.
+
+The path of a socket may have 104 bytes, and YARN's folders are longer.
+"""
 
 _LONGEST = 50
 """How long a path may be for a folder and the name of a socket below it."""

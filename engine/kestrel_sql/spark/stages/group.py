@@ -45,7 +45,7 @@ class SourceRead:
     strict: bool = False
     """Whether a record that cannot be read stops the query."""
     silent: bool = False
-    """Whether a record that cannot be read is dropped without a log entry, because another relation reads and logs it, too."""
+    """Whether an unreadable record is dropped without a log entry, because another relation logs it."""
     logs_rows: bool = False
     """Whether entries of the processing log contain the bytes that could not be read."""
 

@@ -137,7 +137,7 @@ class Stage:
         return frozenset(ENVELOPE) - used - {"rel"}
 
     def sql(self, source: str, carried: Collection[str] = ()) -> str:
-        """Return the stage as Spark SQL over the view `source`, which has `PACKED_COLUMNS` instead of the columns in `carried`."""
+        """Return the stage as Spark SQL over the view `source`, which has `PACKED_COLUMNS` instead of `carried`."""
         names = [name for name in ENVELOPE if name not in carried]
         text, alive = f"SELECT * FROM {source}", ["rel >= 0"]
         if carried:

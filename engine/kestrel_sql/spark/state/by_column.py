@@ -180,7 +180,7 @@ class ColumnAggregate:
 
 
 class ColumnWindows(ColumnAggregate):
-    """Computes an aggregate in tumbling or hopping windows over whole columns of a stream, with a result for each row."""
+    """Computes an aggregate in tumbling or hopping windows over whole columns, with a result for each row."""
 
     def __init__(self, stateful: Stateful, operator: TimeWindowAggregate, made: pa.Schema) -> None:
         super().__init__(stateful, operator, made)

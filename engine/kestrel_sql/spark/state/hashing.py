@@ -1,4 +1,4 @@
-"""Spark's hash of a row (Murmur3, seed 42), to know the page of a key and the partition of a page without a Spark job."""
+"""Spark's hash of a row (Murmur3, seed 42): gives the page of a key and the partition of a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the stateful operators of a level on Spark's `transformWithState`, with their state in Spark's checkpointed store.
+"""Runs the stateful operators of a level on Spark's `transformWithState`, with state in Spark's store.
 
 Rows are grouped by task and page; the state of all operators of a page is one blob. The rows of a page in a micro-batch
 are processed in the order of their ordinals, so that results do not depend on how the input is cut into batches.
@@ -27,7 +27,10 @@ from kestrel_sql.spark.state.processor import PAGE_STATE, STATE_SCHEMA, LateProc
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Switch the garbage collector off: it would visit all rows of a page repeatedly, which takes as long as the operators."""
+    """Switch the garbage collector off.
+
+    It would visit all rows of a page repeatedly, which takes as long as the operators.
+    """
     gc.disable()
     try:
         yield

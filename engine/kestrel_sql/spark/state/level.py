@@ -60,7 +60,10 @@ class Level:
         return pa.schema([*envelope, *(_field(handle) for handle in self.inputs().values())])
 
     def passing(self) -> pa.Schema:
-        """The schema of the rows that pass unchanged: the envelope and the relations that the level does not produce."""
+        """The schema of the rows that pass unchanged.
+
+        The envelope and the relations that the level does not produce.
+        """
         made = self.outputs()
         return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive if handle.relation not in made)])
 

@@ -287,7 +287,10 @@ class _Packer:
         return found
 
     def _half(self, rows: pa.RecordBatch, position: int, absent: tuple[str, str]) -> pa.RecordBatch:
-        """Half of a row that changes its page: the `absent` fields are NULL, and `position` is appended to the ordinal."""
+        """Half of a row that changes its page.
+
+        The `absent` fields are NULL, and `position` is appended to the ordinal.
+        """
         ordinals = pa.array(
             [[*ordinal, position] for ordinal in rows.column("ordinal").to_pylist()], pa.list_(pa.int64())
         )

@@ -28,7 +28,10 @@ _MAX_OUTPUTS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """A relation that a level reads, its operator, and the side of the operator that it feeds: 0 for left, 1 for right."""
+    """A relation that a level reads, its operator, and the side of the operator that it feeds.
+
+    0 for left, 1 for right.
+    """
 
     stateful: Stateful
     side: int

@@ -1,4 +1,7 @@
-"""Topics on a real broker: each case has its own, its inputs are produced to them, and what its queries wrote is consumed."""
+"""Topics on a real broker.
+
+Each case has its own, its inputs are produced to them, and what its queries wrote is consumed.
+"""
 
 from __future__ import annotations
 

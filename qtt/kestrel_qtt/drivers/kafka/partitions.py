@@ -12,7 +12,10 @@ from kestrel_sql.topics.records import Record
 
 @dataclass(slots=True)
 class OwnTopics:
-    """The topics of one case: their names on the broker, by their names in the case, and how many partitions each has."""
+    """The topics of one case.
+
+    Their names on the broker, by their names in the case, and how many partitions each has.
+    """
 
     prefix: str
     names: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""A group of queries over topics of a broker, run to the end in one batch: what tests use in place of memory streams."""
+"""A group of queries over topics of a broker, run to the end in one batch.
+
+What tests use in place of memory streams.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ Position = tuple[str, int, int]
 
 @dataclass(slots=True, eq=False)
 class CaseRun:
-    """A planned case: the queries still to run, its input records, and the records of each topic that they and INSERT wrote.
+    """A planned case.
+
+    The queries still to run, its input records, and the records of each topic that they and INSERT wrote.
 
     `given` has the inputs of the case by their positions, `causes` that input which caused a written record, by topic
     and offset. Once there is an `outcome`, no more of its queries are run.
@@ -61,7 +63,10 @@ class CaseRun:
         return QueryRun(plan=query.plan, settings=query.config, serde=self.session.serde())
 
     def feed_of(self, query: PersistentQuery) -> list[Record]:
-        """What a query is fed: the inputs for its topics in the order of the case, then what others wrote to the rest of them."""
+        """What a query is fed.
+
+        The inputs for its topics in the order of the case, then what others wrote to the rest of them.
+        """
         topics = dict.fromkeys(self.topics_read(query))
         given = {record.topic for record in self.inputs}
         derived = (record for topic in topics if topic not in given for record in self.topics.get(topic, ()))
@@ -75,9 +80,11 @@ class CaseRun:
             run=self.query_run(query),
             functions=self.session.functions,
             feed=self.feed_of(query),
-            partitions=declared_partitions(self.case.topics)
-            if self.case.tolerant
-            else {topic: self.partitions.count(topic) for topic in self.topics_read(query)},
+            partitions=(
+                declared_partitions(self.case.topics)
+                if self.case.tolerant
+                else {topic: self.partitions.count(topic) for topic in self.topics_read(query)}
+            ),
         )
 
     def collect(self, output: Output) -> None:

@@ -1,4 +1,7 @@
-"""A REST-QTT case on an engine of its own: its statements carried out, its queries planned, its inputs in their topics."""
+"""A REST-QTT case on an engine of its own.
+
+Its statements carried out, its queries planned, its inputs in their topics.
+"""
 
 from __future__ import annotations
 

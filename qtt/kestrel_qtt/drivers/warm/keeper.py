@@ -25,7 +25,7 @@ from typing import Literal, NotRequired, TypedDict
 
 
 class Jvm(TypedDict):
-    """A JVM: `pipe` is the file descriptor of its standard input, `process` its id, `folder` what is removed at its end.
+    """A JVM: `pipe` is the descriptor of its standard input, `process` its id, `folder` is removed at its end.
 
     `key` says what it was started with, and `directory` where; `port` and `secret` belong to its Py4J gateway.
     """
@@ -48,14 +48,20 @@ class Offer(TypedDict):
 
 
 class Greeting(TypedDict):
-    """What a keeper says to a run: its JVM, unless another run has it, and which code the Python workers have loaded."""
+    """What a keeper says to a run.
+
+    Its JVM, unless another run has it, and which code the Python workers have loaded.
+    """
 
     jvm: NotRequired[Jvm]
     code: str
 
 
 class Answer(TypedDict):
-    """What a run says before it goes: whether to keep or to end the JVM, and which code its Python workers have loaded."""
+    """What a run says before it goes.
+
+    Whether to keep or to end the JVM, and which code its Python workers have loaded.
+    """
 
     then: Literal["keep", "end"]
     code: str

@@ -21,7 +21,10 @@ from kestrel_sql.spark.stages.stage import Operation, Stage
 from kestrel_sql.spark.state.packing import can_page, page_batches
 from tests.engine.spark.pipeline.stage_samples import ROWS, built, columns, rows, selected
 
-COUNT = "CREATE TABLE Q AS SELECT K, COUNT(*) AS N, LATEST_BY_OFFSET(C) AS C FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;"
+COUNT = (
+    "CREATE TABLE Q AS SELECT K, COUNT(*) AS N, LATEST_BY_OFFSET(C) AS C FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP"
+    " BY K;"
+)
 JOIN = "CREATE STREAM Q AS SELECT S.K AS K, B, C, N FROM S LEFT JOIN T ON S.K = T.K;"
 TABLES = "CREATE TABLE Q AS SELECT T.K AS K, T.N AS N, U.N AS M FROM T LEFT JOIN U ON T.K = U.K;"
 GROUPED = "CREATE TABLE Q WITH (KEY_FORMAT='JSON') AS SELECT K, A, COUNT(*) AS N FROM S GROUP BY K, A;"
