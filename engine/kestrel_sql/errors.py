@@ -199,6 +199,18 @@ class CheckpointError(EngineError):
     code = "CHECKPOINT"
 
 
+class CheckpointInUseError(EngineError):
+    """Another process holds the lock of a checkpoint."""
+
+    code = "CHECKPOINT_IN_USE"
+
+
+class AssertionFailedError(EngineError):
+    """An assertion of a script does not hold."""
+
+    code = "ASSERTION"
+
+
 class InputError(EngineError):
     """A file of records that cannot be read."""
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp
 
-from kestrel_sql.kafka.run.manifest import CheckpointFolder, CheckpointInUseError
+from kestrel_sql.errors import CheckpointInUseError
+from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.broker.backend import BrokerBackend, BrokerEngineSettings
 from kestrel_sql.server.http.app import build_app

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
+from kestrel_sql.errors import AssertionFailedError, EngineError, SqlSyntaxError, StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
 from kestrel_sql.planner.expressions.insert_coercion import coerce_value
@@ -30,12 +29,6 @@ from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import ROWTIME, Column
 
 _PROPERTIES = {"auto.offset.reset": "latest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
-
-
-class AssertionFailedError(EngineError):
-    """An assertion of a script does not hold."""
-
-    code: ClassVar[str] = "ASSERTION"
 
 
 def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model.Outcome, float]]:

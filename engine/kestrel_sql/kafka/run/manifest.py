@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from kestrel_sql.errors import CheckpointError, EngineError, PlanError
+from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.plan.codec.json_text import read_json, write_json
@@ -76,10 +76,6 @@ class Manifest:
     def next_run(self) -> Manifest:
         """Increment the number of starts."""
         return replace(self, runs=self.runs + 1)
-
-
-class CheckpointInUseError(EngineError):
-    """Another process holds the lock of a checkpoint."""
 
 
 class CheckpointFolder:

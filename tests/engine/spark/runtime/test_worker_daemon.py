@@ -4,7 +4,7 @@ import os
 import socket
 import struct
 import subprocess
-from pathlib import Path
+import tempfile
 
 import pytest
 
@@ -34,12 +34,18 @@ def test_what_else_goes_wrong_in_a_worker_is_told(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("module", ["pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source"])
-def test_an_idle_worker_whose_socket_the_jvm_closes_says_nothing(tmp_path: Path, module: str) -> None:
+def test_an_idle_worker_whose_socket_the_jvm_closes_says_nothing(module: str) -> None:
     """The workers that plan data sources in the driver: the JVM closes the idle ones after some time."""
     environment.prepare_environment()
+    # Not `tmp_path`: with several workers of pytest it is longer than the path of a socket may be.
+    with tempfile.TemporaryDirectory() as folder:
+        _close_an_idle_worker(module, folder)
+
+
+def _close_an_idle_worker(module: str, folder: str) -> None:
     settings = {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true",
     }
     process = subprocess.Popen(
