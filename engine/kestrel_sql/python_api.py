@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,13 +27,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import InputError, Span, StatementError, did_you_mean
+from kestrel_sql.errors import InputError, SerdeError, Span, StatementError, did_you_mean
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.bad_records import sentence_of
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.session.source_records import SourceRecords
-from kestrel_sql.spark.python_values import arrow_type, from_python, to_python
+from kestrel_sql.spark.python_values import Convert, arrow_type, from_python, to_column, to_python
 from kestrel_sql.spark.runtime.session import SETTINGS, open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.format.statements import format_statement
@@ -41,7 +42,7 @@ from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.statements import AliasedSource, Query, SelectAll
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
-from kestrel_sql.types.sql_types import TIMESTAMP
+from kestrel_sql.types.sql_types import TIMESTAMP, SqlType
 
 Row = dict[str, Any]
 """A row by column name. DATE, TIME and TIMESTAMP are `date`, `time` and `datetime` in UTC; DECIMAL is `Decimal`."""
@@ -194,6 +195,8 @@ class Engine:
     def rows(self, name: str) -> list[Row]:
         """Return all rows that a stream holds, or all changes of a table, with ROWTIME, in order.
 
+        Records that cannot be read are left out, as by a query.
+
         Raises:
             StatementError: there is no such source.
         """
@@ -201,8 +204,8 @@ class Engine:
         return list(_rows(self.memory, self._source(name)))
 
     def errors(self) -> list[str]:
-        """Return the entries of the processing log since the last call, each with topic, partition and offset."""
-        return [str(entry) for entry in self.memory.take_log()]
+        """Return a sentence for each new entry of the processing log, with topic, partition, offset and cause."""
+        return [sentence_of(entry) for entry in self.memory.take_log()]
 
     def _source(self, name: str) -> Source:
         sources = self.memory.session.catalog.sources
@@ -216,7 +219,7 @@ class Engine:
         for row in rows:
             time_of = row.get("ROWTIME")
             given = {name: value for name, value in row.items() if name != "ROWTIME"}
-            timestamp = None if time_of is None else int(from_python(TIMESTAMP)(time_of))
+            timestamp = None if time_of is None else from_python(TIMESTAMP)(time_of)
             self.memory.produce(self._record(source, given, timestamp))
             count += 1
         return count
@@ -246,10 +249,11 @@ class Engine:
         if self._feeds:
             self.memory.flush()
         for feed in self._feeds:
-            rows = list(_rows(self.memory, feed.source, feed.written))
+            arrived = len(self.memory.broker.records(feed.source.topic))
+            rows = list(_rows(self.memory, feed.source, feed.written, to_column))
+            feed.written = arrived
             if rows:
                 feed.files += 1
-                feed.written += len(rows)
                 hidden = feed.folder / f".{feed.files}.parquet"
                 pq.write_table(pa.Table.from_pylist(rows, schema=feed.schema), hidden)
                 hidden.rename(feed.folder / f"{feed.files}.parquet")
@@ -274,8 +278,9 @@ class Table:
         columns = [column.name for column in self.source.schema.key]
         parts = dict(key) if isinstance(key, Mapping) else {} if key is None else {columns[0]: key}
         where: e.Expression | None = None
-        for name, value in parts.items():
-            equal = e.Comparison(e.ComparisonOp.EQUAL, e.ColumnRef(name.upper()), _literal(value))
+        for given, value in parts.items():
+            name = given if given in columns else given.upper()
+            equal = e.Comparison(e.ComparisonOp.EQUAL, e.ColumnRef(name), _literal(value))
             where = equal if where is None else e.Logical(e.LogicalOp.AND, where, equal)
         query = Query(select=(SelectAll(),), source=AliasedSource(self.source.name, self.source.name), where=where)
         answer = self.engine.memory.execute(ParsedStatement(query, format_statement(query), _NOWHERE))
@@ -349,13 +354,18 @@ def _schema(source: Source) -> pa.Schema:
     return pa.schema([("ROWTIME", moment), *columns, *bounds, ("HEADERS", headers)])
 
 
-def _rows(memory: MemoryEngine, source: Source, first: int = 0) -> Iterator[Row]:
+def _rows(
+    memory: MemoryEngine, source: Source, first: int = 0, conversion: Callable[[SqlType], Convert] = to_python
+) -> Iterator[Row]:
     """Yield the rows of a source from a record of its topic on, those that cannot be read left out."""
     records = SourceRecords.of(source, memory.session.serde())
-    converts = {column.name: to_python(column.type) for column in (*source.schema.key, *source.schema.value)}
+    converts = {column.name: conversion(column.type) for column in (*source.schema.key, *source.schema.value)}
     moment = to_python(TIMESTAMP)
     for record in memory.broker.records(source.topic)[first:]:
-        values = records.to_row(record)
+        try:
+            values = records.to_row(record)
+        except SerdeError:
+            continue
         row = {"ROWTIME": moment(record.timestamp)}
         row |= {name: convert(values[name]) for name, convert in converts.items()}
         if source.window is not None:

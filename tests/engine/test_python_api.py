@@ -16,6 +16,7 @@ import kestrel_sql
 from kestrel_sql.errors import InputError, StatementError
 from kestrel_sql.spark.python_values import from_python, to_python
 from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.topics.records import Record
 from kestrel_sql.types.sql_types import DATE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
 
 ORDERS = """
@@ -75,6 +76,8 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         assert wrong.value.hint == "did you mean PRICE?"
         with pytest.raises(InputError, match="N of ORDERS is of type INTEGER, not 'many'"):
             engine.insert("ORDERS", {"ID": "a", "N": "many"})
+        with pytest.raises(InputError, match="DAY of ORDERS is of type DATE, not '5'"):
+            engine.insert("ORDERS", {"ID": "a", "DAY": "5"})
         with pytest.raises(StatementError, match="there is no stream or table ORDER"):
             engine.insert("ORDER", {})
 
@@ -94,6 +97,43 @@ def test_statements_rows_and_pull_queries(engine: kestrel_sql.Engine) -> None:
         dt.datetime.fromtimestamp(0.005, dt.UTC),
     )
     assert engine.sql("SELECT ITEM, TOTAL FROM TOTALS WHERE ITEM = 'tea';").rows == [{"ITEM": "tea", "TOTAL": 5}]
+
+
+@pytest.mark.spark
+def test_every_type_of_column_goes_in_and_comes_out(engine: kestrel_sql.Engine) -> None:
+    engine.sql("""
+        CREATE STREAM TYPES (K BIGINT KEY, T TIME, B BYTES, F BOOLEAN, D DOUBLE, L ARRAY<DATE>, M MAP<STRING, INT>,
+          S STRUCT<X TIMESTAMP>) WITH (KAFKA_TOPIC='types', VALUE_FORMAT='JSON', PARTITIONS=1);
+    """)
+    row = {
+        "K": 7,
+        "T": dt.time(12),
+        "B": b"\x00",
+        "F": True,
+        "D": 0.5,
+        "L": [NOON.date()],
+        "M": {"a": 1},
+        "S": {"X": NOON},
+    }
+    engine.insert("TYPES", row)
+    assert {name: value for name, value in engine.rows("TYPES")[0].items() if name in row} == row
+    query = engine.stream("TYPES").select("M", "L", "T").writeStream.format("memory").queryName("types").start()
+    try:
+        query.processAllAvailable()
+        [found] = engine.spark.table("types").collect()
+        assert found.asDict() == {"M": {"a": 1}, "L": [NOON.date()], "T": 12 * 3_600_000}
+    finally:
+        query.stop()
+
+
+@pytest.mark.spark
+def test_a_record_that_cannot_be_read_is_left_out_and_named(engine: kestrel_sql.Engine) -> None:
+    engine.memory.produce(Record(topic="orders", key=b"1", value=b"{no json", timestamp=1))
+    engine.insert("ORDERS", {"ID": "2", "ITEM": "tea", "N": 3})
+    assert [row["ID"] for row in engine.rows("ORDERS")] == ["2"]
+    [said] = engine.errors()
+    assert said.startswith("CTAS_TOTALS_0: the record at orders, partition 0, offset 0, cannot be read: ")
+    assert engine.errors() == []
 
 
 @pytest.mark.spark

@@ -46,7 +46,7 @@ class BadRecords:
             for query, positions in found.items():
                 self.counts[query] += len(positions)
         for entry in fresh:
-            self.say(_sentence(entry))
+            self.say(sentence_of(entry, " (more of this kind are only counted)"))
 
     @property
     def total(self) -> int:
@@ -71,11 +71,12 @@ def query_of(logger: str) -> str:
     return [*logger.split("."), logger][1]
 
 
-def _sentence(entry: LogEntry) -> str:
+def sentence_of(entry: LogEntry, remark: str = "") -> str:
+    """Return an entry as a sentence: the query, the record with its position, and the error."""
     record = (
         "a record"
         if entry.topic is None
         else f"the record at {entry.topic}, partition {entry.partition}, offset {entry.offset},"
     )
     verb = _VERBS.get(entry.kind, "written")
-    return f"{query_of(entry.logger)}: {record} cannot be {verb} (more of this kind are only counted): {entry.text}"
+    return f"{query_of(entry.logger)}: {record} cannot be {verb}{remark}: {entry.text}"

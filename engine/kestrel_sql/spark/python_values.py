@@ -34,7 +34,12 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 
 def to_python(sql_type: SqlType) -> Convert:
     """Return the conversion of a value of the engine; a moment beyond Python's years stays an integer."""
-    return _through(sql_type, {DATE: _date, TIME: _time, TIMESTAMP: _moment})
+    return _through(sql_type, lambda leaf: _OUTWARD.get(leaf, _same))
+
+
+def to_column(sql_type: SqlType) -> Convert:
+    """Return the conversion of a value of the engine to one of a column of `arrow_type`: TIME stays ms of the day."""
+    return _through(sql_type, lambda leaf: _same if leaf == TIME else _OUTWARD.get(leaf, _same))
 
 
 def from_python(sql_type: SqlType) -> Convert:
@@ -42,7 +47,7 @@ def from_python(sql_type: SqlType) -> Convert:
 
     The conversion raises TypeError for a value of another type.
     """
-    return _through(sql_type, _INWARD)
+    return _through(sql_type, lambda leaf: _exact if isinstance(leaf, Decimal) else _INWARD.get(leaf, _same))
 
 
 def arrow_type(sql_type: SqlType) -> pa.DataType:
@@ -62,23 +67,25 @@ def arrow_type(sql_type: SqlType) -> pa.DataType:
             return to_arrow(sql_type)
 
 
-def _through(sql_type: SqlType, leaves: dict[SqlType, Convert]) -> Convert:
-    """Return the conversion of a type whose leaves are converted by type; NULL stays NULL."""
+def _through(sql_type: SqlType, of_leaf: Callable[[SqlType], Convert]) -> Convert:
+    """Return the conversion of a type, given those of the types without parts; NULL stays NULL."""
     match sql_type:
         case Array(item):
-            inner = _through(item, leaves)
+            inner = _through(item, of_leaf)
             convert: Convert = lambda items: [inner(each) for each in items]  # noqa: E731
         case Map(key, value):
-            of_key, of_value = _through(key, leaves), _through(value, leaves)
+            of_key, of_value = _through(key, of_leaf), _through(value, of_leaf)
             convert = lambda pairs: {of_key(k): of_value(v) for k, v in dict(pairs).items()}  # noqa: E731
         case Struct(fields):
-            of = {each.name: _through(each.type, leaves) for each in fields}
+            of = {each.name: _through(each.type, of_leaf) for each in fields}
             convert = lambda row: {name: of[name](row.get(name)) for name in of}  # noqa: E731
-        case Decimal() if leaves is _INWARD:
-            convert = lambda value: decimal.Decimal(_of(int, decimal.Decimal)(value))  # noqa: E731
         case _:
-            convert = leaves.get(sql_type, lambda value: value)
+            convert = of_leaf(sql_type)
     return lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _of(*types: type) -> Convert:
@@ -90,6 +97,14 @@ def _of(*types: type) -> Convert:
         return value
 
     return checked
+
+
+def _whole(value: Any) -> int:
+    return int(_of(int)(value))
+
+
+def _exact(value: Any) -> decimal.Decimal:
+    return decimal.Decimal(_of(int, decimal.Decimal)(value))
 
 
 def _date(days: int) -> Any:
@@ -113,13 +128,13 @@ def _moment(millis: int) -> Any:
 def _days(value: Any) -> int:
     if isinstance(value, dt.datetime):
         value = value.date()
-    return value.toordinal() - dt.date(1970, 1, 1).toordinal() if isinstance(value, dt.date) else int(value)
+    return value.toordinal() - dt.date(1970, 1, 1).toordinal() if isinstance(value, dt.date) else _whole(value)
 
 
 def _millis_of_day(value: Any) -> int:
     if isinstance(value, dt.time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
-    return int(value)
+    return _whole(value)
 
 
 def _millis(value: Any) -> int:
@@ -127,9 +142,10 @@ def _millis(value: Any) -> int:
         # Spark gives moments without a zone, in that of the session, which is UTC.
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
         return (aware - _EPOCH) // _MILLISECOND
-    return int(value)
+    return _whole(value)
 
 
+_OUTWARD: dict[SqlType, Convert] = {DATE: _date, TIME: _time, TIMESTAMP: _moment}
 _INWARD: dict[SqlType, Convert] = {
     BOOLEAN: _of(bool),
     INTEGER: _of(int),

@@ -75,7 +75,6 @@ def shrink(case: Case, driver: Driver, tell: Callable[[str], None]) -> tuple[Cas
             break
         draft, outcome = _combined(draft, [reduce for reduce, _ in working], driver, reason)
         number += 1
-    outcome = _run([draft], driver)[0]
     return replace(draft.to_case(case.id), outputs=reason.outputs(outcome), post=None, log=None), reason
 
 
@@ -235,7 +234,7 @@ def _at(record: ActualRecord, column: str) -> Any:
 
 
 def _lacks(outcome: Outcome, topic: str, expected: OutputRecord, comparison: Comparison) -> bool:
-    """Say whether a topic has no record of the time and key of the expected one, though an input of that time ran."""
+    """Say whether a topic has no record of the time and key of the expected one."""
     if not isinstance(outcome, Produced) or topic not in outcome.records:
         return False
     return not any(
