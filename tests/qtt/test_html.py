@@ -20,12 +20,7 @@ from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.report.html import write_html
 from kestrel_qtt.report.plan_graph import mermaid_text, plan_graph
 from kestrel_qtt.report.text import summarise
-
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
+from tests.chromium import browser_only, open_page, start_browser
 
 SQL = (
     "CREATE STREAM ORDERS (ID INT KEY, ITEM STRING, N INT) WITH (kafka_topic='orders', value_format='JSON');",
@@ -157,29 +152,15 @@ def test_three_thousand_cases_are_small(tmp_path: Path) -> None:
     assert file.stat().st_size < 15_000_000
 
 
-browser_only = pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium: apt-get install chromium")
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=QUIET.split())
-        yield browser
-        browser.close()
+    yield from start_browser()
 
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    page = browser.new_page()
-    page.set_default_timeout(60_000)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield page
-    page.close()
-    assert complaints == []
+    with open_page(browser) as page:
+        yield page
 
 
 @browser_only

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_loading, load_cases, report_errors
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_loading, load_cases, report_errors
 
 _Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
 _WIDTH = 90
@@ -18,9 +18,7 @@ _WIDTH = 90
 def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt coverage`."""
     text = "count the cases that reach each rule, function, step and format"
-    command = commands.add_parser(
-        "coverage", help=text, description=text, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    command = add_command(commands, "coverage", text, examples)
     command.add_argument(
         "paths", nargs="*", type=Path, default=[Path("test-cases")], metavar="PATH", help="default: test-cases"
     )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from rich.console import Console
 
 from kestrel_qtt.cases.schema import schema_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command
 
 APP = """\
 -- The application: orders of at least 10 are passed on, and counted by item.
@@ -82,8 +82,7 @@ FILES: Mapping[str, str] = MappingProxyType(
 def add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt init`."""
     text = "write a script, three cases and a pyproject.toml to begin with"
-    layout = argparse.RawDescriptionHelpFormatter
-    command = commands.add_parser("init", help=text, description=text, epilog=examples, formatter_class=layout)
+    command = add_command(commands, "init", text, examples)
     command.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where to begin (default: here)"
     )

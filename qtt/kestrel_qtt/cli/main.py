@@ -22,6 +22,7 @@ from kestrel_qtt.cli.review import add_review, review_command
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    add_command,
     add_run_options,
     add_selection,
     load_cases,
@@ -126,9 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
 ) -> argparse.ArgumentParser:
-    command = commands.add_parser(
-        name, help=text, description=text, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    command = add_command(commands, name, text, EXAMPLES)
     add_selection(command)
     return command
 

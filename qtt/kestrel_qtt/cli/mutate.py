@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,7 +13,16 @@ from rich.console import Console
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases, report_errors, selection_of
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_command,
+    add_selection,
+    load_cases,
+    progress,
+    report_errors,
+    selection_of,
+)
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.load import Loaded, load_all
@@ -23,16 +31,16 @@ from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt mutate`."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "mutate",
-        help="find changes of the statements that no case notices",
-        description=(
+        "find changes of the statements that no case notices",
+        examples,
+        (
             "Change one detail of a statement at a time (an operator, a bound, an aggregate, a kind of join, a window, "
             "a literal …), run the cases against each mutant, and list the mutants that no case kills. PATH is a case "
             "file, a folder of them, or the script of an application, whose cases are searched below this folder."
         ),
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_selection(command)
     command.add_argument("--since", metavar="REV", help="only statements that changed since this git revision")
@@ -48,13 +56,8 @@ def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     cases = [case for case in selection_of(arguments).of(loaded.cases) if not isinstance(case, RestCase | ScriptCase)]
     if not cases:
         raise SelectionError("no case with expected records is selected; `qtt mutate` needs cases that pass")
-    out, progress = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
-    started = time.perf_counter()
+    out, tell = Console(soft_wrap=True), progress()
     engine = open_driver()
-
-    def tell(line: str) -> None:
-        progress.print(f"{time.perf_counter() - started:6.1f} s  {line}", markup=False, highlight=False)
-
     try:
         result = mutate(cases, engine, _wanted(arguments.since), tell)
     finally:

@@ -14,6 +14,7 @@ from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    add_command,
     add_run_options,
     add_selection,
     known_gaps,
@@ -51,9 +52,8 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
     """Declare `qtt plans` and its actions."""
     plans = commands.add_parser("plans", help="keep historic plans: record, check, run")
     actions = plans.add_subparsers(dest="action", required=True, metavar="ACTION")
-    layout = argparse.RawDescriptionHelpFormatter
     for name, text in ACTIONS.items():
-        action = actions.add_parser(name, help=text, description=text, epilog=examples, formatter_class=layout)
+        action = add_command(actions, name, text, examples)
         add_selection(action)
         action.add_argument(
             "--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept"

@@ -18,7 +18,15 @@ from kestrel_qtt.cases.edit import Entry, edit_outputs
 from kestrel_qtt.cases.model import Case, CaseFileError, Outcome, OutputRecord, Produced, Status
 from kestrel_qtt.cases.raw import JsonPath, TextError
 from kestrel_qtt.cli.approve import fill_in, is_open, propose
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases, report_errors, selection_of
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_command,
+    add_selection,
+    load_cases,
+    report_errors,
+    selection_of,
+)
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.judge.compare import Absent
 from kestrel_qtt.judge.diff import Comparison, RecordDifference, difference_text, topic_differences
@@ -225,8 +233,7 @@ def _path(column: str) -> JsonPath | None:
 def add_review(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt review`."""
     text = "walk through the differences of cases, and accept what was written"
-    layout = argparse.RawDescriptionHelpFormatter
-    command = commands.add_parser("review", help=text, description=text, epilog=examples, formatter_class=layout)
+    command = add_command(commands, "review", text, examples)
     add_selection(command)
     command.add_argument("--cold", **RUN_OPTIONS["cold"])
 

@@ -37,6 +37,23 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    examples: str,
+    description: str | None = None,
+) -> argparse.ArgumentParser:
+    """Declare a command with a line of help; its own page shows `description` (the same line by default)."""
+    return commands.add_parser(
+        name,
+        help=text,
+        description=description or text,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def add_selection(command: argparse.ArgumentParser) -> None:
     """Declare the arguments that choose cases."""
     command.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a case file, or a folder of them")
@@ -66,6 +83,17 @@ def add_loading(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="functions of your own: a Python file with decorated functions, which is executed; may be repeated",
     )
+
+
+def progress() -> Callable[[str], None]:
+    """Return a function that prints a line to standard error after the seconds since now."""
+    out = Console(stderr=True, soft_wrap=True)
+    started = time.perf_counter()
+
+    def tell(line: str) -> None:
+        out.print(f"{time.perf_counter() - started:6.1f} s  {line}", markup=False, highlight=False)
+
+    return tell
 
 
 def load_cases(arguments: argparse.Namespace) -> Loaded:

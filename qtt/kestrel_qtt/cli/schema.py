@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 
 from kestrel_qtt.cases.schema import schema_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command
 
 HOW = """qtt: this is the JSON schema of case files. To let an editor complete and check them:
   qtt schema > case.schema.json
@@ -20,8 +20,7 @@ VS Code needs the extension YAML of Red Hat; IntelliJ and Neovim (yaml-language-
 def add_schema(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt schema`."""
     text = "print the JSON schema of case files, and say how an editor takes it"
-    layout = argparse.RawDescriptionHelpFormatter
-    commands.add_parser("schema", help=text, description=text, epilog=f"{HOW}\n\n{examples}", formatter_class=layout)
+    add_command(commands, "schema", text, f"{HOW}\n\n{examples}")
 
 
 def schema_command(_: argparse.Namespace, __: OpenDriver) -> ExitCode:

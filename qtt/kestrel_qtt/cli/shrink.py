@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import time
 from pathlib import Path
 
 from rich.console import Console
 
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases, selection_of
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, progress, selection_of
 from kestrel_qtt.judge.json_text import write_json
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
@@ -23,15 +22,15 @@ from kestrel_qtt.variants.shrink import ShrinkError, shrink
 def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt shrink`."""
     text = "make a failing case small while it fails for the same reason"
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "shrink",
-        help=text,
-        description=(
+        text,
+        examples,
+        (
             f"{text.capitalize()}: fewer statements, records, columns and expressions, smaller values. Prints the small"
             " case; nothing is changed without --write."
         ),
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_selection(command)
     command.add_argument("--write", type=Path, metavar="FILE", help="write the small case to a new file")
@@ -42,13 +41,8 @@ def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     case = _one_case(arguments)
     if arguments.write is not None and arguments.write.exists():
         raise SelectionError(f"{arguments.write} exists; --write takes the name of a new file")
-    out, progress = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
-    started = time.perf_counter()
+    out, tell = Console(soft_wrap=True), progress()
     engine = open_driver()
-
-    def tell(line: str) -> None:
-        progress.print(f"{time.perf_counter() - started:6.1f} s  {line}", markup=False, highlight=False)
-
     try:
         small, reason = shrink(case, engine, tell)
     except ShrinkError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kestrel_qtt.cases.model import Case, Result, Status
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_selection, load_cases, selection_of
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, selection_of
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import forget_functions
 from kestrel_qtt.load import Loaded
@@ -129,8 +129,7 @@ def touched(cases: Iterable[Case], changed: set[Path], arguments: argparse.Names
 def add_watch(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt watch`."""
     text = "run cases, and again whenever a file that they need is saved"
-    layout = argparse.RawDescriptionHelpFormatter
-    command = commands.add_parser("watch", help=text, description=text, epilog=examples, formatter_class=layout)
+    command = add_command(commands, "watch", text, examples)
     add_selection(command)
     command.add_argument("--cold", **RUN_OPTIONS["cold"])
 

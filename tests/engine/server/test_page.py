@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from kestrel_sql.server.open import Running
+from tests.chromium import browser_only, open_page, start_browser
 from tests.engine.server.servers import http, ksql
-
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium: apt-get install chromium"),
+    browser_only,
 ]
 
 
@@ -36,24 +30,15 @@ def url(server: Running) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=QUIET.split())
-        yield browser
-        browser.close()
+    yield from start_browser()
 
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    page = browser.new_page()
-    page.set_default_timeout(60_000)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(f"{url}/")
-    assert page.url == f"{url}/ui"
-    yield page
-    page.close()
-    assert [each for each in complaints if "status of 400" not in each] == []
+    with open_page(browser, ignored="status of 400") as page:
+        page.goto(f"{url}/")
+        assert page.url == f"{url}/ui"
+        yield page
 
 
 def run(page: Page, text: str) -> None:
