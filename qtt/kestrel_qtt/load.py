@@ -91,6 +91,22 @@ class Loader:
         errors += [CaseFileError(gap.file, gap.line, f"there is no case {gap.case}") for gap in gone]
         return Loaded(tuple(cases), tuple(errors), gaps)
 
+    def load_all(self, files: Iterable[CaseFile]) -> Loaded:
+        """Load many files; an error that several of them have is listed once."""
+        loaded = [self.load(file) for file in files]
+        errors = {str(error): error for each in loaded for error in each.errors}
+        return Loaded(
+            tuple(case for each in loaded for case in each.cases),
+            tuple(errors.values()),
+            {name: gap for each in loaded for name, gap in each.gaps.items()},
+        )
+
+    def load_members(self, file: CaseFile, members: Json, line: int) -> Loaded:
+        """Load a case that a Python test states at a line of `file`."""
+        loaded = _load_items(file, [RawItem(members, line, lambda path: line, lambda name: ())])
+        cases = (replace(case, functions=(*case.functions, *self._functions)) for case in loaded.cases)
+        return Loaded(tuple(cases), loaded.errors)
+
     def _gaps(self, file: CaseFile) -> Ledger:
         """The known gaps of a file; raise CaseFileError."""
         ledger = self._given
@@ -112,14 +128,7 @@ def load(file: CaseFile | Path, functions: Sequence[Path] = ()) -> Loaded:
 
 def load_all(files: Iterable[CaseFile], functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> Loaded:
     """Load many files as `Loader` does; raise CaseFileError for a ledger that is given and cannot be read."""
-    loader = Loader(functions, ledgers)
-    loaded = [loader.load(file) for file in files]
-    errors = {str(error): error for each in loaded for error in each.errors}
-    return Loaded(
-        tuple(case for each in loaded for case in each.cases),
-        tuple(errors.values()),
-        {name: gap for each in loaded for name, gap in each.gaps.items()},
-    )
+    return Loader(functions, ledgers).load_all(files)
 
 
 def _loaded(file: CaseFile) -> Loaded:
@@ -180,9 +189,12 @@ def _load(file: CaseFile) -> Loaded:
         _check_file(path, raw)
     if not raw.items:
         raise CaseFileError(path, raw.locate(("tests",)), "`tests` must be a list with at least one case")
-    if any(map(is_rest, raw.items)):
-        file = replace(file, kind=Kind.REST)
-    return _Context(file).load(raw.items)
+    return _load_items(file, raw.items)
+
+
+def _load_items(file: CaseFile, items: Sequence[RawItem]) -> Loaded:
+    kind = Kind.REST if any(map(is_rest, items)) else file.kind
+    return _Context(replace(file, kind=kind)).load(items)
 
 
 def _read(path: Path) -> str:

@@ -39,12 +39,31 @@ class CaseCollector(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Load the file."""
-        if _SUITE not in self.config.stash:
-            # One error is enough where no case can run: other files find None, and are passed over.
-            self.config.stash[_SUITE] = None
-            self.config.stash[_SUITE] = _open_suite(self.config)
-        suite = self.config.stash[_SUITE]
+        suite = _suite_of(self.config)
         return iter(()) if suite is None else suite.items(self, self.file)
+
+
+@pytest.fixture
+def qtt(request: pytest.FixtureRequest) -> Any:
+    """Run cases of ksqlDB statements that the test states: a `kestrel_qtt.plugin.fixture.Qtt`."""
+    try:
+        suite = _suite_of(request.config)
+    except pytest.Collector.CollectError as error:
+        pytest.fail(str(error), pytrace=False)
+    if suite is None:
+        pytest.fail("no case can run: see the first error", pytrace=False)
+    from kestrel_qtt.plugin.fixture import Qtt
+
+    return Qtt(suite, request.path, request.config.rootpath, request.node.name)
+
+
+def _suite_of(config: pytest.Config) -> Any:
+    """The suite of this process, opened on first use; raise CollectError."""
+    if _SUITE not in config.stash:
+        # One error is enough where no case can run: other files find None, and are passed over.
+        config.stash[_SUITE] = None
+        config.stash[_SUITE] = _open_suite(config)
+    return config.stash[_SUITE]
 
 
 def _open_suite(config: pytest.Config) -> Any:

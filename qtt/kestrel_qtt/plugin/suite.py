@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kestrel_qtt.cases.discovery import CaseFile
-from kestrel_qtt.cases.known_gaps import Gap
-from kestrel_qtt.cases.model import Case, Result, Status
-from kestrel_qtt.drivers.driver import Driver
+from kestrel_qtt.cases.known_gaps import Gap, Ledger
+from kestrel_qtt.cases.model import Case, Outcome, Result, Status
+from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.drivers.open import run_cold
 from kestrel_qtt.load import Loader
@@ -21,7 +21,7 @@ from kestrel_qtt.options import run_options
 from kestrel_qtt.plugin.chunks import chunk_names
 from kestrel_qtt.report.html import write_html
 from kestrel_qtt.report.text import reason_text, summarise
-from kestrel_qtt.runner import file_error_result, run_cases
+from kestrel_qtt.runner import file_error_result, run_cases, run_group
 
 
 class CaseFailedError(Exception):
@@ -76,7 +76,7 @@ class Suite:
         if config.getoption("--qtt-cold"):
             run_cold()
         self._config = config
-        self._loader = Loader(functions)
+        self.loader = Loader(functions)
         self._gaps: dict[str, Gap] = {}
         self._chunks: dict[str, Sequence[Case]] = {}
         self._results: dict[str, Result] = {}
@@ -85,7 +85,7 @@ class Suite:
 
     def items(self, parent: pytest.Collector, file: CaseFile) -> Iterator[CaseItem]:
         """The cases of a file, and what could not be read of it."""
-        loaded = self._loader.load(file)
+        loaded = self.loader.load(file)
         self._gaps |= loaded.gaps
         for failed in map(file_error_result, loaded.errors):
             self._results[failed.case.id] = failed
@@ -109,15 +109,28 @@ class Suite:
     def result(self, case: Case) -> Result:
         """The result of a case; the whole chunk runs for the first of its cases."""
         if case.id not in self._results:
-            if self._driver is None:
-                self._driver = self._config.hook.pytest_qtt_driver(config=self._config)
-            chunk = [other for other in self._chunks[case.id] if other.id not in self._results]
-            option = self._config.getoption
-            options = run_options(lambda name: option(f"--qtt-{name}"))
-            tolerant = option("--qtt-tolerant-errors")
-            for result in run_cases(chunk, self._driver, options, tolerant_errors=tolerant, gaps=self._gaps):
-                self._results[result.case.id] = result
+            self.run([other for other in self._chunks[case.id] if other.id not in self._results], self._gaps)
         return self._results[case.id]
+
+    def run(self, cases: Sequence[Case], gaps: Ledger) -> list[Result]:
+        """Run cases together, and keep their results for the report."""
+        driver, options = self._opened(), self._options()
+        tolerant = self._config.getoption("--qtt-tolerant-errors")
+        results = list(run_cases(cases, driver, options, tolerant_errors=tolerant, gaps=gaps))
+        self._results |= {result.case.id: result for result in results}
+        return results
+
+    def outcome(self, case: Case) -> Outcome:
+        """Run one case, and judge nothing."""
+        return next(outcome for _, outcome, _ in run_group([case], self._opened(), self._options()))
+
+    def _opened(self) -> Driver:
+        if self._driver is None:
+            self._driver = self._config.hook.pytest_qtt_driver(config=self._config)
+        return self._driver
+
+    def _options(self) -> RunOptions:
+        return run_options(lambda name: self._config.getoption(f"--qtt-{name}"))
 
     def close(self) -> None:
         """Write the report that is asked for, and close the driver if it was opened."""
