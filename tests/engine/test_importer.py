@@ -51,12 +51,16 @@ def test_commands_build_on_each_other(tmp_path: Path) -> None:
         ),
         ("terminate/CTAS_OUT_0/execute", {"statement": "TERMINATE CTAS_OUT_0;", "plan": None}),
         ("terminate/CTAS_OUT_0/execute", {"statement": "TERMINATE CTAS_OUT_0;", "plan": None}),
+        ("cluster/TerminateCluster/terminate", {"statement": "TERMINATE CLUSTER;", "plan": None}),
+        ("terminate/CSAS_Z_0/execute", {"statement": "TERMINATE CSAS_Z_0;", "plan": None}),
     )
-    assert outcomes(report) == [Outcome.RUNS, Outcome.RUNS, Outcome.RUNS, Outcome.NOTHING, Outcome.NOTHING]
+    assert outcomes(report) == [Outcome.RUNS] * 3 + [Outcome.NOTHING] * 4
     assert [statement.query for statement in report.statements][:3] == [None, "CTAS_OUT_0", "CSAS_Z_0"]
     assert [statement.reason for statement in report.statements][3:] == [
         "TERMINATE CTAS_OUT_0",
         "query CTAS_OUT_0 does not exist",
+        "it ends all queries and the service",
+        "query CSAS_Z_0 does not exist",
     ]
     assert report.is_complete
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,7 @@ class Servers:
 
     def start(self, *options: str) -> Server:
         """Start a server; a second one on the same checkpoint is a standby."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = _free_port()
         log = self.folder / f"serve{port}.log"
         command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"127.0.0.1:{port}"]
         command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.folder / "checkpoint")]
@@ -73,6 +73,14 @@ class Servers:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
         self.stack.enter_context(ending(process))
         return Server(f"http://127.0.0.1:{port}", process, log)
+
+
+def _free_port() -> int:
+    """A free port below those that the kernel gives to connections, one of which could take it before the server."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def eventually(holds: Callable[[], bool], server: Server, seconds: float = 300) -> None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.session.session import Session
@@ -180,3 +181,23 @@ def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, tmp_path: P
         assert "has state: it reads" in said
         (found,) = server.ksql("DROP STREAM big;")
         assert found["commandSequenceNumber"] == 3
+
+        asked = {"deleteTopicList": [f"{servers.service}s.*"]}
+        (found,) = httpx.post(f"{server.url}/ksql/terminate", json=asked, timeout=180).json()
+        assert (found["commandId"], found["commandSequenceNumber"]) == ("cluster/TerminateCluster/terminate", 5)
+        assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
+        eventually(lambda: topics_of(servers) == [f"{servers.service}in", f"{servers.service}out"], server)
+        kill(server.process)
+        # A server that was killed before it had deleted all topics.
+        create(kafka.servers, 1, servers.command_topic)
+        end = {"statement": "TERMINATE CLUSTER;", "streamsProperties": {"deleteTopicList": [".*out"]}, "plan": None}
+        produce(kafka.servers, servers.command_topic, [*commands, ("cluster", json.dumps(end), 1)])
+        server = servers.start()
+        eventually(lambda: "out" not in "".join(topics_of(servers)), server)
+        eventually(lambda: topics_of(servers) == [f"{servers.service}in"], server)
+        assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
+
+
+def topics_of(servers: Servers) -> list[str]:
+    known = admin_client(KafkaConfig(servers=servers.servers)).list_topics(timeout=60).topics
+    return sorted(name for name in known if servers.service in name)

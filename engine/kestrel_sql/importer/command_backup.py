@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+TERMINATE_CLUSTER = "TERMINATE CLUSTER;"
+"""The statement of the command that ends a service; it is no SQL, where CLUSTER would be the id of a query."""
+
 _DECODER = json.JSONDecoder()
 
 
@@ -29,6 +32,11 @@ class CommandRecord:
     configured: Mapping[str, object] = field(default_factory=dict)
     properties: Mapping[str, object] = field(default_factory=dict)
     problem: str | None = None
+
+    @property
+    def ends_service(self) -> bool:
+        """Whether it is TERMINATE CLUSTER."""
+        return self.plan is None and self.statement.strip().upper() == TERMINATE_CLUSTER
 
 
 def read_backup(text: str) -> Iterator[CommandRecord]:

@@ -184,6 +184,10 @@ def _of_commands(records: Iterable[CommandRecord], functions: Registry) -> Itera
     for record in records:
         if record.problem is not None:
             yield _refused(record.key, record.statement, StatementError(record.problem))
+        elif record.ends_service:
+            session.queries.clear()
+            reason = "it ends all queries and the service"
+            yield StatementReport(record.key, record.statement, Outcome.NOTHING, reason=reason)
         else:
             yield _try_command(session, record)
 

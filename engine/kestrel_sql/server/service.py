@@ -107,7 +107,7 @@ class Inserter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """A persistent query at one moment; rows since the server started, `lag` in records."""
+    """A persistent query at one moment; rows and bad records since the server started, `lag` in records."""
 
     id: str
     state: str
@@ -117,6 +117,7 @@ class QueryFigures:
     rows_in: int
     rows_out: int
     lag: int
+    bad_records: int
     error: str
 
 
@@ -131,6 +132,8 @@ class Figures:
     rows_pushed: int
     rows_inserted: int
     dropped_clients: int
+    bad_records: int
+    """Of all queries, push queries included."""
     errors: Sequence[Mapping[str, Any]]
     """The latest entries of the processing log: `query`, `message`, `topic`, `partition`, `offset`."""
 

@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from lark import Tree
+from lark import Lark, Tree
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
@@ -227,6 +227,12 @@ def test_a_typical_statement_parses_within_20_ms() -> None:
     for _ in range(20):
         parse_statement(text)
     assert (time.perf_counter() - started) / 20 < 0.02
+
+
+def test_no_statement_builds_a_lexer(monkeypatch: pytest.MonkeyPatch) -> None:
+    grammar()
+    monkeypatch.setattr(Lark, "_build_lexer", lambda _: pytest.fail("a lexer was built"))
+    parse_statement("SELECT a FROM b")
 
 
 def test_the_result_is_no_raw_tree() -> None:

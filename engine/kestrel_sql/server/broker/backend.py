@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError
+from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
@@ -33,9 +33,10 @@ from kestrel_sql.server.broker.producing import RowProducer
 from kestrel_sql.server.broker.pushes import BrokerPushes
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
-from kestrel_sql.server.entities.commands import command_id
+from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, terminated_sinks
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.serving.backend import Done
+from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.server.serving.statements import is_command
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.schema_lookup import register_schemas
@@ -95,7 +96,7 @@ class BrokerBackend:
         )
         transient = run.checkpoint / "transient"
         self.pushes = BrokerPushes(
-            run.config, session, self._spark.session, transient, self._queries.note_push, settings.push_queue_rows
+            run.config, session, self._spark.session, transient, self._queries.errors.note, settings.push_queue_rows
         )
         self._asking = BrokerAsking(
             session=session, open_spark=self._spark.session, config=run.config, table_of=self._table
@@ -105,6 +106,7 @@ class BrokerBackend:
         self._topic.open()
         self.sequence = -1
         self._stopped = False
+        self.is_terminated = False
         self._restore(adopts=settings.adopts)
 
     @property
@@ -118,8 +120,8 @@ class BrokerBackend:
         return self._queries.paused
 
     @property
-    def errors(self) -> Sequence[Mapping[str, Any]]:
-        """The latest entries of the processing log."""
+    def errors(self) -> ErrorLog:
+        """The processing log."""
         return self._queries.errors
 
     def start(self) -> None:
@@ -211,8 +213,7 @@ class BrokerBackend:
             self._carry_out(offset, done.plan, config)
         self._queries.follow()
         if done is not None and done.deletes is not None:
-            self.drop(done.deletes)
-            self._session.delete_schemas(done.deletes)
+            self._drop(done.deletes)
         return Done(executed=done, sequence=offset)
 
     def produce(self, record: Record) -> Future[None]:
@@ -221,14 +222,16 @@ class BrokerBackend:
             self._rows = RowProducer(self._config)
         return self._rows.write(record)
 
-    def drop(self, source: Source) -> None:
-        """Delete the topic of a source."""
-        Topics(self._config).delete(source.topic)
+    def terminate(self, topics: Sequence[str]) -> int:
+        """Write TERMINATE CLUSTER into the command topic, and carry it out.
 
-    def terminate(self) -> None:
-        """End all persistent queries for good."""
-        self._session.queries.clear()
-        self._queries.follow()
+        Raises:
+            EngineError: the command was not written, or a topic was not deleted: then the next start does it again.
+        """
+        settings = {"deleteTopicList": list(topics)}, dict(self._base.overrides)
+        offset = self._topic.write(TERMINATE_ID, TERMINATE_CLUSTER, settings, None)
+        self._end_service(topics)
+        return offset
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """The records that every query has still to process, by topic."""
@@ -277,10 +280,30 @@ class BrokerBackend:
             check_adoption(commands, self._session.functions)
             self._queries.adopting = Adoption(self._config, self._base["ksql.service.id"], self._say)
         for command in commands:
+            if command.record.ends_service:
+                self._say(f"{self._topic.topic} holds TERMINATE CLUSTER: it is carried out, and the next start is new")
+                self._end_service(_texts(command.record.properties.get("deleteTopicList")))
+                return
             self._replay(command)
         if mark not in manifest.done:
             self._queries.note_done(mark)
         self._queries.open_tables()
+
+    def _end_service(self, topics: Sequence[str]) -> None:
+        """End all queries, and delete sink topics and, at last, the command topic."""
+        self.is_terminated = True
+        session = self._session
+        sinks = terminated_sinks(session.catalog.sources.values(), topics)
+        session.queries.clear()
+        self._queries.follow()
+        for sink in sinks:
+            self._drop(sink)
+        Topics(self._config).delete(self._topic.topic)
+
+    def _drop(self, source: Source) -> None:
+        """Delete the topic of a source, and its schemas."""
+        Topics(self._config).delete(source.topic)
+        self._session.delete_schemas(source)
 
     def _replay(self, command: Command) -> None:
         record = command.record
@@ -323,3 +346,8 @@ class BrokerBackend:
             case _:
                 for name in known:
                     del queries[name]
+
+
+def _texts(value: object) -> list[str]:
+    """The strings of a JSON array; none of anything else."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -26,6 +26,9 @@ VERSION = 18
 _FIELDS = frozenset({"statement", "streamsProperties", "overwriteProperties", "originalProperties", "plan", "version"})
 _FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "unclean.leader.election.enable": "false"}
 
+_Settings = tuple[Mapping[str, object], Mapping[str, object]]
+"""The properties of a request, and those of the server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -89,10 +92,8 @@ class CommandTopic:
         except KafkaException as error:
             raise self._failed("is not to be read", error) from error
 
-    def write(self, key: str, statement: str, settings: tuple[Mapping[str, str], Mapping[str, str]], plan: Any) -> int:
+    def write(self, key: str, statement: str, settings: _Settings, plan: Any) -> int:
         """Write a command in a transaction, and return its offset.
-
-        `settings` are those of the request, and the server's.
 
         Raises:
             QueryError: it was not written.

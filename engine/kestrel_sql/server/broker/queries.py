@@ -8,11 +8,9 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -26,9 +24,9 @@ from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, damaged
-from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.server.broker.adoption import Adoption
 from kestrel_sql.server.broker.tables import TableTopic
+from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
@@ -41,7 +39,6 @@ _MEASURE_S = 2.0
 _ANSWER_S = 5.0
 _STOP_S = 60.0
 _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-_ERRORS_KEPT = 200
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,8 +66,7 @@ class BrokerQueries:
     paused: set[str] = field(default_factory=set)
     adopting: Adoption | None = None
     """Where queries begin that another engine ran before; until the first `follow` is over."""
-    errors: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_ERRORS_KEPT))
-    bad: BadRecords = field(default_factory=lambda: BadRecords(_log.warning))
+    errors: ErrorLog = field(default_factory=ErrorLog)
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
 
@@ -131,8 +127,7 @@ class BrokerQueries:
             known.stop.set()
         for known in self._supervised.values():
             self._stop(known)
-        if self.bad.total:
-            _log.warning("%s", self.bad.summary())
+        self.errors.close()
 
     def watch(self) -> None:
         """Take in what the queries did, and start those again that something ended which may pass."""
@@ -173,18 +168,6 @@ class BrokerQueries:
             name: dict((known.running.progress.lag if known.running is not None else None) or {})
             for name, known in [*self._supervised.items()]
         }
-
-    def note_push(self, entries: Sequence[LogEntry]) -> None:
-        """Count the entries of a push query and keep them."""
-        self.bad.note(entries)
-        self.note(entries)
-
-    def note(self, entries: Sequence[LogEntry]) -> None:
-        """Keep entries of the processing log."""
-        now = int(time.time() * 1000)
-        for entry in entries:
-            position = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
-            self.errors.append({"query": entry.logger, "message": entry.text, "time": now, **position})
 
     def _preparation(self, session: Session) -> Preparation:
         return Preparation(
@@ -253,7 +236,7 @@ class BrokerQueries:
             delivery=self.settings.delivery,
             batch_records=self.settings.batch_records,
             log=lambda entries: self._batch_is_done(known, entries),
-            bad=self.bad,
+            bad=self.errors.bad,
             stop=known.stop,
             flaw=lambda stored: changed(stored, self.offsets),
         )
@@ -270,7 +253,7 @@ class BrokerQueries:
 
     def _batch_is_done(self, known: Supervised, entries: Sequence[LogEntry]) -> None:
         """The sink has committed a batch: in a thread of the query, before its next batch begins."""
-        self.note(entries)
+        self.errors.show(entries)
         if known.table is not None:
             known.table.commit(self._ends(known.table))
 

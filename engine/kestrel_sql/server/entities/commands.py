@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+
 from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import StatementError
 from kestrel_sql.server.service import CommandStatus, Entity
 from kestrel_sql.session.session import Executed
 from kestrel_sql.sql.nodes.admin import ControlQuery
@@ -32,6 +36,24 @@ Command = (
     | ControlQuery
 )
 """Statements that a ksqlDB server sends through its command topic."""
+
+
+TERMINATE_ID = "cluster/TerminateCluster/terminate"
+"""The id of the command that ends the service."""
+
+
+def terminated_sinks(sources: Iterable[Source], topics: Sequence[str]) -> list[Source]:
+    """The sinks of CREATE AS whose topics TERMINATE CLUSTER deletes: those that match a regular expression.
+
+    Raises:
+        StatementError: `topics` has no regular expression.
+    """
+    try:
+        patterns = [re.compile(topic) for topic in topics]
+    except re.error as error:
+        raise StatementError(f"Invalid pattern: {error}") from error
+    created = [source for source in sources if source.created_by is not None]
+    return [source for source in created if any(pattern.fullmatch(source.topic) for pattern in patterns)]
 
 
 def command_id(statement: Command, sources: dict[str, Source], unique: str) -> str:

@@ -42,6 +42,7 @@ class _Collector(Collector):
         yield CounterMetricFamily("kestrel_clients_dropped", "Clients that were too slow", figures.dropped_clients)
         yield CounterMetricFamily("kestrel_pull_queries", "Pull queries that were answered", figures.pull_queries)
         yield CounterMetricFamily("kestrel_rows_inserted", "Rows of INSERT VALUES and streams", figures.rows_inserted)
+        yield CounterMetricFamily("kestrel_bad_records", "Records that some query cannot process", figures.bad_records)
         yield from _of_queries(figures)
 
 
@@ -49,10 +50,12 @@ def _of_queries(figures: Figures) -> Iterator[Metric]:
     rows_in = CounterMetricFamily("kestrel_query_rows_in", "Records that a query has read", labels=["query"])
     rows_out = CounterMetricFamily("kestrel_query_rows_out", "Records that a query has written", labels=["query"])
     lag = GaugeMetricFamily("kestrel_query_lag_records", "Records that a query has still to read", labels=["query"])
+    bad = CounterMetricFamily("kestrel_query_bad_records", "Records that a query cannot process", labels=["query"])
     state = GaugeMetricFamily("kestrel_query_state", "1 for the state that a query is in", labels=["query", "state"])
     for query in figures.queries:
         rows_in.add_metric([query.id], query.rows_in)
         rows_out.add_metric([query.id], query.rows_out)
         lag.add_metric([query.id], query.lag)
+        bad.add_metric([query.id], query.bad_records)
         state.add_metric([query.id, query.state], 1)
-    yield from (rows_in, rows_out, lag, state)
+    yield from (rows_in, rows_out, lag, bad, state)

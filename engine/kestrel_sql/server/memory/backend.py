@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.entities.commands import terminated_sinks
 from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.memory.turns import Turns
 from kestrel_sql.server.serving.backend import Done
+from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
@@ -36,6 +36,7 @@ class MemoryBackend:
         self.pushes = Pushes(engine, most, queue_rows, wake)
         self._turns = Turns(engine, self.pushes)
         self.sequence = -1
+        self.is_terminated = False
 
     @property
     def session(self) -> Session:
@@ -48,8 +49,8 @@ class MemoryBackend:
         return self._engine.paused
 
     @property
-    def errors(self) -> Sequence[Mapping[str, Any]]:
-        """The latest entries of the processing log."""
+    def errors(self) -> ErrorLog:
+        """The processing log."""
         return self._turns.errors
 
     def start(self) -> None:
@@ -121,14 +122,18 @@ class MemoryBackend:
         self._engine.broker.produce(record)
         self._wake()
 
-    def drop(self, source: Source) -> None:
-        """Delete the topic of a source."""
-        self._engine.broker.delete(source.topic)
-
-    def terminate(self) -> None:
-        """End all persistent queries."""
-        self._engine.session.queries.clear()
+    def terminate(self, topics: Sequence[str]) -> int:
+        """End all queries, and delete the sink topics that match a pattern."""
+        session = self._engine.session
+        sinks = terminated_sinks(session.catalog.sources.values(), topics)
+        session.queries.clear()
         self._engine.flush()
+        for sink in sinks:
+            self._engine.broker.delete(sink.topic)
+            session.delete_schemas(sink)
+        self.is_terminated = True
+        self.sequence += 1
+        return self.sequence
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """The records that every query has still to process, by topic."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.memory.pushes import Pushes
+from kestrel_sql.server.serving.error_log import ErrorLog
 
 _log = logging.getLogger(__name__)
-
-_ERRORS_KEPT = 200
 
 
 class Turns:
@@ -21,9 +17,7 @@ class Turns:
 
     def __init__(self, engine: ServedEngine, pushes: Pushes) -> None:
         """Do nothing until `begin`."""
-        self.errors: deque[Mapping[str, Any]] = deque(maxlen=_ERRORS_KEPT)
-        """The latest entries of the processing log."""
-        self._bad = BadRecords(_log.warning)
+        self.errors = ErrorLog()
         self._engine = engine
         self._pushes = pushes
         self._active = False
@@ -36,8 +30,7 @@ class Turns:
     def stop(self) -> None:
         """Start no piece any more, and say how many records were bad."""
         self._active = False
-        if self._bad.total:
-            _log.warning("%s", self._bad.summary())
+        self.errors.close()
 
     def step(self) -> bool:
         """Do a piece of work for the query whose turn it is; whether there was any."""
@@ -53,7 +46,7 @@ class Turns:
             return False
         self._turn = (self._turn + 1) % len(waiting)
         waiting[self._turn]()
-        self._take_log()
+        self.errors.note(self._engine.take_log())
         return True
 
     def _runs(self, name: str) -> bool:
@@ -65,11 +58,3 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - one query's failure must not end the thread
             _log.exception("query %s failed", name)
             self._engine.fail(name, str(error).split("\n", 1)[0] or type(error).__name__)
-
-    def _take_log(self) -> None:
-        """Keep the latest entries of the processing log only."""
-        entries = self._engine.take_log()
-        self._bad.note(entries)
-        for entry in entries:
-            position = {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
-            self.errors.append({"query": entry.logger, "message": entry.text, "time": self._engine.now(), **position})

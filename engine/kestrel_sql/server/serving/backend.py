@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.server.serving.push_clients import PushClients
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Executed, Session
@@ -48,8 +48,8 @@ class Backend(Protocol):
         ...
 
     @property
-    def errors(self) -> Sequence[Mapping[str, Any]]:
-        """The latest entries of the processing log."""
+    def errors(self) -> ErrorLog:
+        """The processing log."""
         ...
 
     @property
@@ -122,12 +122,17 @@ class Backend(Protocol):
         """Put a record into its topic; None if it is there already."""
         ...
 
-    def drop(self, source: Source) -> None:
-        """Delete the topic of a source."""
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the service was ended for good."""
         ...
 
-    def terminate(self) -> None:
-        """End all persistent queries for good."""
+    def terminate(self, topics: Sequence[str]) -> int:
+        """End the service: all queries, and sink topics that match a pattern; returns the number of the command.
+
+        Raises:
+            EngineError: the command is not durable; nothing has changed.
+        """
         ...
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:

@@ -23,6 +23,7 @@ def query_figures(engine: Backend) -> list[QueryFigures]:
                 rows_in=rows_in,
                 rows_out=rows_out,
                 lag=lag,
+                bad_records=engine.errors.bad.counts[query.id],
                 error=error,
             )
         )

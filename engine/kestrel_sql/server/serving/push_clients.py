@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,7 @@ class SharedQuery:
             subscriber.end(error)
 
 
-class PushClients:
+class PushClients(ABC):
     """The clients of one server. They come and go on any thread; subclasses run the queries."""
 
     def __init__(self, most: int, queue_rows: int) -> None:
@@ -69,6 +70,7 @@ class PushClients:
             subscriber.end()
         return subscriber
 
+    @abstractmethod
     def subscribe(self, subscriber: Subscriber, planned: TransientQuery, config: Config, statement: Query) -> None:
         """Let a client have the rows of a query from now on, or from the beginning if `auto.offset.reset` says so.
 
@@ -76,15 +78,14 @@ class PushClients:
             ApiError: there are too many.
             EngineError: the query cannot be started.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def emptied(self, shared: SharedQuery) -> None:
         """Stop a query that has lost its last client; called under the lock, and must not wait."""
-        raise NotImplementedError
 
+    @abstractmethod
     def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
         """Note where the rows of a client begin, before it gets any; called under the lock."""
-        raise NotImplementedError
 
     def add(
         self, subscriber: Subscriber, statement: Query, key: object, make: Callable[[], SharedQuery], begin: object

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,9 +22,11 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.print_topic import printed_source
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError
+from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.inserts import writable_source
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
+from kestrel_sql.server.entities.commands import TERMINATE_ID, terminated_sinks
 from kestrel_sql.server.entities.queries import plan_steps
 from kestrel_sql.server.errors import (
     BAD_REQUEST,
@@ -80,7 +81,6 @@ class ServedService:
         self._statements = Statements(engine)
         self._numbers = count(1)
         self._pulled = 0
-        self._terminated = False
         self._started: Future[None] = Future()
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
         self._puller = Worker("kestrel-puller")
@@ -116,7 +116,7 @@ class ServedService:
     @property
     def state(self) -> State:
         """Starting until Spark runs."""
-        if self._terminated:
+        if self._engine.is_terminated:
             return State.TERMINATED
         if not self._started.done():
             return State.STARTING
@@ -294,32 +294,30 @@ class ServedService:
         """Close all queries and delete the sink topics that match a pattern.
 
         Raises:
-            ApiError: a pattern is no regular expression.
+            ApiError: a pattern is no regular expression, or the command is not durable.
         """
+        self._check_ready()
         try:
-            patterns = [re.compile(topic) for topic in topics]
-        except re.error as error:
-            raise ApiError(BAD_REQUEST, f"Invalid pattern: {error}") from error
+            terminated_sinks((), topics)
+        except EngineError as error:
+            raise ApiError(BAD_REQUEST, error.message) from error
+
+        def terminate() -> int:
+            try:
+                return self._engine.terminate(topics)
+            except EngineError as error:
+                raise api_error(error, TERMINATE_CLUSTER) from error
+
+        sequence = await _result(asyncio.wrap_future(self._worker.submit(terminate)))
         self._pushes.end_all()
-        await _result(asyncio.wrap_future(self._worker.submit(lambda: self._delete(patterns))))
-        self._terminated = True
         return {
             "@type": "currentStatus",
-            "statementText": "TERMINATE CLUSTER;",
-            "commandId": "cluster/TerminateCluster/terminate",
+            "statementText": TERMINATE_CLUSTER,
+            "commandId": TERMINATE_ID,
             "commandStatus": CommandStatus(status="QUEUED", message="Statement written to command topic").to_json(),
-            "commandSequenceNumber": self._engine.sequence + 1,
+            "commandSequenceNumber": sequence,
             "warnings": [],
         }
-
-    def _delete(self, patterns: Sequence[re.Pattern[str]]) -> None:
-        session = self._engine.session
-        sinks = [session.catalog.sources[q.plan.sink] for q in session.queries.values() if q.plan.sink is not None]
-        self._engine.terminate()
-        for sink in sinks:
-            if any(pattern.fullmatch(sink.topic) for pattern in patterns):
-                self._engine.drop(sink)
-                session.delete_schemas(sink)
 
     async def plan(self, query_id: str) -> Sequence[Mapping[str, Any]]:
         """The steps of a persistent query.
@@ -342,11 +340,12 @@ class ServedService:
             rows_pushed=self._pushes.rows,
             rows_inserted=self._statements.inserted,
             dropped_clients=self._pushes.dropped,
-            errors=list(self._engine.errors),
+            bad_records=self._engine.errors.bad.total,
+            errors=list(self._engine.errors.latest),
         )
 
     def _check_ready(self) -> None:
-        if self._terminated:
+        if self._engine.is_terminated:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:
             raise ApiError(NOT_READY, "Spark did not start; the server's log says why")

@@ -86,10 +86,10 @@ function sparkline(id, at, what) {
 
 function showQueries(queries) {
   if (queries.length === 0) return $("queries").replaceChildren(make("p", { class: "soft" }, "No query runs. CREATE TABLE … AS SELECT … starts one."));
-  $("queries").replaceChildren(table(["Query", "State", "Rows in", "per second", "Rows out", "over time", "Lag", "over time", "Statement"], queries.map((query) => [
+  $("queries").replaceChildren(table(["Query", "State", "Rows in", "per second", "Rows out", "over time", "Lag", "over time", "Bad records", "Statement"], queries.map((query) => [
     make("button", { class: "link", type: "button", "data-key": `query ${query.id}`, "aria-expanded": String(chosen === query.id), onclick: () => choose(query) }, query.id),
     make("span", { class: `state ${query.state}` }, query.state),
-    query.rows_in, rate(query.id), query.rows_out, sparkline(query.id, 2, "rows out"), query.lag, sparkline(query.id, 3, "lag"),
+    query.rows_in, rate(query.id), query.rows_out, sparkline(query.id, 2, "rows out"), query.lag, sparkline(query.id, 3, "lag"), query.bad_records,
     make("td", { class: "code" }, query.statement, query.error ? make("div", { class: "bad" }, query.error) : null),
   ])));
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedToken
+from lark.lexer import BasicLexer
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from kestrel_sql.errors import Span, SqlSyntaxError
@@ -175,7 +176,10 @@ def grammar() -> Lark:
 
     lark's file cache is off, because it unpickles a file from the shared temporary directory.
     """
-    return parser_of(Path(__file__).with_name("grammar.lark"), _STARTS, StatementRules())
+    parser = parser_of(Path(__file__).with_name("grammar.lark"), _STARTS, StatementRules())
+    # Without this attribute `Lark.lex` builds a lexer for every text.
+    parser.lexer = BasicLexer(parser.lexer_conf)
+    return parser
 
 
 def _parse(start: str, text: str) -> Any:
