@@ -14,7 +14,7 @@ from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
 from kestrel_sql.formats.json import text as json_text
 from kestrel_sql.formats.protobuf import unregistered as protobuf_nosr
 from kestrel_sql.formats.registered import framing as framed
-from kestrel_sql.formats.registered.languages import LANGUAGES
+from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import SerdeSpec, describe
 from kestrel_sql.java.numbers import fit_decimal, java_double, parse_double, parse_int, parse_long, wrap_integer
 from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, STRING, SqlType
@@ -135,7 +135,7 @@ def _write_framed(spec: SerdeSpec, value: Any) -> bytes:
     if spec.format.property(messages.SCHEMA) is not None:
         own = messages.inline_codec(spec)
         return messages.frame_body(spec, own.write(to_connect(own.schema, value)))
-    language = LANGUAGES[spec.format.format]
+    language = language_for(spec.format)
     latest = spec.schemas.latest_of(spec.subject)
     schema = framed.sink_schema(spec) if latest is None or latest.format is not language.format else latest
     imports = spec.schemas.imports_of(schema)

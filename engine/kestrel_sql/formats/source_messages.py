@@ -17,7 +17,7 @@ from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.delimited import first_record
 from kestrel_sql.formats.registered import framing as framed
-from kestrel_sql.formats.registered.languages import LANGUAGES
+from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import Decoder, Row, SerdeSpec, causes, describe
 from kestrel_sql.formats.table import decoder as table_decoder
 from kestrel_sql.java.regex.time_limit import time_limited
@@ -116,7 +116,7 @@ def _schema_decoder(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 
 def _inline_schema_decoder(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    language, codec = LANGUAGES[spec.format.format], inline_codec(spec)
+    language, codec = language_for(spec.format), inline_codec(spec)
     read = connect_read.row_reader(
         codec.schema, language.schema_columns(spec.columns), language.is_unwrapped(codec.schema, spec.unwrapped)
     )
@@ -129,7 +129,7 @@ def inline_codec(spec: SerdeSpec) -> SchemaCodec:
     Raises:
         FormatError: the schema is invalid.
     """
-    language = LANGUAGES[spec.format.format]
+    language = language_for(spec.format)
     text = spec.format.property(SCHEMA) or ""
     return language.open_codec(text, {}, language.find_definition(text, {}, spec.format.property(FULL_NAME)))
 

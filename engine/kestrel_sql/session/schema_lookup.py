@@ -44,6 +44,7 @@ class RegistryLookup:
             options.side,
             full_name=options.full_name,
             unwrapped=options.unwrapped,
+            unwrap_primitives=options.unwrap_primitives,
             keep_case=options.keep_case,
             view=self._registry.snapshot(),
         )

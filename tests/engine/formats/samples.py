@@ -58,5 +58,7 @@ def spec(
     **properties: str,
 ) -> SerdeSpec:
     parsed = parse_columns(columns) if columns else ()
-    info = FormatInfo(format, tuple(properties.items()))
+    # The planner gives every PROTOBUF serde this property.
+    always = {"unwrapPrimitives": "true"} if format == "PROTOBUF" else {}
+    info = FormatInfo(format, tuple({**always, **properties}.items()))
     return SerdeSpec(info, parsed, UNWRAP if unwrapped else frozenset(), side, "topic", schemas)

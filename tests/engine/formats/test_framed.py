@@ -216,6 +216,24 @@ def test_protobuf_wrapper_at_the_top_is_the_bare_value() -> None:
     assert _read("PROTOBUF", schema, "ROWVAL STRING", "x") == ("x",)
 
 
+@pytest.mark.rules("F4.8.6")
+def test_protobuf_wrappers_are_structs_without_unwrap_primitives() -> None:
+    schema = (
+        'syntax = "proto3"; import "google/protobuf/wrappers.proto"; message Tank '
+        "{ google.protobuf.Int32Value a = 1; repeated google.protobuf.StringValue b = 2; "
+        "map<string, google.protobuf.BoolValue> c = 3; }"
+    )
+    columns = "A STRUCT<`VALUE` INT>, B ARRAY<STRUCT<`VALUE` STRING>>, C MAP<STRING, STRUCT<`VALUE` BOOLEAN>>"
+    value = {"a": {"value": 7}, "b": [{"value": "x"}], "c": {"k": {"value": True}}}
+    structs = _read("PROTOBUF", schema, columns, value, unwrapPrimitives="false")
+    assert _columns("PROTOBUF", schema, unwrap_primitives=False) == (
+        "`A` STRUCT<`VALUE` INTEGER>, `B` ARRAY<STRUCT<`VALUE` STRING>>, `C` MAP<STRING, STRUCT<`VALUE` BOOLEAN>>"
+    )
+    assert structs == ({"VALUE": 7}, [{"VALUE": "x"}], {"k": {"VALUE": True}})
+    primitives = _read("PROTOBUF", schema, "A INT, B ARRAY<STRING>, C MAP<STRING, BOOLEAN>", {"a": 7, "b": ["x"]})
+    assert primitives == (7, ["x"], {})
+
+
 def test_references_are_resolved() -> None:
     registry = MemoryRegistry()
     registry.register("e.proto", SchemaFormat.PROTOBUF, 'syntax = "proto3"; message Event { int64 ts = 1; }')

@@ -26,36 +26,41 @@ from kestrel_sql.formats.protobuf.schema import (
 from kestrel_sql.java.numbers import EXACT, LONG_MAX, LONG_MIN
 
 Convert = Callable[[Any], Any]
+Wrappers = Mapping[str, Kind]
+"""The messages that stand for primitives, by full name."""
 
 _MAX_UNSCALED = 512
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
-def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> SchemaCodec:
+def open_codec(text: str, imports: Mapping[str, str], name: str | None, *, unwrap: bool = True) -> SchemaCodec:
     """Return the codec of a message of a protobuf schema, the first by default.
 
-    Raises:
-        FormatError: the schema is invalid, or has no such message.
-    """
-    return _open(text, tuple(imports.items()), (load(text, imports).index_of(name),))
-
-
-def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...]) -> SchemaCodec:
-    """Return the codec of the message selected by the indexes of a frame.
+    `unwrap` makes google's wrapper messages primitives; else they are structs (rules F4.8.6).
 
     Raises:
         FormatError: the schema is invalid, or has no such message.
     """
-    return _open(text, tuple(imports.items()), indexes)
+    return _open(text, tuple(imports.items()), (load(text, imports).index_of(name),), unwrap)
+
+
+def open_at(text: str, imports: Mapping[str, str], indexes: tuple[int, ...], *, unwrap: bool = True) -> SchemaCodec:
+    """Return the codec of the message selected by the indexes of a frame, as `open_codec` does.
+
+    Raises:
+        FormatError: the schema is invalid, or has no such message.
+    """
+    return _open(text, tuple(imports.items()), indexes, unwrap)
 
 
 @lru_cache(maxsize=256)
-def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, ...]) -> SchemaCodec:
+def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, ...], unwrap: bool) -> SchemaCodec:
+    wrappers = WRAPPERS if unwrap else {}
     schema = load(text, dict(imports))
     message = schema.at(indexes)
     factory = GetMessageClass(message)
-    connect: ConnectSchema = to_connect(message, schema)
-    from_message, to_message = _message_reader(message), _message_writer(message)
+    connect: ConnectSchema = to_connect(message, schema, wrappers)
+    from_message, to_message = _message_reader(message, wrappers), _message_writer(message, wrappers)
 
     def read(body: bytes) -> Any:
         return from_message(factory.FromString(body))
@@ -69,15 +74,15 @@ def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, .
     return SchemaCodec(connect, read, write)
 
 
-def _message_reader(message: Any) -> Convert:
+def _message_reader(message: Any, wrappers: Wrappers) -> Convert:
     name = message.full_name
-    if name in WRAPPERS:
+    if name in wrappers:
         return lambda value: value.value
     if name == DECIMAL:
         return _read_decimal
     if name in WELL_KNOWN:
         return _READERS[WELL_KNOWN[name]]
-    steps = [(each, _member_reader(parts)) for each, parts in members(message)]
+    steps = [(each, _member_reader(parts, wrappers)) for each, parts in members(message)]
 
     def read(value: Any) -> dict[str, Any]:
         return {each: step(value) for each, step in steps}
@@ -85,10 +90,10 @@ def _message_reader(message: Any) -> Convert:
     return read
 
 
-def _member_reader(parts: list[Any]) -> Convert:
+def _member_reader(parts: list[Any], wrappers: Wrappers) -> Convert:
     if is_oneof(parts):
         oneof = parts[0].containing_oneof.name
-        readers = {part.name: _field_reader(part) for part in parts}
+        readers = {part.name: _field_reader(part, wrappers) for part in parts}
 
         def read_union(value: Any) -> dict[str, Any] | None:
             chosen = value.WhichOneof(oneof)
@@ -97,14 +102,14 @@ def _member_reader(parts: list[Any]) -> Convert:
             return {name: read(value) if name == chosen else None for name, read in readers.items()}
 
         return read_union
-    return _field_reader(parts[0])
+    return _field_reader(parts[0], wrappers)
 
 
-def _field_reader(field: Any) -> Convert:
+def _field_reader(field: Any, wrappers: Wrappers) -> Convert:
     name = field.name
     if is_map(field):
-        return _map_reader(field)
-    convert = _single_reader(field)
+        return _map_reader(field, wrappers)
+    convert = _single_reader(field, wrappers)
     if field.is_repeated:
         if convert is None:
             return lambda value: list(getattr(value, name))
@@ -118,9 +123,9 @@ def _field_reader(field: Any) -> Convert:
     return lambda value: convert(getattr(value, name))
 
 
-def _single_reader(field: Any) -> Convert | None:
+def _single_reader(field: Any, wrappers: Wrappers) -> Convert | None:
     if field.message_type is not None:
-        return _message_reader(field.message_type)
+        return _message_reader(field.message_type, wrappers)
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return lambda number: names.get(number, str(number))
@@ -130,13 +135,13 @@ def _single_reader(field: Any) -> Convert | None:
     return None
 
 
-def _map_reader(field: Any) -> Convert:
+def _map_reader(field: Any, wrappers: Wrappers) -> Convert:
     name = field.name
     key, value = field.message_type.fields
-    convert = _single_reader(value)
+    convert = _single_reader(value, wrappers)
     if field.message_type.GetOptions().map_entry:
         return lambda owner: {k: v if convert is None else convert(v) for k, v in getattr(owner, name).items()}
-    read_key, read_value = _field_reader(key), _field_reader(value)
+    read_key, read_value = _field_reader(key, wrappers), _field_reader(value, wrappers)
     return lambda owner: {read_key(entry): read_value(entry) for entry in getattr(owner, name)}
 
 
@@ -170,15 +175,15 @@ Fill = Callable[[Any, Any], None]
 """Copies a Connect value, not None, into a message."""
 
 
-def _message_writer(message: Any) -> Fill:
+def _message_writer(message: Any, wrappers: Wrappers) -> Fill:
     name = message.full_name
-    if name in WRAPPERS:
+    if name in wrappers:
         return _fill_wrapper
     if name == DECIMAL:
         return _fill_decimal
     if name in WELL_KNOWN:
         return _FILLS[WELL_KNOWN[name]]
-    steps = [(each, _member_writer(parts)) for each, parts in members(message)]
+    steps = [(each, _member_writer(parts, wrappers)) for each, parts in members(message)]
 
     def fill(value: dict[str, Any], target: Any) -> None:
         target.SetInParent()
@@ -190,10 +195,10 @@ def _message_writer(message: Any) -> Fill:
     return fill
 
 
-def _member_writer(parts: list[Any]) -> Fill:
+def _member_writer(parts: list[Any], wrappers: Wrappers) -> Fill:
     if not is_oneof(parts):
-        return _field_writer(parts[0])
-    writers = [(part.name, _field_writer(part)) for part in parts]
+        return _field_writer(parts[0], wrappers)
+    writers = [(part.name, _field_writer(part, wrappers)) for part in parts]
 
     def fill_union(value: dict[str, Any], target: Any) -> None:
         for name, write in writers:
@@ -203,12 +208,12 @@ def _member_writer(parts: list[Any]) -> Fill:
     return fill_union
 
 
-def _field_writer(field: Any) -> Fill:
+def _field_writer(field: Any, wrappers: Wrappers) -> Fill:
     name = field.name
     if is_map(field):
-        return _map_writer(field)
+        return _map_writer(field, wrappers)
     if field.message_type is not None:
-        fill = _message_writer(field.message_type)
+        fill = _message_writer(field.message_type, wrappers)
         return (
             _repeated_messages(name, fill)
             if field.is_repeated
@@ -250,8 +255,8 @@ def _repeated_messages(name: str, fill: Fill) -> Fill:
     return fill_all
 
 
-def _entries_writer(name: str, key: Any, value: Any) -> Fill:
-    write_key, write_value = _field_writer(key), _field_writer(value)
+def _entries_writer(name: str, key: Any, value: Any, wrappers: Wrappers) -> Fill:
+    write_key, write_value = _field_writer(key, wrappers), _field_writer(value, wrappers)
 
     def fill_entries(members_: dict[Any, Any], target: Any) -> None:
         entries = getattr(target, name)
@@ -265,13 +270,13 @@ def _entries_writer(name: str, key: Any, value: Any) -> Fill:
     return fill_entries
 
 
-def _map_writer(field: Any) -> Fill:
+def _map_writer(field: Any, wrappers: Wrappers) -> Fill:
     name = field.name
     key, value = field.message_type.fields
     if not field.message_type.GetOptions().map_entry:
-        return _entries_writer(name, key, value)
+        return _entries_writer(name, key, value, wrappers)
     if value.message_type is not None:
-        fill = _message_writer(value.message_type)
+        fill = _message_writer(value.message_type, wrappers)
 
         def fill_messages(members_: dict[Any, Any], target: Any) -> None:
             entries = getattr(target, name)

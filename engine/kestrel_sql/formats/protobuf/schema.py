@@ -204,8 +204,10 @@ def _is_synthetic(oneof: Any) -> bool:
     return len(oneof.fields) == 1 and oneof.name == f"_{oneof.fields[0].name}"
 
 
-def to_connect(message: Descriptor, schema: ProtoSchema, depth: int = 0) -> ConnectSchema:
-    """Return the Connect form of a message.
+def to_connect(
+    message: Descriptor, schema: ProtoSchema, wrappers: Mapping[str, Kind] = WRAPPERS, depth: int = 0
+) -> ConnectSchema:
+    """Return the Connect form of a message; `wrappers` are the messages that stand for primitives.
 
     Raises:
         FormatError: the message is recursive, too deep or too large.
@@ -214,15 +216,15 @@ def to_connect(message: Descriptor, schema: ProtoSchema, depth: int = 0) -> Conn
         raise FormatError("Protobuf schema is recursive or too deeply nested")
     if depth == 0 and _parts(message, {}) > MAX_PARTS:
         raise FormatError("Protobuf schema has too many parts")
-    if message.full_name in WRAPPERS:
-        return ConnectSchema(WRAPPERS[message.full_name], optional=True)
+    if message.full_name in wrappers:
+        return ConnectSchema(wrappers[message.full_name], optional=True)
     fields: list[tuple[str, ConnectSchema]] = []
     for name, parts in members(message):
         if is_oneof(parts):
-            union = struct_of((part.name, _field(part, schema, depth).as_optional()) for part in parts)
+            union = struct_of((part.name, _field(part, schema, wrappers, depth).as_optional()) for part in parts)
             fields.append((name, union.as_optional()))
         else:
-            fields.append((name, _field(parts[0], schema, depth)))
+            fields.append((name, _field(parts[0], schema, wrappers, depth)))
     return struct_of(fields)
 
 
@@ -237,18 +239,18 @@ def _parts(message: Descriptor, counted: dict[str, int]) -> int:
     return counted[name]
 
 
-def _field(field: Any, schema: ProtoSchema, depth: int) -> ConnectSchema:
+def _field(field: Any, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth: int) -> ConnectSchema:
     if is_map(field):
-        key, value = (_single(part, schema, depth) for part in field.message_type.fields)
+        key, value = (_single(part, schema, wrappers, depth) for part in field.message_type.fields)
         return ConnectSchema(Kind.MAP, optional=True, key=key, item=value.as_optional())
-    single = _single(field, schema, depth)
+    single = _single(field, schema, wrappers, depth)
     if field.is_repeated:
         return ConnectSchema(Kind.ARRAY, optional=True, item=single)
     # Fields without presence write null as their default, so every field accepts null.
     return single.as_optional()
 
 
-def _single(field: Any, schema: ProtoSchema, depth: int) -> ConnectSchema:
+def _single(field: Any, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth: int) -> ConnectSchema:
     message = field.message_type
     if message is None:
         return simple(_KINDS[field.type])
@@ -258,4 +260,4 @@ def _single(field: Any, schema: ProtoSchema, depth: int) -> ConnectSchema:
         return ConnectSchema(Kind.DECIMAL, optional=True, precision=precision, scale=scale)
     if message.full_name in WELL_KNOWN:
         return ConnectSchema(WELL_KNOWN[message.full_name], optional=True)
-    return to_connect(message, schema, depth + 1).as_optional()
+    return to_connect(message, schema, wrappers, depth + 1).as_optional()

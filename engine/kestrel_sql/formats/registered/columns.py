@@ -8,7 +8,7 @@ from kestrel_sql.errors import FormatError, RegistryError
 from kestrel_sql.formats.avro import schema as avro_schema
 from kestrel_sql.formats.connect.infer import columns_of_schema
 from kestrel_sql.formats.protobuf import schema as proto_schema
-from kestrel_sql.formats.registered.languages import LANGUAGES, SchemaLanguage
+from kestrel_sql.formats.registered.languages import LANGUAGES, PROTOBUF_STRUCTS, SchemaLanguage
 from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegisteredSchema, RegistryView, SchemaFormat
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo
@@ -52,12 +52,14 @@ def columns_of(
     *,
     full_name: str | None = None,
     unwrapped: bool = False,
+    unwrap_primitives: bool = True,
     keep_case: bool = False,
     view: RegistryView = NO_SCHEMAS,
 ) -> tuple[Column, ...] | None:
     """Return the columns of a schema for a CREATE without columns; None if the schema has no definition `full_name`.
 
-    `view` resolves imports of the schema. Only PROTOBUF schemas may have several definitions.
+    `view` resolves imports of the schema. Only PROTOBUF schemas may have several definitions, and wrapper messages,
+    which are structs without `unwrap_primitives`.
 
     Raises:
         RegistryError: there are several definitions and none is selected, or no field is supported.
@@ -70,6 +72,7 @@ def columns_of(
         if full_name is not None and full_name not in names:
             return None
         _check_definitions(names, side, full_name)
+        language = language if unwrap_primitives else PROTOBUF_STRUCTS
     connect = language.open_codec(schema.text, imports, full_name).schema
     return columns_of_schema(connect, side, unwrapped=language.is_unwrapped(connect, unwrapped), keep_case=keep_case)
 

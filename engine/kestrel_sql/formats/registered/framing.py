@@ -11,7 +11,7 @@ from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect import write as connect_write
 from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.registered.columns import generated_schema
-from kestrel_sql.formats.registered.languages import LANGUAGES, SchemaLanguage
+from kestrel_sql.formats.registered.languages import SchemaLanguage, language_for
 from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
 
@@ -62,7 +62,7 @@ def resolve(spec: SerdeSpec, schema_id: int) -> RegisteredSchema:
 
 def codec_finder(spec: SerdeSpec) -> Callable[[bytes], tuple[SchemaCodec, bytes]]:
     """Return a function from a message to the codec of its writer's schema and its body; codecs are created once."""
-    language: SchemaLanguage = LANGUAGES[spec.format.format]
+    language: SchemaLanguage = language_for(spec.format)
     opened: dict[tuple[int, tuple[int, ...]], SchemaCodec] = {}
 
     def find(data: bytes) -> tuple[SchemaCodec, bytes]:
@@ -83,7 +83,7 @@ def decoder(spec: SerdeSpec) -> Decoder:
     if not spec.columns:
         return none.decoder(spec)
     find = codec_finder(spec)
-    language = LANGUAGES[spec.format.format]
+    language = language_for(spec.format)
     columns = language.schema_columns(spec.columns)
     readers: dict[int, Callable[[Any], Row]] = {}
 
@@ -106,7 +106,7 @@ def encoder(spec: SerdeSpec) -> Encoder:
     """
     if not spec.columns:
         return none.encoder(spec)
-    language = LANGUAGES[spec.format.format]
+    language = language_for(spec.format)
     schema = sink_schema(spec)
     imports = spec.schemas.imports_of(schema)
     name = language.find_definition(schema.text, imports, spec.format.property("fullSchemaName"))

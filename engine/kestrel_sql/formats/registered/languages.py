@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kestrel_sql.formats.avro import codec as avro
 from kestrel_sql.formats.avro import schema as avro_schema
+from kestrel_sql.formats.capabilities import UNWRAP_PRIMITIVES
 from kestrel_sql.formats.connect.codec import OpenCodec, SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.json import registered as json_sr
@@ -180,3 +182,16 @@ LANGUAGES: Mapping[str, SchemaLanguage] = {
         _proto_unwrapped,
     ),
 }
+
+PROTOBUF_STRUCTS = replace(
+    LANGUAGES["PROTOBUF"],
+    open_codec=partial(protobuf.open_codec, unwrap=False),
+    open_at=partial(protobuf.open_at, unwrap=False),
+)
+"""PROTOBUF without `unwrapPrimitives`."""
+
+
+def language_for(info: FormatInfo) -> SchemaLanguage:
+    """Return the language of a format; its properties say whether wrapper messages are primitives (rules F4.8.6)."""
+    structs = info.format == "PROTOBUF" and info.property(UNWRAP_PRIMITIVES) != "true"
+    return PROTOBUF_STRUCTS if structs else LANGUAGES[info.format]

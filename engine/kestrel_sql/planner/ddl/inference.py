@@ -172,7 +172,6 @@ def _infer(request: _SchemaRequest, registry: SchemaLookup) -> tuple[Column, ...
         schema,
         ColumnOptions(
             side=request.side,
-            format=request.format.format,
             unwrapped=request.unwrapped,
             full_name=request.properties.setting(FULL_NAME),
             keep_case=request.properties.schema_id is not None,

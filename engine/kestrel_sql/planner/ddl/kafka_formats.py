@@ -129,7 +129,7 @@ def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
 
 def _in_statement(form: MessageFormat, side: Side) -> tuple[Column, ...]:
     schema = RegisteredSchema(0, _LANGUAGES[form.name], form.schema or "")
-    columns = columns_of(schema, side, full_name=form.message, unwrapped=True)
+    columns = columns_of(schema, side, full_name=form.message, unwrapped=True, unwrap_primitives=False)
     if not columns:
         raise FormatError(f"the schema has no message '{form.message}'", span=form.span)
     return tuple(Column(column.name, column.type, _role(side)) for column in columns)
@@ -147,7 +147,7 @@ def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
     if schema.format is not _LANGUAGES[form.name]:
         raise RegistryError(f"the schema of {subject} is {schema.format.value}, not {form.name}", span=form.span)
     columns = registry.columns(
-        schema, ColumnOptions(side=side, format=form.name, unwrapped=True, full_name=form.message)
+        schema, ColumnOptions(side=side, unwrapped=True, full_name=form.message, unwrap_primitives=False)
     )
     if not columns:
         raise RegistryError(f"the schema of {subject} has no message '{form.message}'", span=form.span)

@@ -17,16 +17,16 @@ class ColumnOptions:
 
     Attributes:
         side: key or value.
-        format: the name of the format.
         unwrapped: whether the whole schema becomes one column, ROWKEY or ROWVAL.
         full_name: selects one of several definitions in the schema.
+        unwrap_primitives: whether wrapper messages of PROTOBUF are the primitives in them or structs.
         keep_case: whether names keep their case (schemas given by id) or become upper case.
     """
 
     side: Side
-    format: str
     unwrapped: bool
     full_name: str | None = None
+    unwrap_primitives: bool = True
     keep_case: bool = False
 
 
