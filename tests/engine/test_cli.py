@@ -49,6 +49,33 @@ def test_shell_executes_statements_of_the_command_line(capsys: pytest.CaptureFix
     assert "KAFKA" in capsys.readouterr().out
 
 
+def test_the_shell_says_what_each_statement_did(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = """
+        CREATE STREAM T AS SELECT * FROM s;
+        INSERT INTO T SELECT * FROM s;
+        CREATE TYPE POINT AS STRUCT<X INT>;
+        ALTER STREAM s ADD COLUMN w INT;
+        TERMINATE CSAS_T_0;
+        CREATE STREAM IF NOT EXISTS T AS SELECT * FROM s;
+        SET 'auto.offset.reset' = 'latest';
+        TERMINATE ALL;
+        DROP STREAM T;
+    """
+    assert main(["shell", "--execute", f"{STREAM}{changes}"]) == ExitCode.OK
+    assert capsys.readouterr().out.splitlines() == [
+        "Stream created",
+        "Created query with ID CSAS_T_0",
+        "Created query with ID INSERTQUERY_1",
+        "Registered custom type with name 'POINT' and SQL type STRUCT<`X` INTEGER>",
+        "Stream altered",
+        "terminated: CSAS_T_0",
+        "T already exists",
+        "Done",
+        "terminated: INSERTQUERY_1",
+        "Source `T` (topic: T) was dropped.",
+    ]
+
+
 def test_errors_show_the_place_and_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["shell", "--execute", "DROP STREAM nothing;"]) == ExitCode.REFUSED
     err = capsys.readouterr().err

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
+from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, attach_span
@@ -30,7 +31,7 @@ from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.sql.nodes.admin import ControlQuery
-from kestrel_sql.sql.nodes.statements import InsertValues, Query
+from kestrel_sql.sql.nodes.statements import DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
@@ -233,7 +234,14 @@ class MemoryEngine:
             case statement:
                 self.flush()
                 found = answer_of(statement, self._view())
-                return message_answer(self.define(parsed).message or "done") if found is None else found
+                return self._change(parsed) if found is None else found
+
+    def _change(self, parsed: ParsedStatement) -> Answer:
+        statement = parsed.statement
+        known = self.session.catalog.sources
+        dropped = known.get(statement.name) if isinstance(statement, DropSource) else None
+        done = self.define(parsed)
+        return message_answer(done.message or effect_of(statement, done, dropped))
 
     def _insert(self, parsed: ParsedStatement) -> Answer:
         done = self.session.execute(parsed)

@@ -88,6 +88,13 @@ class Executed:
     message: str = ""
     deletes: Source | None = None
 
+    @property
+    def created_query(self) -> str | None:
+        """The id of the persistent query that the statement started."""
+        if self.plan is None or self.plan.query_plan is None or isinstance(self.statement.statement, CreateSource):
+            return None
+        return self.plan.query_plan.query_id
+
 
 @dataclass(slots=True)
 class Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
 from kestrel_sql.server.service import CommandStatus, Entity
@@ -83,33 +84,8 @@ def command_id(statement: Command, sources: dict[str, Source], unique: str) -> s
 
 def success(statement: Command, done: Executed | None, dropped: Source | None) -> CommandStatus:
     """The status of a command that was executed; `dropped` is the source that it removed."""
-    query = done.plan.query_plan if done is not None and done.plan is not None else None
-    if query is not None and not isinstance(statement, CreateSource):
-        return CommandStatus(
-            status="SUCCESS", message=f"Created query with ID {query.query_id}", query_id=query.query_id
-        )
-    return CommandStatus(status="SUCCESS", message=_message(statement, dropped))
-
-
-def _message(statement: Command, dropped: Source | None) -> str:
-    match statement:
-        case CreateSource():
-            return f"{statement.kind.value.capitalize()} created"
-        case DropSource() if dropped is not None:
-            return f"Source {quote(dropped.name)} (topic: {dropped.topic}) was dropped."
-        case DropSource():
-            return f"Source {quote(statement.name)} does not exist."
-        case CreateType():
-            return f"Registered custom type with name '{statement.name}' and SQL type {statement.type}"
-        case DropType():
-            return f"Dropped type '{statement.name}'"
-        case AlterSource():
-            return f"{statement.kind.value.capitalize()} altered"
-        case ControlQuery():
-            verb = {"TERMINATE": "terminated", "PAUSE": "paused", "RESUME": "resumed"}[statement.verb]
-            return f"Query {verb}." if statement.query_id else f"All queries {verb}."
-        case _:
-            return "Done"
+    query = None if done is None else done.created_query
+    return CommandStatus(status="SUCCESS", message=effect_of(statement, done, dropped), query_id=query)
 
 
 def current_status(text: str, command: str, status: CommandStatus, sequence: int) -> Entity:
