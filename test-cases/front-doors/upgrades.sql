@@ -46,6 +46,23 @@ INSERT INTO s (k, v, w) VALUES (1, 2, 'x');
 ASSERT VALUES t (k, total) VALUES (1, 10);
 ASSERT VALUES t (k, total) VALUES (1, 12);
 
+--@test: a table over an altered table is replaced
+--@rules: L5.30
+CREATE TABLE s (k INT PRIMARY KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE t WITH (kafka_topic='t') AS SELECT k, v, ROWTIME AS r FROM s WHERE v > 5;
+INSERT INTO s (k, v, ROWTIME) VALUES (1, 10, 1);
+INSERT INTO s (k, v, ROWTIME) VALUES (2, 11, 2);
+ALTER TABLE s ADD COLUMN w STRING;
+CREATE OR REPLACE TABLE t WITH (kafka_topic='t') AS SELECT k, v, ROWTIME AS r, w FROM s WHERE v > 5;
+INSERT INTO s (k, v, w, ROWTIME) VALUES (1, 2, 'x', 3);
+INSERT INTO s (k, v, w, ROWTIME) VALUES (3, 12, 'y', 4);
+INSERT INTO s (k, v, w, ROWTIME) VALUES (2, 13, 'z', 5);
+ASSERT VALUES t (k, v, r) VALUES (1, 10, 1);
+ASSERT VALUES t (k, v, r) VALUES (2, 11, 2);
+ASSERT NULL VALUES t (k) KEY (1);
+ASSERT VALUES t (k, v, r, w) VALUES (3, 12, 4, 'y');
+ASSERT VALUES t (k, v, r, w) VALUES (2, 13, 5, 'z');
+
 --@test: a record reaches the queries that exist when it is inserted
 --@rules: Q14.2
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');

@@ -18,6 +18,7 @@ from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.state.widening import widenings
 
 LAYOUT = 2
 """The version of what this release writes into a checkpoint.
@@ -120,7 +121,7 @@ def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replace
     """The differences that keep a pipeline from resuming, as sentences; with `replaced` the plans may differ."""
     if not replaced:
         yield from _plan_differences(written, own)
-    if list(map(list, written.operators)) != list(map(list, own.operators)):
+    if len(written.operators) != len(own.operators) or None in map(widenings, written.operators, own.operators):
         yield (
             f"it contains the state of {_levels(written.operators)}, and the query needs that of"
             f" {_levels(own.operators)}"

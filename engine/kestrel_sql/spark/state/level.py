@@ -15,6 +15,7 @@ from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.state.widening import widenings
 from kestrel_sql.spark.types import arrow_struct
 
 PLAN = "plan"
@@ -91,19 +92,23 @@ def _field(handle: Handle) -> pa.Field:
 
 
 def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
-    """Decode a page.
+    """Decode a page, and widen the rows of tables whose sources have more columns by now.
 
-    The state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it, if stored.
+    Returns:
+        The state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it, if stored.
 
     Raises:
         QueryError: the blob cannot be read, or has another fingerprint.
     """
     state = load_state(blob)
     written = state.get(PLAN, list(fingerprint))
-    if written != list(fingerprint):
+    changes = widenings(written, fingerprint)
+    if changes is None:
         raise QueryError(
             f"another plan wrote the checkpoint: it contains the state of {'; '.join(written)}, "
             f"and the query needs that of {'; '.join(fingerprint)}",
             hint="run the statement that wrote the checkpoint, or start with a new one",
         )
+    for change in changes:
+        change.apply(state)
     return state

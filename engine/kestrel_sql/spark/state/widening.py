@@ -1,0 +1,66 @@
+"""Widens the stored rows of a table by the columns that ALTER … ADD COLUMN gave its source (rules L5.30)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from kestrel_sql.errors import QueryError
+from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.tables.previous_row import Materialise
+
+_STORE = re.compile(rf"([0-9]+) {Materialise.__name__}\((.*)\)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Widening:
+    """The number of a relation, and for each column of its store the index in older rows; None for a new column."""
+
+    relation: str
+    positions: tuple[int | None, ...]
+
+    def apply(self, state: State) -> None:
+        """Give the stored rows the new columns, which are NULL.
+
+        Raises:
+            QueryError: the state is damaged.
+        """
+        try:
+            rows = state.get(self.relation, {}).get("rows", {})
+            for key, row in rows.items():
+                rows[key] = [None if at is None else row[at] for at in self.positions]
+        except (AttributeError, IndexError, TypeError) as error:
+            raise QueryError(f"the stored state of an operator is damaged: {error}") from error
+
+
+def widenings(written: Sequence[str], needed: Sequence[str]) -> tuple[Widening, ...] | None:
+    """Compare two fingerprints of a level (`Level.fingerprint`).
+
+    Returns:
+        What brings a state of the fingerprint `written` to `needed`: nothing for equal ones. None if nothing does.
+    """
+    if len(written) != len(needed):
+        return None
+    changed = [_widening(before, after) for before, after in zip(written, needed, strict=True) if before != after]
+    found = tuple(each for each in changed if each is not None)
+    return found if len(found) == len(changed) else None
+
+
+def _widening(written: str, needed: str) -> Widening | None:
+    before, after = _STORE.fullmatch(written), _STORE.fullmatch(needed)
+    if before is None or after is None or before[1] != after[1]:
+        return None
+    (old_key, stored), (new_key, wanted) = _columns(before[2]), _columns(after[2])
+    if old_key != new_key or not stored.items() <= wanted.items():
+        return None
+    positions = {name: at for at, name in enumerate(stored)}
+    return Widening(before[1], tuple(map(positions.get, wanted)))
+
+
+def _columns(struct: str) -> tuple[str, Mapping[str, str]]:
+    """The type of the key, and the types of the value columns by name, of a relation's struct."""
+    parts = {each.name: each.args["kind"] for each in exp.DataType.build(struct, dialect="spark").expressions}
+    return parts["k"].sql("spark"), {each.name: each.args["kind"].sql("spark") for each in parts["v"].expressions}
