@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -66,7 +66,14 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     if where is not None:
         check_in_lists(where, source.schema.key)
     KeyRules.of(source.schema.key, config, windowed=source.window is not None).check(where)
-    return replace(planned, columns=_marked(planned, source), where=where)
+    return replace(planned, columns=_marked(planned, source, query), where=where)
+
+
+def schema_text(columns: Sequence[Column]) -> str:
+    """Write the columns of an answer as its header does: marked headers stand before the values (rules R9.1)."""
+    if any(column.role is Role.HEADERS for column in columns):
+        columns = sorted(columns, key=lambda column: (Role.KEY, Role.HEADERS, Role.VALUE).index(column.role))
+    return ", ".join(map(str, columns))
 
 
 def materialises(plan: QueryPlan, source: Source) -> bool:
@@ -160,10 +167,16 @@ def not_queryable(source: Source, span: Span | None) -> StatementError:
     )
 
 
-def _marked(planned: TransientQuery, source: Source) -> tuple[Column, ...]:
+def _marked(planned: TransientQuery, source: Source, query: Query) -> tuple[Column, ...]:
+    """The columns of the answer with their roles: keys, and headers that come from a star."""
+    star = any(isinstance(item, SelectAll) for item in query.select)
+    headers = {column.name: column for column in source.schema.headers} if star else {}
     keys = {column.name for column in source.schema.key} | {column.name for column in WINDOW_BOUNDS}
     pairs = zip(planned.columns, planned.from_key, strict=True)
-    return tuple(replace(column, role=Role.KEY) if origin in keys else column for column, origin in pairs)
+    return tuple(
+        replace(column, role=Role.KEY) if origin in keys else headers.get(column.name, column)
+        for column, origin in pairs
+    )
 
 
 def check_no_null_key(records: Iterable[Record], source: Source) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kestrel_sql.queries.pull import schema_text
 from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http.protobuf_rows import protobuf_schema, protobuf_writer
 from kestrel_sql.server.json_values import row_writer, write_json
 from kestrel_sql.server.service import RowStream
-from kestrel_sql.types.schema import Column, Role
 
 JSON = "application/json"
 KSQL_JSON = "application/vnd.ksql.v1+json"
@@ -58,11 +58,6 @@ def _weight(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
-
-
-def schema_text(columns: Sequence[Column]) -> str:
-    """The columns of a header: names in back-ticks, SQL types, KEY where pulled from a key."""
-    return ", ".join(map(str, columns))
 
 
 @dataclass(slots=True)
@@ -124,10 +119,7 @@ def _array(stream: RowStream) -> Frame:
 
 def _objects(stream: RowStream, extra: Mapping[str, Any], content: Callable[[Row], dict[str, Any]]) -> Frame:
     """The array of objects: a pull from a table has its commas before the elements, everything else behind them."""
-    columns = tuple(
-        column if column.role is Role.KEY else Column(column.name, column.type) for column in stream.columns
-    )
-    header = b"[" + write_json({"header": {"queryId": stream.query_id, "schema": schema_text(columns), **extra}})
+    header = b"[" + write_json({"header": {"queryId": stream.query_id, "schema": schema_text(stream.columns), **extra}})
     if stream.kind is QueryKind.PULL_TABLE:
         return Frame(
             start=header,

@@ -9,6 +9,7 @@ from kestrel_qtt.drivers.rest.protobuf import proto_elements
 from kestrel_qtt.ksqldb.rest_cases import Answer
 from kestrel_sql.admin import answer as told
 from kestrel_sql.admin.readable import readable
+from kestrel_sql.queries.pull import schema_text
 from kestrel_sql.queries.transient import QueryKind
 
 
@@ -24,7 +25,7 @@ def admin_answer(statement: str, answer: told.Answer) -> Answer:
 
 def query_answer(query_id: str, kind: QueryKind, answer: told.Answer) -> Answer:
     """The response to a query: a header, the rows, and how it ended."""
-    schema = ", ".join(map(str, answer.columns))
+    schema = schema_text(answer.columns)
     header: Actual = {"header": {"schema": schema, "queryId": query_id}}
     return Answer("query", (header, *({"row": content} for content in _contents(answer)), *_end(kind, answer)))
 
