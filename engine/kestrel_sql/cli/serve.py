@@ -30,6 +30,9 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
 
+_SWITCH_S = 0.0005
+"""How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
+
 
 def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the options of `kestrel serve`, but for those that all engines have."""
@@ -78,6 +81,7 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.set()
 
+    sys.setswitchinterval(_SWITCH_S)
     try:
         with _server(arguments, errors) as running:
             signal.signal(signal.SIGINT, stop)

@@ -245,20 +245,24 @@ def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) 
     """
     settings, functions = table.settings, table.functions
     steps = RowSteps(planned.plan.query_id, functions, settings, log)
-    run = steps.chain(_own_steps(planned.plan.physical_plan))
+    run = steps.chain(own_steps(planned.plan.physical_plan))
     keys = named_keys(planned.where, table.source.schema.key, functions)
     found = []
     for row in table.rows(keys, log):
-        result = run(_as_read(row, table.source.schema.key))
+        result = run(as_read(row, table.source.schema.key))
         if result is not None:
             found.append((table.scan_order(row), tuple(result[column.name] for column in planned.columns)))
     found.sort(key=lambda pair: pair[0])
     limited = found if planned.limit is None else found[: planned.limit]
-    rows = to_rows(from_rows([values for _, values in limited], planned.columns))
-    return [Row(tuple(values or ())) for values in rows]
+    return typed_rows([values for _, values in limited], planned.columns)
 
 
-def _own_steps(root: Step) -> list[Step]:
+def typed_rows(values: Sequence[Sequence[object]], columns: Sequence[Column]) -> list[Row]:
+    """Return rows whose values have exactly the types of their columns."""
+    return [Row(tuple(row or ())) for row in to_rows(from_rows(values, columns))]
+
+
+def own_steps(root: Step) -> list[Step]:
     """The steps between source and sink of a pull query, in order."""
     steps: list[Step] = []
     step = root.upstream[0] if isinstance(root, StreamSinkV1) else root
@@ -268,7 +272,7 @@ def _own_steps(root: Step) -> list[Step]:
     return steps
 
 
-def _as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
+def as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
     """The values of a row for expressions: with ROWTIME, copies of the key, and the bounds of its window."""
     values = {**row.values, ROWTIME.name: row.timestamp}
     values.update(zip((column.name for column in key), row.key, strict=True))

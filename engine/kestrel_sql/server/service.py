@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.queries.transient import QueryKind, Row
+from kestrel_sql.server.errors import ApiError
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.types.schema import Column
 
@@ -93,15 +94,19 @@ class PrintedTopic:
     lines: AsyncIterator[Sequence[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """How many rows are durable, up to the first that is not; `error` says why that one is not."""
+
+    count: int
+    error: ApiError | None = None
+
+
 class Inserter(Protocol):
     """Writes rows into one stream or table."""
 
-    def insert(self, line: bytes) -> Awaitable[None] | None:
-        """Write the row that a line of JSON is, values by column name; it is durable when the result, if any, has come.
-
-        Raises:
-            ApiError: the row does not fit.
-        """
+    async def insert(self, lines: Sequence[bytes]) -> Inserted:
+        """Write the rows that lines of JSON are, values by column name, up to the first that is refused."""
         ...
 
 

@@ -24,6 +24,7 @@ from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.key_lookup import key_lookup
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.broker.adoption import Adoption, check_adoption
 from kestrel_sql.server.broker.asking import BrokerAsking
@@ -35,8 +36,9 @@ from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
 from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, terminated_sinks
 from kestrel_sql.server.sandbox import trial_session
-from kestrel_sql.server.serving.backend import Done
+from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
+from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.statements import is_command
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.schema_lookup import register_schemas
@@ -180,7 +182,32 @@ class BrokerBackend:
         Raises:
             EngineError: the query fails.
         """
-        return self._asking.answer(planned, config)
+        try:
+            return self._asking.answer(planned, config)
+        finally:
+            self.errors.note(self._asking.take_log())
+
+    def look_up(self, planned: TransientQuery) -> LookUp | None:
+        """Return what answers a query by key from the copy of its table.
+
+        Raises:
+            UnsupportedError: an expression needs Spark.
+        """
+        source = self._session.catalog.sources.get(planned.source)
+        table = None if source is None or source.ingestion is not None else self._table(source)
+        found = None if table is None else key_lookup(planned, table, self._asking.log)
+        if source is None or table is None or found is None:
+            return None
+
+        def answer(constant: object) -> Answer | None:
+            if self._queries.table(source) is not table.topic or not table.topic.ready.is_set():
+                return None
+            try:
+                return found.answer(constant)
+            finally:
+                self.errors.note(self._asking.take_log())
+
+        return answer
 
     def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
         """Give the lines of PRINT."""
@@ -216,11 +243,11 @@ class BrokerBackend:
             self._drop(done.deletes)
         return Done(executed=done, sequence=offset)
 
-    def produce(self, record: Record) -> Future[None]:
-        """Hand a record to the broker; the result is its word."""
+    def produce(self, records: Sequence[Record]) -> Future[Written]:
+        """Hand records to the broker; the result comes with its acknowledgements."""
         if self._rows is None:
             self._rows = RowProducer(self._config)
-        return self._rows.write(record)
+        return self._rows.write(records)
 
     def terminate(self, topics: Sequence[str]) -> int:
         """Write TERMINATE CLUSTER into the command topic, and carry it out.

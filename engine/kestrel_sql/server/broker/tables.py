@@ -82,7 +82,7 @@ class TableTopic:
         self._by_batch = is_written_by_query
         self._seen: dict[tuple[str, int], int] = {}
         self._ends: deque[Offsets] = deque()
-        self._changes: deque[_Change] = deque()
+        self._changes: list[_Change] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kestrel-table-{source.name}", daemon=True)
         self._thread.start()
@@ -147,14 +147,17 @@ class TableTopic:
         if not self._changes:
             return
         rest: list[_Change] = []
+        latest: dict[bytes, tuple[bytes | None, int]] = {}
+        for change in self._changes:
+            position, offset, key, value, time = change
+            if belongs(position, offset):
+                latest[key] = value, time
+            else:
+                rest.append(change)
+        self._changes = rest
         with self.lock:
-            for change in self._changes:
-                position, offset, key, value, time = change
-                if belongs(position, offset):
-                    self.rows.put(key, value, time)
-                else:
-                    rest.append(change)
-        self._changes = deque(rest)
+            for key, (value, time) in latest.items():
+                self.rows.put(key, value, time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -51,32 +51,16 @@ async def _acks(
 ) -> AsyncIterator[list[bytes]]:
     """Write the rows, and give an acknowledgement for each; the first that fails is the last."""
     number = 0
-    acks: list[bytes] = []
-    try:
-        async for lines in _chain(first, others):
-            acks = []
-            written, refused = _write(inserter, lines)
-            for each in written:
-                if each is not None:
-                    await each
-                acks.append(b'{"seq":%d,"status":"ok"}' % number)
-                number += 1
-            if refused is not None:
-                raise refused
-            yield acks
-    except ApiError as error:
-        failure = {"seq": number, "status": "error", "@type": "InsertError", "error_code": error.code}
-        yield [*acks, write_json({**failure, "message": f"row {number}: {error.message}"})]
-
-
-def _write(inserter: Inserter, lines: list[bytes]) -> tuple[list[Awaitable[None] | None], ApiError | None]:
-    """Hand rows over up to the first that does not fit."""
-    written: list[Awaitable[None] | None] = []
-    try:
-        written.extend(map(inserter.insert, lines))
-    except ApiError as error:
-        return written, error
-    return written, None
+    async for lines in _chain(first, others):
+        inserted = await inserter.insert(lines)
+        acks = [b'{"seq":%d,"status":"ok"}' % at for at in range(number, number + inserted.count)]
+        number += inserted.count
+        if inserted.error is not None:
+            code, message = inserted.error.code, f"row {number}: {inserted.error.message}"
+            failure = {"seq": number, "status": "error", "@type": "InsertError", "error_code": code, "message": message}
+            yield [*acks, write_json(failure)]
+            return
+        yield acks
 
 
 async def _chain(first: list[bytes], others: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
@@ -13,7 +14,7 @@ from kestrel_sql.server.entities.commands import terminated_sinks
 from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.memory.turns import Turns
-from kestrel_sql.server.serving.backend import Done
+from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Session
@@ -98,6 +99,9 @@ class MemoryBackend:
         """
         return self._engine.pull(planned, config)
 
+    def look_up(self, planned: TransientQuery) -> None:
+        """No query: each reads the state of the last batch."""
+
     def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
         """Give the lines of PRINT."""
         return printed_lines(statement, self._engine.view())
@@ -117,10 +121,14 @@ class MemoryBackend:
         self.sequence += 1
         return Done(executed=done, sequence=self.sequence)
 
-    def produce(self, record: Record) -> None:
-        """Put a record into its topic, and tell the engine's thread."""
-        self._engine.broker.produce(record)
+    def produce(self, records: Sequence[Record]) -> Future[Written]:
+        """Put records into their topic, and tell the engine's thread."""
+        for record in records:
+            self._engine.broker.produce(record)
         self._wake()
+        written: Future[Written] = Future()
+        written.set_result(Written(len(records)))
+        return written
 
     def terminate(self, topics: Sequence[str]) -> int:
         """End all queries, and delete the sink topics that match a pattern."""

@@ -9,9 +9,11 @@ from typing import Protocol
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
+from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.serving.error_log import ErrorLog
+from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.push_clients import PushClients
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Executed, Session
@@ -27,6 +29,14 @@ class Done:
 
     executed: Executed | None
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many records of a batch are durable, up to the first that is not; `error` says why that one is not."""
+
+    count: int
+    error: EngineError | None = None
 
 
 class Backend(Protocol):
@@ -106,6 +116,10 @@ class Backend(Protocol):
         """
         ...
 
+    def look_up(self, planned: TransientQuery) -> LookUp | None:
+        """Return what answers a planned pull query for any constant; None if only `pull` answers it."""
+        ...
+
     def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
         """Give the lines of PRINT."""
         ...
@@ -118,8 +132,8 @@ class Backend(Protocol):
         """
         ...
 
-    def produce(self, record: Record) -> Future[None] | None:
-        """Put a record into its topic; None if it is there already."""
+    def produce(self, records: Sequence[Record]) -> Future[Written]:
+        """Put records into their topic, up to the first that is refused; the result comes when they are durable."""
         ...
 
     @property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import orjson
@@ -16,6 +16,8 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
 from kestrel_sql.server.errors import BAD_REQUEST, SERVER_ERROR, ApiError
 from kestrel_sql.server.json_values import read_value
+from kestrel_sql.server.service import Inserted
+from kestrel_sql.server.serving.backend import Written
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import Column
@@ -29,54 +31,60 @@ class RowInserter:
         source: Source,
         serde: Callable[[SerdeSpec], SerdeSpec],
         now: Callable[[], int],
-        produce: Callable[[Record], Future[None] | None],
+        produce: Callable[[Sequence[Record]], Future[Written]],
+        threads: Executor,
     ) -> None:
-        """Prepare the formats of `source`; `now` gives the time of records in ms."""
+        """Prepare the formats of `source`; `now` gives the time of records in ms, and `threads` encode them."""
         records = SourceRecords.of(source, serde)
         self._source = source
+        self._key_columns, self._value_columns = source.schema.key, source.schema.value
         self._key, self._value = encoder(records.key), encoder(records.value)
         self._read = read_exact if any(map(_is_exact, source.schema.columns)) else orjson.loads
         self._now = now
         self._produce = produce
+        self._threads = threads
 
-    def insert(self, line: bytes) -> Awaitable[None] | None:
-        """Write the row that a line of JSON is; it is durable when the result has come.
+    async def insert(self, lines: Sequence[bytes]) -> Inserted:
+        """Write the rows that lines of JSON are, up to the first that does not fit or that the topic refuses."""
+        handed, refused = await asyncio.get_running_loop().run_in_executor(self._threads, self._write, lines)
+        written = await asyncio.wrap_future(handed)
+        if written.error is not None:
+            return Inserted(written.count, ApiError(SERVER_ERROR, written.error.render()))
+        return Inserted(written.count, refused)
 
-        Raises:
-            ApiError: it is no object, a key column is missing, or a value does not fit its column.
-        """
+    def _write(self, lines: Sequence[bytes]) -> tuple[Future[Written], ApiError | None]:
+        """Hand over the records of lines up to the first that does not fit, and tell why that one does not."""
+        records: list[Record] = []
+        refused = None
+        try:
+            records.extend(self._record(_by_column_name(self._object(line))) for line in lines)
+        except ApiError as error:
+            refused = error
+        except EngineError as error:
+            refused = ApiError(BAD_REQUEST, error.render())
+        return self._produce(records), refused
+
+    def _object(self, line: bytes) -> dict[str, Any]:
         try:
             row = self._read(line)
         except ValueError:
-            raise ApiError(BAD_REQUEST, "Invalid JSON in inserts stream: a row is a JSON object") from None
+            row = None
         if not isinstance(row, dict):
             raise ApiError(BAD_REQUEST, "Invalid JSON in inserts stream: a row is a JSON object")
-        try:
-            written = self._produce(self._record(_by_column_name(row)))
-        except EngineError as error:
-            raise ApiError(BAD_REQUEST, error.render()) from error
-        return None if written is None else _durable(written)
+        return row
 
     def _record(self, row: dict[str, Any]) -> Record:
-        schema = self._source.schema
-        for column in schema.key:
+        for column in self._key_columns:
             if column.name not in row:
                 raise ApiError(BAD_REQUEST, f"Key field must be specified: {column.name}")
-        key = tuple(read_value(row[column.name], column) for column in schema.key)
-        value = tuple(read_value(row.get(column.name), column) for column in schema.value)
+        key = tuple(read_value(row[column.name], column) for column in self._key_columns)
+        value = tuple(read_value(row.get(column.name), column) for column in self._value_columns)
         return Record(
             topic=self._source.topic,
             key=self._key(key) if any(part is not None for part in key) else None,
             value=self._value(value),
             timestamp=self._now(),
         )
-
-
-async def _durable(written: Future[None]) -> None:
-    try:
-        await asyncio.wrap_future(written)
-    except EngineError as error:
-        raise ApiError(SERVER_ERROR, error.render()) from error
 
 
 def _by_column_name(row: dict[str, Any]) -> dict[str, Any]:

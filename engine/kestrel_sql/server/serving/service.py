@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.print_topic import printed_source
-from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import EngineError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.planner.config import Config
@@ -50,8 +50,9 @@ from kestrel_sql.server.service import (
 )
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.figures import query_figures
-from kestrel_sql.server.serving.ids import transient_id
+from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
+from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pulled import PulledRows
 from kestrel_sql.server.serving.statements import Statements, is_command
 from kestrel_sql.server.serving.worker import Worker
@@ -79,6 +80,7 @@ class ServedService:
         self._base = engine.session.config
         self._pushes = engine.pushes
         self._statements = Statements(engine)
+        self._lookups = Lookups()
         self._numbers = count(1)
         self._pulled = 0
         self._started: Future[None] = Future()
@@ -128,11 +130,16 @@ class ServedService:
         Raises:
             ApiError: the text is not SQL.
         """
+        known = self._lookups.parsed(request)
+        if known is not None:
+            return (known,)
         scope = replace(self._engine.session, variables=dict(request.variables))
         try:
-            return scope.parse(request.text)
+            parsed = scope.parse(request.text)
         except EngineError as error:
             raise api_error(error, request.text, request.text) from error
+        self._lookups.remember(request, parsed)
+        return parsed
 
     def source(self, name: str) -> Source | None:
         """The stream or table of that name."""
@@ -169,12 +176,18 @@ class ServedService:
         """
         self._check_ready()
         await self.wait_for(request.sequence)
+        number, catalog = next(self._numbers), self._engine.session.catalog
+        try:
+            known = self._lookups.answer(request, catalog)
+        except EngineError as error:
+            raise api_error(error, request.text, request.text) from error
+        if known is not None:
+            return self._pulled_rows(pull_id(number), QueryKind.PULL_TABLE, known)
         config = with_properties(self._base, request.properties)
         parsed = self.parse(request)[0]
         statement = parsed.statement
         if not isinstance(statement, Query):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
-        number = next(self._numbers)
         query_id = transient_id(statement, config, self._engine.session, number)
 
         def plan() -> TransientQuery:
@@ -184,7 +197,7 @@ class ServedService:
                 raise api_error(error, parsed.text, request.text) from error
 
         if statement.emit is None:
-            return await self._pull(plan, config, query_id, parsed, request.text)
+            return await self._pull(plan, config, query_id, parsed, (request, catalog))
         loop = asyncio.get_running_loop()
         planned = await _result(loop.run_in_executor(self._readers, plan))
         client = self._pushes.client(planned)
@@ -203,16 +216,30 @@ class ServedService:
         return client
 
     async def _pull(
-        self, plan: Callable[[], TransientQuery], config: Config, query_id: str, parsed: ParsedStatement, text: str
+        self,
+        plan: Callable[[], TransientQuery],
+        config: Config,
+        query_id: str,
+        parsed: ParsedStatement,
+        asked: tuple[Request, Catalog],
     ) -> RowStream:
+        request, catalog = asked
+
         def answer() -> tuple[QueryKind, Answer]:
             planned = plan()
             try:
-                return planned.kind, self._engine.pull(planned, config)
+                found = self._engine.pull(planned, config)
+                look_up = self._engine.look_up(planned)
             except EngineError as error:
-                raise api_error(error, parsed.text, text) from error
+                raise api_error(error, parsed.text, request.text) from error
+            if look_up is not None:
+                self._lookups.plan(request, catalog, look_up)
+            return planned.kind, found
 
         kind, found = await _result(asyncio.wrap_future(self._puller.submit(answer)))
+        return self._pulled_rows(query_id, kind, found)
+
+    def _pulled_rows(self, query_id: str, kind: QueryKind, found: Answer) -> PulledRows:
         self._pulled += 1
         rows = [Row(values, at in found.tombstones) for at, values in enumerate(found.rows)]
         return PulledRows(query_id, found.columns, kind, found.limited, self._staleness(), rows)
@@ -253,7 +280,8 @@ class ServedService:
             source = writable_source(column_name(target), self._engine.session.catalog)
         except EngineError as error:
             raise ApiError(BAD_STATEMENT, error.render()) from error
-        return RowInserter(source, self._engine.session.serde(), self._engine.now, self._statements.produce)
+        session = self._engine.session
+        return RowInserter(source, session.serde(), self._engine.now, self._statements.produce, self._readers)
 
     def close_query(self, query_id: str) -> bool:
         """End a push query; whether there was one."""

@@ -16,7 +16,7 @@ from kestrel_sql.server.entities.commands import Command, command_id, current_st
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.service import CommandStatus, Entity
-from kestrel_sql.server.serving.backend import Backend
+from kestrel_sql.server.serving.backend import Backend, Written
 from kestrel_sql.session.insert_values import insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, PrintTopic
@@ -160,14 +160,15 @@ class Statements:
         if done.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
         engine = self.engine
-        written = self.produce(insert_record(done.insert, engine.constants(), engine.session.serde(), engine.now))
-        if written is not None:
-            written.result()
+        record = insert_record(done.insert, engine.constants(), engine.session.serde(), engine.now)
+        written = self.produce([record]).result()
+        if written.error is not None:
+            raise written.error
 
-    def produce(self, record: Record) -> Future[None] | None:
-        """Put a record into its topic; the result comes when it is durable."""
-        self.inserted += 1
-        return self.engine.produce(record)
+    def produce(self, records: Sequence[Record]) -> Future[Written]:
+        """Put records into their topic; the result comes when they are durable."""
+        self.inserted += len(records)
+        return self.engine.produce(records)
 
     def _view(self, session: Session) -> EngineView:
         return replace(self.engine.view(), session=session)

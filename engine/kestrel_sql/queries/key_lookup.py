@@ -1,0 +1,67 @@
+"""Pull queries with `WHERE key = constant`, planned once for all constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.plan.steps.streams import StreamFilterV1
+from kestrel_sql.queries.pull_lookup import named_keys
+from kestrel_sql.queries.pull_state import PulledTable, as_read, own_steps, typed_rows
+from kestrel_sql.queries.row_steps import RowStep, RowSteps
+from kestrel_sql.queries.transient import Row, TransientQuery, answer_with
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, IntegerLiteral, StringLiteral
+from kestrel_sql.topics.records import LogEntry
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING
+
+_PLAIN = frozenset({BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING})
+"""Types whose values every format reads as they are in an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """Answers such a query for any constant of the type that it was planned with."""
+
+    planned: TransientQuery
+    table: PulledTable
+    run: RowStep
+    log: list[LogEntry]
+    is_copied: bool
+    """Whether the columns of the answer are columns of the table whose values have their types already."""
+
+    def answer(self, constant: object) -> Answer:
+        """Return the answer for a constant.
+
+        Raises:
+            QueryError: a row cannot be read.
+        """
+        table, columns, key = self.table, self.planned.columns, self.table.source.schema.key
+        read = list(table.rows(((constant,),), self.log))
+        if len(read) > 1:
+            read.sort(key=table.scan_order)
+        found = [row for each in read if (row := self.run(as_read(each, key))) is not None]
+        values = [tuple(row[column.name] for column in columns) for row in found]
+        return answer_with(self.planned, list(map(Row, values)) if self.is_copied else typed_rows(values, columns))
+
+
+def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> KeyLookup | None:
+    """Return the look-up that a planned query is; None if it does not compare the only key column with a constant.
+
+    Raises:
+        UnsupportedError: an expression needs Spark.
+    """
+    key, functions = table.source.schema.key, table.functions
+    match planned.where:
+        case Comparison(ComparisonOp.EQUAL, ColumnRef(), IntegerLiteral() | StringLiteral()) if len(key) == 1:
+            pass
+        case _:
+            return None
+    if planned.limit is not None or named_keys(planned.where, key, functions) is None:
+        return None
+    # The bytes of a key that is found equal those of the constant: the rows fulfil the condition.
+    steps = [step for step in own_steps(planned.plan.physical_plan) if not isinstance(step, StreamFilterV1)]
+    run = RowSteps(planned.plan.query_id, functions, table.settings, log).chain(steps)
+    items = [item for step in steps for item in getattr(step, "select_expressions", ())]
+    is_copied = all(isinstance(item.expression, ColumnRef) for item in items)
+    is_plain = all(column.type in _PLAIN for column in planned.columns)
+    return KeyLookup(planned, table, run, log, is_copied=is_copied and is_plain)
