@@ -64,6 +64,9 @@ def test_commands_stand_in_the_command_topic_as_ksqldb_writes_them(service: Serv
 
 def test_pull_queries_by_key_by_range_and_of_a_stream(server: Server) -> None:
     assert server.query("SELECT n, total FROM totals WHERE item IN ('milk', 'none');") == [[1, 1.0]]
+    # The second is answered as the first was planned.
+    found = [server.query(f"SELECT n FROM totals WHERE item = '{item}';") for item in ("milk", "tea", "none")]
+    assert found == [[[1]], [[2]], []]
     assert sorted(server.query("SELECT item FROM totals WHERE n < 5 LIMIT 5;")) == [["milk"], ["tea"]]
     assert sorted(server.query("SELECT id FROM orders WHERE item = 'tea';")) == [[1], [3]]
 
@@ -141,6 +144,8 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(service: Servers, se
     assert found["commandStatus"]["queryId"].startswith("CTAS_MORE_")
     eventually(lambda: standby.query("SELECT most FROM more WHERE id = 7;") == [[7]], standby)
     standby.ksql("TERMINATE ALL;")
+    gone = httpx.post(f"{standby.url}/query-stream", json={"sql": "SELECT most FROM more WHERE id = 7;"}, timeout=60)
+    assert "isn't queryable" in gone.json()["message"], gone.text
     assert standby.ksql("SHOW QUERIES;")[0]["queries"] == []
     standby.process.terminate()
     assert standby.process.wait(120) == 0, standby.log.read_text()

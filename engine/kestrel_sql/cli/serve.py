@@ -8,7 +8,8 @@ import logging
 import signal
 import sys
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -26,6 +27,7 @@ from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, broker_server, memory_server
 from kestrel_sql.server.security.open import SecuritySettings, hash_password
+from kestrel_sql.server.traces import Traces, open_traces
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
@@ -55,6 +57,7 @@ def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
     add("--client-ca", type=Path, metavar="FILE", help="who signs the certificates that clients must show")
     add("--cors-origin", action="append", default=[], metavar="ORIGIN", help="a page that may call; may be repeated")
     add("--audit-log", type=Path, metavar="FILE", help="append a line of JSON for each statement")
+    add("--traces", action="store_true", help="send OpenTelemetry traces; OTEL_EXPORTER_OTLP_ENDPOINT says where to")
     add("--max-body-bytes", type=int, default=10 << 20, metavar="N", help="the largest body of a request (10 MiB)")
     add("--max-statements", type=int, default=500, metavar="N", help="the most statements of a request (500)")
     add("--push-queue-rows", type=int, default=10_000, metavar="N", help="rows that may wait for a client (10000)")
@@ -82,8 +85,9 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         stopped.set()
 
     sys.setswitchinterval(_SWITCH_S)
+    config = _config(arguments)
     try:
-        with _server(arguments, errors) as running:
+        with _traces(arguments, config) as traces, _server(arguments, config, traces, errors) as running:
             signal.signal(signal.SIGINT, stop)
             signal.signal(signal.SIGTERM, stop)
             text = f"Kestrel answers at {running.url}; its page is {running.url}/ui. Ctrl-C ends it."
@@ -94,10 +98,19 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     return 0
 
 
-def _server(arguments: argparse.Namespace, errors: Console) -> AbstractContextManager[Running]:
+def _config(arguments: argparse.Namespace) -> Config:
     service = {"ksql.service.id": arguments.service_id} if arguments.service_id else {}
-    config = Config.of({**properties_of(arguments), **service})
-    functions, settings = functions_with(arguments.functions), _settings(arguments, config)
+    return Config.of({**properties_of(arguments), **service})
+
+
+def _traces(arguments: argparse.Namespace, config: Config) -> AbstractContextManager[Traces]:
+    return open_traces(config["ksql.service.id"]) if arguments.traces else nullcontext(Traces())
+
+
+def _server(
+    arguments: argparse.Namespace, config: Config, traces: Traces, errors: Console
+) -> AbstractContextManager[Running]:
+    functions, settings = functions_with(arguments.functions), replace(_settings(arguments, config), traces=traces)
     if not wants_broker(arguments):
         session = Session(config=config, functions=functions)
         engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)

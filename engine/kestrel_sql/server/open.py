@@ -21,6 +21,7 @@ from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.security.open import SecuritySettings
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.service import ServedService
+from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.session import Session
 
 _STANDBY_S = 0.5
@@ -37,6 +38,7 @@ class ServerSettings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     limits: Limits = field(default_factory=Limits)
     push_queue_rows: int = 10_000
+    traces: Traces = field(default_factory=Traces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,16 @@ def _server(make: Callable[[Callable[[], None]], Backend], settings: ServerSetti
     authenticate, access = settings.security.authenticate(), settings.security.access()
 
     def make_app() -> ASGIApp:
-        return build_app(
+        app = build_app(
             Context(service, access, settings.limits),
             authenticate=authenticate,
             origins=settings.security.origins,
             local_only=settings.host in ("127.0.0.1", "::1", "localhost"),
         )
+        return settings.traces.app(app)
 
     listener = Listener(make_app, settings.host, settings.port, settings.tls)
-    service = ServedService(make)
+    service = ServedService(make, settings.traces)
     try:
         listener.start()
         yield Running(listener, service)

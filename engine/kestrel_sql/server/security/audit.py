@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from kestrel_sql.server.secrets import without_secrets
 from kestrel_sql.server.security.access import Principal
-
-_SECRET = re.compile(r"('[^']*(?:password|secret|token|api\.key)[^']*'\s*=\s*)'(?:[^']|'')*'", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -32,5 +30,5 @@ class AuditLog:
     def __call__(self, user: Principal, what: str, outcome: str) -> None:
         """Write a line."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        line = {"time": stamp, "user": user.name, "outcome": outcome, "statement": _SECRET.sub(r"\1'*****'", what)}
+        line = {"time": stamp, "user": user.name, "outcome": outcome, "statement": without_secrets(what)}
         self.file.write(json.dumps(line, ensure_ascii=False) + "\n")

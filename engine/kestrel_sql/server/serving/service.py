@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -56,6 +58,7 @@ from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pulled import PulledRows
 from kestrel_sql.server.serving.statements import Statements, is_command
 from kestrel_sql.server.serving.worker import Worker
+from kestrel_sql.server.traces import Traces
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -71,15 +74,16 @@ _T = TypeVar("_T")
 class ServedService:
     """Serves one engine."""
 
-    def __init__(self, make: Callable[[Callable[[], None]], Backend]) -> None:
+    def __init__(self, make: Callable[[Callable[[], None]], Backend], traces: Traces) -> None:
         """Make the engine and start the threads; Spark starts in the engine's, and requests that need it wait for it.
 
-        `make` gets what wakes the engine's thread.
+        `make` gets what wakes the engine's thread. Statements go into `traces`.
         """
         self._engine = engine = make(self.wake)
         self._base = engine.session.config
         self._pushes = engine.pushes
-        self._statements = Statements(engine)
+        self._traces = traces
+        self._statements = Statements(engine, traces)
         self._lookups = Lookups()
         self._numbers = count(1)
         self._pulled = 0
@@ -164,9 +168,11 @@ class ServedService:
             self._statements.validate(request.text, parsed, config, variables)
             return self._statements.run(request.text, parsed, config, variables)
 
+        # The spans of statements are below that of their request.
+        traced = partial(copy_context().run, work)
         if any(is_command(each.statement) for each in parsed):
-            return await _result(asyncio.wrap_future(self._worker.submit(work)))
-        return await _result(asyncio.get_running_loop().run_in_executor(self._readers, work))
+            return await _result(asyncio.wrap_future(self._worker.submit(traced)))
+        return await _result(asyncio.get_running_loop().run_in_executor(self._readers, traced))
 
     async def query(self, request: Request) -> RowStream:
         """Start the one SELECT of a request.
@@ -176,6 +182,10 @@ class ServedService:
         """
         self._check_ready()
         await self.wait_for(request.sequence)
+        with self._traces.statement(request.text):
+            return await self._query(request)
+
+    async def _query(self, request: Request) -> RowStream:
         number, catalog = next(self._numbers), self._engine.session.catalog
         try:
             known = self._lookups.answer(request, catalog)

@@ -17,6 +17,7 @@ from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPO
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.service import CommandStatus, Entity
 from kestrel_sql.server.serving.backend import Backend, Written
+from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.insert_values import insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, PrintTopic
@@ -38,6 +39,7 @@ class Statements:
     """Carries out the statements of requests on one engine, and remembers what became of each command."""
 
     engine: Backend
+    traces: Traces
     statuses: dict[str, CommandStatus] = field(default_factory=dict)
     inserted: int = 0
     """How many rows clients inserted."""
@@ -103,7 +105,7 @@ class Statements:
         entities: list[Entity] = []
         for parsed in statements:
             try:
-                with attach_span(parsed.span):
+                with self.traces.statement(parsed.text), attach_span(parsed.span):
                     entity = self._run(parsed, scope)
             except EngineError as error:
                 if isinstance(parsed.statement, AssertTopic | AssertSchema):
