@@ -12,7 +12,7 @@ from uuid import uuid4
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import EngineError, StatementError
+from kestrel_sql.errors import EngineError, StatementError, UnsupportedError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
@@ -188,15 +188,16 @@ class BrokerBackend:
             self.errors.note(self._asking.take_log())
 
     def look_up(self, planned: TransientQuery) -> LookUp | None:
-        """Return what answers a query by key from the copy of its table.
-
-        Raises:
-            UnsupportedError: an expression needs Spark.
-        """
+        """Return what answers a query by key from the copy of its table; None if it is another, or needs Spark."""
         source = self._session.catalog.sources.get(planned.source)
         table = None if source is None or source.ingestion is not None else self._table(source)
-        found = None if table is None else key_lookup(planned, table, self._asking.log)
-        if source is None or table is None or found is None:
+        if source is None or table is None:
+            return None
+        try:
+            found = key_lookup(planned, table, self._asking.log)
+        except UnsupportedError:
+            return None
+        if found is None:
             return None
 
         def answer(constant: object) -> Answer | None:

@@ -12,22 +12,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
 from functools import partial
-from itertools import count
-from types import MappingProxyType
 from typing import Any, TypeVar
 
-from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.print_topic import printed_source
-from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
-from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.inserts import writable_source
-from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
 from kestrel_sql.server.entities.commands import TERMINATE_ID, terminated_sinks
 from kestrel_sql.server.entities.queries import plan_steps
 from kestrel_sql.server.errors import (
@@ -38,7 +31,6 @@ from kestrel_sql.server.errors import (
     TERMINATED,
     ApiError,
     api_error,
-    internal_error,
 )
 from kestrel_sql.server.properties import check_property, with_properties
 from kestrel_sql.server.service import (
@@ -52,15 +44,12 @@ from kestrel_sql.server.service import (
 )
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.figures import query_figures
-from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
-from kestrel_sql.server.serving.lookups import Lookups
-from kestrel_sql.server.serving.pulled import PulledRows
+from kestrel_sql.server.serving.queries import Queries
 from kestrel_sql.server.serving.statements import Statements, is_command
-from kestrel_sql.server.serving.worker import Worker
+from kestrel_sql.server.serving.worker import Worker, result_of
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _log = logging.getLogger(__name__)
@@ -84,12 +73,10 @@ class ServedService:
         self._pushes = engine.pushes
         self._traces = traces
         self._statements = Statements(engine, traces)
-        self._lookups = Lookups()
-        self._numbers = count(1)
-        self._pulled = 0
         self._started: Future[None] = Future()
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
         self._puller = Worker("kestrel-puller")
+        self._queries = Queries(engine, self._readers, self._puller)
         self._worker = Worker("kestrel-engine", engine.step, engine.idle_s)
         self._worker.submit(self._start)
 
@@ -134,16 +121,7 @@ class ServedService:
         Raises:
             ApiError: the text is not SQL.
         """
-        known = self._lookups.parsed(request)
-        if known is not None:
-            return (known,)
-        scope = replace(self._engine.session, variables=dict(request.variables))
-        try:
-            parsed = scope.parse(request.text)
-        except EngineError as error:
-            raise api_error(error, request.text, request.text) from error
-        self._lookups.remember(request, parsed)
-        return parsed
+        return self._queries.parse(request)
 
     def source(self, name: str) -> Source | None:
         """The stream or table of that name."""
@@ -171,8 +149,8 @@ class ServedService:
         # The spans of statements are below that of their request.
         traced = partial(copy_context().run, work)
         if any(is_command(each.statement) for each in parsed):
-            return await _result(asyncio.wrap_future(self._worker.submit(traced)))
-        return await _result(asyncio.get_running_loop().run_in_executor(self._readers, traced))
+            return await result_of(asyncio.wrap_future(self._worker.submit(traced)))
+        return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, traced))
 
     async def query(self, request: Request) -> RowStream:
         """Start the one SELECT of a request.
@@ -183,81 +161,7 @@ class ServedService:
         self._check_ready()
         await self.wait_for(request.sequence)
         with self._traces.statement(request.text):
-            return await self._query(request)
-
-    async def _query(self, request: Request) -> RowStream:
-        number, catalog = next(self._numbers), self._engine.session.catalog
-        try:
-            known = self._lookups.answer(request, catalog)
-        except EngineError as error:
-            raise api_error(error, request.text, request.text) from error
-        if known is not None:
-            return self._pulled_rows(pull_id(number), QueryKind.PULL_TABLE, known)
-        config = with_properties(self._base, request.properties)
-        parsed = self.parse(request)[0]
-        statement = parsed.statement
-        if not isinstance(statement, Query):
-            raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
-        query_id = transient_id(statement, config, self._engine.session, number)
-
-        def plan() -> TransientQuery:
-            try:
-                return self._engine.plan(statement, config, query_id)
-            except EngineError as error:
-                raise api_error(error, parsed.text, request.text) from error
-
-        if statement.emit is None:
-            return await self._pull(plan, config, query_id, parsed, (request, catalog))
-        loop = asyncio.get_running_loop()
-        planned = await _result(loop.run_in_executor(self._readers, plan))
-        client = self._pushes.client(planned)
-
-        def subscribe() -> None:
-            try:
-                self._pushes.subscribe(client, planned, config, statement)
-            except EngineError as error:
-                raise api_error(error, parsed.text, request.text) from error
-
-        try:
-            await _result(loop.run_in_executor(self._readers, subscribe))
-        except BaseException:
-            client.close()
-            raise
-        return client
-
-    async def _pull(
-        self,
-        plan: Callable[[], TransientQuery],
-        config: Config,
-        query_id: str,
-        parsed: ParsedStatement,
-        asked: tuple[Request, Catalog],
-    ) -> RowStream:
-        request, catalog = asked
-
-        def answer() -> tuple[QueryKind, Answer]:
-            planned = plan()
-            try:
-                found = self._engine.pull(planned, config)
-                look_up = self._engine.look_up(planned)
-            except EngineError as error:
-                raise api_error(error, parsed.text, request.text) from error
-            if look_up is not None:
-                self._lookups.plan(request, catalog, look_up)
-            return planned.kind, found
-
-        kind, found = await _result(asyncio.wrap_future(self._puller.submit(answer)))
-        return self._pulled_rows(query_id, kind, found)
-
-    def _pulled_rows(self, query_id: str, kind: QueryKind, found: Answer) -> PulledRows:
-        self._pulled += 1
-        rows = [Row(values, at in found.tombstones) for at, values in enumerate(found.rows)]
-        return PulledRows(query_id, found.columns, kind, found.limited, self._staleness(), rows)
-
-    def _staleness(self) -> Mapping[str, str]:
-        """How many records the queries have still to process that the answer does not know of."""
-        waiting = sum(sum(lags.values()) for lags in self._engine.lags().values())
-        return MappingProxyType({"kestrel-lag-records": str(waiting)})
+            return await self._queries.start(request, with_properties(self._base, request.properties))
 
     async def print_topic(self, request: Request) -> PrintedTopic:
         """Start the one PRINT of a request.
@@ -346,7 +250,7 @@ class ServedService:
             except EngineError as error:
                 raise api_error(error, TERMINATE_CLUSTER) from error
 
-        sequence = await _result(asyncio.wrap_future(self._worker.submit(terminate)))
+        sequence = await result_of(asyncio.wrap_future(self._worker.submit(terminate)))
         self._pushes.end_all()
         return {
             "@type": "currentStatus",
@@ -374,7 +278,7 @@ class ServedService:
             queries=query_figures(self._engine),
             push_queries=self._pushes.queries,
             push_clients=self._pushes.clients,
-            pull_queries=self._pulled,
+            pull_queries=self._queries.pulled,
             rows_pushed=self._pushes.rows,
             rows_inserted=self._statements.inserted,
             dropped_clients=self._pushes.dropped,
@@ -387,22 +291,3 @@ class ServedService:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:
             raise ApiError(NOT_READY, "Spark did not start; the server's log says why")
-
-
-async def _result(future: asyncio.Future[_T]) -> _T:
-    """The result of work on another thread.
-
-    Raises:
-        ApiError: it failed.
-    """
-    try:
-        return await future
-    except ApiError:
-        raise
-    except asyncio.CancelledError:
-        with suppress(Exception):
-            future.cancel()
-        raise
-    except Exception as error:
-        _log.exception("a request failed")
-        raise internal_error(error) from error

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.server.errors import ApiError, internal_error
 
 _log = logging.getLogger(__name__)
 
@@ -89,3 +94,22 @@ class Worker:
         except Exception:  # noqa: BLE001 - one query's failure must not end the thread
             _log.exception("the work between jobs failed")
             return False
+
+
+async def result_of(future: asyncio.Future[_T]) -> _T:
+    """The result of work on another thread.
+
+    Raises:
+        ApiError: it failed for a reason that nobody foresaw; other errors of the API and the engine come as they are.
+    """
+    try:
+        return await future
+    except (ApiError, EngineError):
+        raise
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            future.cancel()
+        raise
+    except Exception as error:
+        _log.exception("a request failed")
+        raise internal_error(error) from error

@@ -1,0 +1,122 @@
+"""The queries of clients: pull queries are answered at once, push queries get a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from itertools import count
+from types import MappingProxyType
+
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.errors import EngineError
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
+from kestrel_sql.server.errors import BAD_STATEMENT, ApiError, api_error
+from kestrel_sql.server.service import Request, RowStream
+from kestrel_sql.server.serving.backend import Backend
+from kestrel_sql.server.serving.ids import pull_id, transient_id
+from kestrel_sql.server.serving.lookups import Lookups
+from kestrel_sql.server.serving.pulled import PulledRows
+from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.server.serving.worker import Worker, result_of
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+
+@dataclass(slots=True)
+class Queries:
+    """Starts the queries of clients; `readers` plan and `puller` answers beside the event loop."""
+
+    engine: Backend
+    readers: Executor
+    puller: Worker
+    pulled: int = 0
+    """How many pull queries were answered."""
+    _lookups: Lookups = field(default_factory=Lookups)
+    _numbers: count[int] = field(default_factory=lambda: count(1))
+
+    def parse(self, request: Request) -> Sequence[ParsedStatement]:
+        """Parse the text of a request with its variables.
+
+        Raises:
+            ApiError: the text is not SQL.
+        """
+        known = self._lookups.parsed(request)
+        if known is not None:
+            return (known,)
+        scope = replace(self.engine.session, variables=dict(request.variables))
+        try:
+            parsed = scope.parse(request.text)
+        except EngineError as error:
+            raise api_error(error, request.text, request.text) from error
+        self._lookups.remember(request, parsed)
+        return parsed
+
+    async def start(self, request: Request, config: Config) -> RowStream:
+        """Start the one SELECT of a request; a look-up by key that is known is answered on the event loop.
+
+        Raises:
+            ApiError: it is refused, or there are too many queries.
+        """
+        number = next(self._numbers)
+        try:
+            known = self._lookups.answer(request, self.engine.session.catalog)
+        except EngineError as error:
+            raise api_error(error, request.text, request.text) from error
+        if known is not None:
+            return self._rows(pull_id(number), QueryKind.PULL_TABLE, known)
+        parsed = self.parse(request)[0]
+        statement = parsed.statement
+        if not isinstance(statement, Query):
+            raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
+        query_id = transient_id(statement, config, self.engine.session, number)
+        kind = self._pull if statement.emit is None else self._push
+        try:
+            return await kind(request, statement, config, query_id)
+        except EngineError as error:
+            raise api_error(error, parsed.text, request.text) from error
+
+    async def _pull(self, request: Request, statement: Query, config: Config, query_id: str) -> RowStream:
+        catalog = self.engine.session.catalog
+
+        def answer() -> tuple[QueryKind, Answer]:
+            planned = self.engine.plan(statement, config, query_id)
+            found = self.engine.pull(planned, config)
+            look_up = self.engine.look_up(planned)
+            if look_up is not None:
+                self._lookups.plan(request, catalog, look_up)
+            return planned.kind, found
+
+        kind, found = await result_of(asyncio.wrap_future(self.puller.submit(answer)))
+        return self._rows(query_id, kind, found)
+
+    def _rows(self, query_id: str, kind: QueryKind, found: Answer) -> PulledRows:
+        self.pulled += 1
+        rows = [Row(values, at in found.tombstones) for at, values in enumerate(found.rows)]
+        return PulledRows(query_id, found.columns, kind, found.limited, self._staleness(), rows)
+
+    def _staleness(self) -> Mapping[str, str]:
+        """How many records the queries have still to process that the answer does not know of."""
+        waiting = sum(sum(lags.values()) for lags in self.engine.lags().values())
+        return MappingProxyType({"kestrel-lag-records": str(waiting)})
+
+    async def _push(self, _request: Request, statement: Query, config: Config, query_id: str) -> Subscriber:
+        loop, engine = asyncio.get_running_loop(), self.engine
+
+        def plan() -> TransientQuery:
+            return engine.plan(statement, config, query_id)
+
+        planned = await result_of(loop.run_in_executor(self.readers, plan))
+        client = engine.pushes.client(planned)
+
+        def subscribe() -> None:
+            engine.pushes.subscribe(client, planned, config, statement)
+
+        try:
+            await result_of(loop.run_in_executor(self.readers, subscribe))
+        except BaseException:
+            client.close()
+            raise
+        return client
