@@ -17,6 +17,14 @@ def positive(text: str) -> int:
     raise argparse.ArgumentTypeError(f"a positive number, not {text!r}")
 
 
+def pair(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE of the command line; raise argparse.ArgumentTypeError."""
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"NAME=VALUE, not {text!r}")
+    return name, value
+
+
 def _cut(text: str) -> str:
     if text in ("one", "each") or (text.startswith("random:") and text[7:].isdecimal()):
         return text

@@ -231,6 +231,12 @@ class Case:
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     matching: Matching = field(default_factory=Matching)
 
+    def place_of(self, index: int, line: int, column: int) -> str:
+        """Say where a position is: in the script, or in the statement `index` of the case."""
+        if self.script is not None:
+            return f"{self.script}:{line}:{column}"
+        return f"{self.file}:{self.line}: {self.name}, statement {index + 1}, line {line}:{column}"
+
     @property
     def is_exact(self) -> bool:
         """Say whether fractions are compared with their scale."""

@@ -9,7 +9,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_loading, load_cases, report_errors
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_command,
+    add_loading,
+    load_cases,
+    load_cases_of_script,
+    progress,
+    report_errors,
+)
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 
 _Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
 _WIDTH = 90
@@ -23,6 +34,12 @@ def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
         "paths", nargs="*", type=Path, default=[Path("test-cases")], metavar="PATH", help="default: test-cases"
     )
     add_loading(command)
+    command.add_argument(
+        "--branches",
+        action="store_true",
+        help="branches of the statements instead: conditions, CASE, joins, windows, tombstones, errors; PATH may be the"
+        " script of an application",
+    )
     command.add_argument("--missing", action="store_true", help="only what no case and no test reaches")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the ids of the cases and tests")
     command.add_argument(
@@ -36,11 +53,13 @@ def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
     )
 
 
-def coverage_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+def coverage_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Print the counts, and write the report."""
     from kestrel_qtt.coverage.reach import reach
     from kestrel_qtt.coverage.rules import marked_tests, read_rules
 
+    if arguments.branches:
+        return _branches(arguments, open_driver)
     loaded = load_cases(arguments)
     rules = read_rules(arguments.spec)
     reached = reach(loaded.cases, arguments.plans, rules.values())
@@ -54,6 +73,42 @@ def coverage_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     _print(cases, tests, {rule.id: rule.text for rule in rules.values()}, only_missing=arguments.missing)
     if arguments.json is not None:
         document = {**cases, "tests": {rule: tests.get(rule, ()) for rule in rules}}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return report_errors(loaded)
+
+
+def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    """Print the branches of statements, each with the number of cases that reach it."""
+    from kestrel_qtt.variants.branches import cover
+
+    loaded = load_cases_of_script(arguments)
+    cases = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
+    engine = open_driver()
+    try:
+        result = cover(cases, engine, progress())
+    finally:
+        engine.close()
+    out = Console(soft_wrap=True)
+    for failing in result.failing:
+        out.print(f"left out: {failing}", markup=False, highlight=False)
+    for branch in result.branches:
+        count = len(branch.cases)
+        if not (count and arguments.missing):
+            reached = f"{count} case{'s' if count != 1 else ''}" if count else "not reached"
+            style = None if count else "yellow"
+            text = f"{branch.place}: {branch.name}: {branch.text}: {reached}"
+            out.print(text, markup=False, highlight=False, style=style)
+    out.print(f"{result.reached} of {len(result.branches)} branches are reached", highlight=False)
+    if arguments.json is not None:
+        document = [
+            {
+                "place": each.place,
+                "statement": each.name,
+                "branch": each.text,
+                "cases": each.cases,
+            }
+            for each in result.branches
+        ]
         arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return report_errors(loaded)
 

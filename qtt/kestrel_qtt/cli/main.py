@@ -18,6 +18,7 @@ from kestrel_qtt.cli.coverage import add_coverage, coverage_command
 from kestrel_qtt.cli.init import add_init, init_command
 from kestrel_qtt.cli.mutate import add_mutate, mutate_command
 from kestrel_qtt.cli.plans import add_plans, plans_command
+from kestrel_qtt.cli.record import add_record, record_command
 from kestrel_qtt.cli.review import add_review, review_command
 from kestrel_qtt.cli.run import (
     ExitCode,
@@ -61,7 +62,9 @@ EXAMPLES = """examples:
   qtt approve test-cases/functions/new.json         fill in outputs that are left out, then review the diff
   qtt watch cases                                   run again what a saved file touches: a case, app.sql, its inputs
   qtt review cases                                  walk through the differences: accept, skip, edit, quit
+  qtt record --kafka localhost:9092 --app app.sql --topic orders=last:50 --mask value.EMAIL --write cases/real.yaml
   qtt coverage --missing                            rules, functions, steps and formats that no case reaches
+  qtt coverage --branches app.sql --missing         branches of app.sql that no case reaches
   qtt mutate app.sql                                changes of app.sql that no case notices
   qtt shrink tests/a.yaml::late-orders              the smallest case that fails as this one does
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
@@ -116,6 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
     approve.add_argument("--cold", **RUN_OPTIONS["cold"])
     add_review(commands, EXAMPLES)
     add_watch(commands, EXAMPLES)
+    add_record(commands, EXAMPLES)
     add_coverage(commands, EXAMPLES)
     add_mutate(commands, EXAMPLES)
     add_shrink(commands, EXAMPLES)
@@ -234,6 +238,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
     "approve": approve_command,
     "review": review_command,
     "watch": watch_command,
+    "record": record_command,
     "coverage": coverage_command,
     "mutate": mutate_command,
     "shrink": shrink_command,

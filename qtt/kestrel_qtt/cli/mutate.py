@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import (
@@ -18,14 +17,13 @@ from kestrel_qtt.cli.run import (
     OpenDriver,
     add_command,
     add_selection,
-    load_cases,
+    load_cases_of_script,
     progress,
     report_errors,
     selection_of,
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 
@@ -52,7 +50,7 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 
 def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run the mutants, print the survivors and the score, and write the report."""
-    loaded = _cases(arguments)
+    loaded = load_cases_of_script(arguments)
     cases = [case for case in selection_of(arguments).of(loaded.cases) if not isinstance(case, RestCase | ScriptCase)]
     if not cases:
         raise SelectionError("no case with expected records is selected; `qtt mutate` needs cases that pass")
@@ -68,21 +66,6 @@ def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     if result.failing or 100 * result.score < arguments.fail_under:
         return ExitCode.FAILURES
     return report_errors(loaded)
-
-
-def _cases(arguments: argparse.Namespace) -> Loaded:
-    """Load the cases of the paths; a script stands for the cases below the working directory that name it."""
-    scripts = {path.resolve() for path in arguments.paths if path.suffix == ".sql" and path.is_file()}
-    if not scripts:
-        return load_cases(arguments)
-    found = load_all(find_files([Path()], ksqldb=arguments.ksqldb), arguments.functions, ())
-    mine = tuple(case for case in found.cases if case.script is not None and case.script.resolve() in scripts)
-    if not mine:
-        raise SelectionError(
-            f"no case below {Path.cwd()} names {', '.join(sorted(map(str, scripts)))}; "
-            "a case does so with `statements: {file: app.sql}`"
-        )
-    return Loaded(mine, (), found.gaps)
 
 
 def _wanted(revision: str | None) -> Callable[[Path, str], bool]:

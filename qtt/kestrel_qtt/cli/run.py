@@ -109,6 +109,21 @@ def load_cases(arguments: argparse.Namespace) -> Loaded:
     return load_all(files, arguments.functions, known_gaps(arguments))
 
 
+def load_cases_of_script(arguments: argparse.Namespace) -> Loaded:
+    """Load the cases as `load_cases`; a script stands for the cases below the working directory that name it."""
+    scripts = {path.resolve() for path in arguments.paths if path.suffix == ".sql" and path.is_file()}
+    if not scripts:
+        return load_cases(arguments)
+    found = load_all(find_files([Path()], ksqldb=arguments.ksqldb), arguments.functions, ())
+    mine = tuple(case for case in found.cases if case.script is not None and case.script.resolve() in scripts)
+    if not mine:
+        raise SelectionError(
+            f"no case below {Path.cwd()} names {', '.join(sorted(map(str, scripts)))}; "
+            "a case does so with `statements: {file: app.sql}`"
+        )
+    return Loaded(mine, (), found.gaps)
+
+
 def known_gaps(arguments: argparse.Namespace) -> Sequence[Path]:
     """The ledgers that the arguments name; commands that run nothing have no such option."""
     return getattr(arguments, "known_gaps", None) or ()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
 from pathlib import Path
 
 from rich.console import Console
 
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cli.case_text import case_text
 from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, progress, selection_of
-from kestrel_qtt.judge.json_text import write_json
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.plans.spec import case_document
@@ -49,7 +47,7 @@ def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
         raise SelectionError(f"{case.id}: {error}") from error
     finally:
         engine.close()
-    text = case_text(small)
+    text = case_text(case_document(small))
     out.print(text, markup=False, highlight=False, end="")
     tell(f"{len(case.inputs)} records became {len(small.inputs)}; both cases fail because {reason.text}")
     if arguments.write is not None:
@@ -72,24 +70,3 @@ def _one_case(arguments: argparse.Namespace) -> Case:
     if isinstance(cases[0], RestCase | ScriptCase):
         raise SelectionError(f"{cases[0].id}: only cases of records can be shrunk, not REST cases or SQL scripts")
     return cases[0]
-
-
-def case_text(case: Case) -> str:
-    """Return the case as a YAML file with one statement or record a line."""
-    document = case_document(case)
-    lines = ["tests:"]
-    for number, (name, member) in enumerate(document.items()):
-        head = f"  {'- ' if number == 0 else '  '}{name}:"
-        if isinstance(member, list) and member:
-            lines.append(head)
-            lines += [f"      - {_flow(item)}" for item in member]
-        else:
-            lines.append(f"{head} {_flow(member)}")
-    return "\n".join(lines) + "\n"
-
-
-def _flow(value: object) -> str:
-    """Return a value as JSON, which YAML reads too; plain where it is a simple statement."""
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][^\n:#'\"{}\[\]]*(?:'[^\n:#\"{}\[\]]*)*", value):
-        return value
-    return write_json(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)  # type: ignore[arg-type]

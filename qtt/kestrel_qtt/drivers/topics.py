@@ -137,7 +137,7 @@ def _internal_state(topic: InternalTopic) -> model.TopicState:
 
 def _registered(session: Session, subject: str) -> model.Json:
     known = session.registry.latest(subject)
-    return None if known is None else _schema_json(known.format, known.text)
+    return None if known is None else schema_json(known.format, known.text)
 
 
 def _generated(columns: tuple[Column, ...], info: FormatInfo, features: frozenset[SerdeFeature]) -> model.Json:
@@ -149,10 +149,10 @@ def _generated(columns: tuple[Column, ...], info: FormatInfo, features: frozense
         text = schema_text(columns, info, unwrapped=len(columns) == 1 and SerdeFeature.UNWRAP_SINGLES in features)
     except FormatError:
         return None
-    return _schema_json(language.format, text)
+    return schema_json(language.format, text)
 
 
-def _schema_json(language: SchemaFormat, text: str) -> model.Json:
+def schema_json(language: SchemaFormat, text: str) -> model.Json:
     """A schema as an expectation writes it: JSON, or the text of a .proto file."""
     if language is SchemaFormat.PROTOBUF:
         return text

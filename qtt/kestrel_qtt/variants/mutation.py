@@ -12,6 +12,7 @@ from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.plan_commands.text import plan_meaning
 from kestrel_qtt.runner import run_group
+from kestrel_qtt.variants.grouping import one_variant, same_statements
 from kestrel_qtt.variants.mutants import Mutant, mutants_of
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.registry import Registry
@@ -72,21 +73,12 @@ def mutate(cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell:
     runs no further case. `tell` gets a line of progress at each round.
     """
     result = Mutation()
-    groups = _groups(_passing(_one_variant(cases), driver, result, tell))
+    groups = same_statements(_passing(one_variant(cases), driver, result, tell))
     for group in groups:
         _make(group, driver, wanted, result)
     tell(f"{len(result.tried)} mutants of {len(groups)} scripts, {result.equal} more equal to the original")
     _rounds(result.tried, driver, tell)
     return result
-
-
-def _one_variant(cases: Sequence[Case]) -> list[Case]:
-    """Return the first variant of each case that expects records; an expected refusal tells nothing about mutants."""
-    first: dict[tuple[Path, int], Case] = {}
-    for case in cases:
-        if case.expected_exception is None and case.outputs is not None:
-            first.setdefault((case.file, case.line), case)
-    return list(first.values())
 
 
 def _passing(
@@ -104,14 +96,6 @@ def _passing(
     return sorted(passing, key=lambda case: order[case.id])
 
 
-def _groups(cases: Sequence[Case]) -> list[list[Case]]:
-    """Group cases that run the same statements: any of them can kill a mutant."""
-    groups: dict[object, list[Case]] = {}
-    for case in cases:
-        groups.setdefault((case.statements, tuple(sorted(case.variables.items()))), []).append(case)
-    return list(groups.values())
-
-
 def _make(group: Sequence[Case], driver: PlanningDriver, wanted: Changed, result: Mutation) -> None:
     """Make the mutants of the statements of a group, without those that have the plan of the original."""
     case = group[0]
@@ -127,7 +111,13 @@ def _make(group: Sequence[Case], driver: PlanningDriver, wanted: Changed, result
             # Statements of other kinds, such as those of SQL scripts with ASSERT.
             continue
         for mutant in found:
-            tried = Tried(mutant, case.script or case.file, _place(case, index, mutant), group, index)
+            tried = Tried(
+                mutant,
+                case.script or case.file,
+                case.place_of(index, mutant.span.line, mutant.span.column),
+                group,
+                index,
+            )
             try:
                 plan = plan_meaning(driver.plan_documents(tried.variant(case, 0)), case.id)
             except PlanningError as error:
@@ -139,13 +129,6 @@ def _make(group: Sequence[Case], driver: PlanningDriver, wanted: Changed, result
             else:
                 plans.append(plan)
                 result.tried.append(tried)
-
-
-def _place(case: Case, index: int, mutant: Mutant) -> str:
-    """Return where the change is: file, line and column of a script, or the statement of a case."""
-    if case.script is not None:
-        return f"{case.script}:{mutant.span.line}:{mutant.span.column}"
-    return f"{case.file}:{case.line}: {case.name}, statement {index + 1}, line {mutant.span.line}:{mutant.span.column}"
 
 
 def _rounds(tried: Iterable[Tried], driver: PlanningDriver, tell: Callable[[str], None]) -> None:

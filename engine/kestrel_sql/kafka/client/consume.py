@@ -98,6 +98,33 @@ def held_records(config: KafkaConfig, topic: str) -> Iterator[list[Record]]:
         yield from until_ends(consumer, len(partitions))
 
 
+def last_records(config: KafkaConfig, topic: str, count: int) -> list[Record]:
+    """Return the last `count` committed records of each partition of a topic, sorted by partition and offset.
+
+    Raises:
+        EngineError: the topic does not exist, or the broker does not answer.
+    """
+    with _errors(config), _consumer(config) as consumer:
+        return [
+            record
+            for partition in _partitions(config, topic, OFFSET_BEGINNING)
+            for record in _last_of(consumer, partition, count)
+        ]
+
+
+def _last_of(consumer: Consumer, partition: TopicPartition, count: int) -> list[Record]:
+    """Read from further and further back: control records and compaction leave offsets without records."""
+    low, high = consumer.get_watermark_offsets(partition, timeout=TIMEOUT)
+    back = count
+    while True:
+        start = max(low, high - back)
+        consumer.assign([TopicPartition(partition.topic, partition.partition, start)])
+        found = list(chain.from_iterable(until_ends(consumer, 1)))
+        if len(found) >= count or start == low:
+            return found[-count:]
+        back *= 4
+
+
 def to_record(message: Message) -> Record:
     """Convert a message to a record; a missing timestamp is -1."""
     given: Any = message.headers() or ()

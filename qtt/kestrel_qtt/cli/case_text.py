@@ -1,0 +1,29 @@
+"""Write a case as YAML, as a person would."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from kestrel_qtt.judge.json_text import write_json
+
+
+def case_text(document: Mapping[str, object]) -> str:
+    """Return the members of a case as a YAML file with one statement or record a line."""
+    lines = ["tests:"]
+    for number, (name, member) in enumerate(document.items()):
+        head = f"  {'- ' if number == 0 else '  '}{name}:"
+        if isinstance(member, list) and member:
+            lines.append(head)
+            lines += [f"      - {_flow(item)}" for item in member]
+        else:
+            lines.append(f"{head} {_flow(member)}")
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: object) -> str:
+    """Return a value as JSON, which YAML reads too; plain where it is a simple statement."""
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][^\n:#'\"{}\[\]]*(?:'[^\n:#\"{}\[\]]*)*", value):
+        return value
+    return write_json(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)  # type: ignore[arg-type]

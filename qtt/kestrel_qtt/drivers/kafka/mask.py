@@ -1,0 +1,86 @@
+"""Mask columns of records: equal values become equal masks, in all topics and in each recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import blake2b
+
+from kestrel_qtt.cases.model import Actual
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A column to be masked: `path` names a column and its fields; without a path it is the whole key or value."""
+
+    is_key: bool
+    path: tuple[str, ...]
+    salt: str = ""
+
+    @staticmethod
+    def of(text: str, salt: str = "") -> Mask:
+        """Read a mask such as `value.EMAIL`, `key.ID` or `key`.
+
+        Raises:
+            ValueError: the text does not begin with `key` or `value`.
+        """
+        side, *path = text.split(".")
+        if side not in ("key", "value") or not all(path) or (side == "value" and not path):
+            raise ValueError(f"{text} is not a column; write it as value.EMAIL, value.ADDRESS.STREET or key.ID")
+        return Mask(side == "key", tuple(path), salt)
+
+    def __str__(self) -> str:
+        return ".".join(("key" if self.is_key else "value", *self.path))
+
+    def applied(self, content: Actual, columns: Sequence[str]) -> Actual:
+        """Return a key or value with the column masked; `columns` are those of its source.
+
+        Raises:
+            ValueError: the column is there, but inside a text, such as a DELIMITED value.
+        """
+        if content is None or (self.path and self.path[0] not in columns):
+            return content
+        if self.path and not isinstance(content, Mapping):
+            if len(columns) > 1:
+                raise ValueError(f"{self} cannot be masked, because the columns are parts of one text")
+            return self._at(content, self.path[1:])
+        return self._at(content, self.path)
+
+    def _at(self, content: Actual, path: Sequence[str]) -> Actual:
+        if not path:
+            return self._masked(content)
+        if isinstance(content, Mapping):
+            name, *rest = path
+            return {each: self._at(value, rest) if each == name else value for each, value in content.items()}
+        if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+            return [self._at(value, path) for value in content]
+        return content
+
+    def _masked(self, content: Actual) -> Actual:
+        match content:
+            case None | bool():
+                return content
+            case int():
+                return self._number(content)
+            case float():
+                return float(self._number(int(content)))
+            case Decimal():
+                exponent = content.as_tuple().exponent
+                return Decimal(self._number(int(content.scaleb(-int(exponent))))).scaleb(int(exponent))
+            case str() | bytes():
+                # Twelve letters and digits are base64, too: a BYTES column can still be written.
+                return f"mask{self._hash(str(content))[:8]}"
+            case Mapping():
+                return {name: self._masked(value) for name, value in content.items()}
+            case _:
+                return [self._masked(value) for value in content]
+
+    def _number(self, number: int) -> int:
+        """Return a number with fewer digits, so that it fits the type of the original."""
+        digits = max(1, len(str(abs(number))) - 1)
+        found: int = int(self._hash(str(number)), 16) % 10**digits
+        return -found if number < 0 else found
+
+    def _hash(self, text: str) -> str:
+        return blake2b(text.encode(), key=self.salt.encode()[:64], digest_size=16).hexdigest()
