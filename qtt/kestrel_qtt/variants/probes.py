@@ -19,6 +19,8 @@ NAME = "KESTREL_PROBE_"
 Reached = Callable[[Case, Produced], bool]
 _FALLIBLE = frozenset({e.ArithmeticOp.DIVIDE, e.ArithmeticOp.MODULUS})
 
+_FOR_EVER = s.TimeSpan(36_500, "DAYS")
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -166,7 +168,9 @@ def _sides(join: s.Join) -> tuple[e.Expression | None, e.Expression | None]:
 
 def _windows(query: s.Query) -> Iterator[Found]:
     if query.window is not None and query.group_by is not None:
-        final = replace(query, emit=s.Emit.FINAL, having=None)
+        # A window that has expired when it closes is not emitted.
+        window = replace(query.window, retention=_FOR_EVER)
+        final = replace(query, window=window, emit=s.Emit.FINAL, having=None)
         yield Found(query.window.span or query.span, "a window that closes", (final,))
 
 
