@@ -15,8 +15,9 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.analysis.scope import unknown_source
 from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs
-from kestrel_sql.queries.pull_rules import KeyRules, check_in_lists, unqualified
+from kestrel_sql.queries.pull_rules import KeyRules, check_in_lists, check_operands, unqualified
 from kestrel_sql.queries.transient import QueryKind, TransientQuery, plan_query
 from kestrel_sql.spark.io.ingestion import NULL_KEY
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL
@@ -54,6 +55,8 @@ def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, fun
     _check_columns(query)
     _check_calls(query, source, functions)
     _check_queryable(source, query, config)
+    if source.kind is SourceKind.TABLE and query.where is not None:
+        check_operands(unqualified(query.where), source, Types(functions, config))
     # Each key has one row, so the plan can be that of a stream, without old rows.
     rows = replace(source, kind=SourceKind.STREAM)
     kind = QueryKind.PULL_STREAM if source.kind is SourceKind.STREAM else QueryKind.PULL_TABLE

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kestrel_sql.errors import StatementError
+from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.expressions.walk import column_refs, rewrite
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.expressions.walk import column_refs, rewrite, walk
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     Between,
@@ -23,7 +26,7 @@ from kestrel_sql.sql.nodes.expressions import (
     StringLiteral,
 )
 from kestrel_sql.types.schema import WINDOW_BOUNDS, Column
-from kestrel_sql.types.sql_types import BYTES, STRING
+from kestrel_sql.types.sql_types import BYTES, STRING, SqlType, quote
 
 _MIRRORED = {
     ComparisonOp.LESS_THAN: ComparisonOp.GREATER_THAN,
@@ -163,6 +166,36 @@ def check_in_lists(where: Expression, key: tuple[Column, ...]) -> None:
                     _check_text(text, types[name])
                 case _:
                     continue
+
+
+def check_operands(where: Expression, source: Source, types: Types) -> None:
+    """Check the operands of LIKE and BETWEEN, whose errors have texts of their own in pull queries (rules E10.11).
+
+    Raises:
+        StatementError: LIKE looks into a column that is no STRING, or BETWEEN compares types that do not compare.
+    """
+    scope = {column.name: column.type for column in source.schema.columns}
+    for node in walk(where):
+        if not all(ref.name in scope for ref in column_refs(node)):
+            continue
+        match node:
+            case Like(ColumnRef(name) as operand) if scope[name] != STRING:
+                raise StatementError(
+                    f"The column type for Like condition must be VARCHAR. The column type is {scope[name]}",
+                    span=operand.span,
+                    hint=f"compare its text: CAST({quote(name)} AS STRING) LIKE …",
+                )
+            case Between():
+                _check_between(node, scope, types)
+            case _:
+                continue
+
+
+def _check_between(node: Between, scope: Mapping[str, SqlType], types: Types) -> None:
+    try:
+        types.of(node, scope)
+    except TypeMismatchError as error:
+        raise StatementError(f"Invalid expression: {error.message}", span=error.span, hint=error.hint) from error
 
 
 def _check_text(text: StringLiteral, column: Column) -> None:

@@ -37,11 +37,12 @@ def check_aggregates(
         raise StatementError("GROUP BY requires aggregate functions in either the SELECT or HAVING clause.")
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
     grouped = frozenset(group_by)
-    ungrouped = [format_expression(e) for e in select if not _is_grouped(e, grouped, bounds, types)]
+    ungrouped = [analysis.scope.readable(e) for e in select if not _is_grouped(e, grouped, bounds, types)]
     if ungrouped:
         raise StatementError(f"Non-aggregate SELECT expression(s) not part of GROUP BY: {', '.join(ungrouped)}")
     if having is not None and not _is_grouped(having, grouped, bounds, types):
-        raise StatementError(f"Non-aggregate HAVING expression not part of GROUP BY: {format_expression(having)}")
+        text = analysis.scope.readable(having)
+        raise StatementError(f"Non-aggregate HAVING expression not part of GROUP BY: {text}")
     _check_has_group_by(analysis, aggregates)
 
 

@@ -180,6 +180,10 @@ class Scope:
 
         return format_expression(rewrite(expression, qualified))
 
+    def readable(self, expression: Expression) -> str:
+        """Return the text of an expression for messages; columns of a join are qualified, not named as in its plan."""
+        return self.written(expression) if self.is_join else format_expression(expression)
+
     def plain(self, expression: Expression) -> Expression:
         """Replace qualified references by the column names in the plan of this query."""
         return rewrite(expression, self._plain)

@@ -16,7 +16,7 @@ from kestrel_sql.planner.analysis.aggregate_rules import check_aggregates
 from kestrel_sql.planner.analysis.analyze import Analysis
 from kestrel_sql.planner.analysis.join_names import and_list
 from kestrel_sql.planner.analysis.key_rules import missing_key
-from kestrel_sql.planner.analysis.scope import BOUND_NAMES
+from kestrel_sql.planner.analysis.scope import BOUND_NAMES, Scope
 from kestrel_sql.planner.ddl.columns import check_key_types
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite
@@ -25,7 +25,6 @@ from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import check_predicate, filtered
 from kestrel_sql.planner.lowering.windows import window_expression, window_info
 from kestrel_sql.planner.properties.serdes import internal_formats
-from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import BooleanLiteral, ColumnRef, Expression, FunctionCall
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import ROWTIME, WINDOW_BOUNDS, Column
@@ -55,7 +54,7 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
     """
     grouping = _grouping(analysis, relation, types)
     check_aggregates(analysis, grouping.items, grouping.group_by, grouping.having, types)
-    names = _key_names(grouping, sink)
+    names = _key_names(grouping, analysis.scope, sink)
     _check_types(analysis, grouping, relation, types)
     # In a query without WINDOW clause over windowed rows, the bounds are ordinary columns.
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
@@ -111,7 +110,7 @@ def _check_types(analysis: Analysis, grouping: Grouping, relation: Relation, typ
         check_predicate(grouping.having, "HAVING", scope, types)
 
 
-def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
+def _key_names(grouping: Grouping, scope: Scope, sink: str | None) -> tuple[str | None, ...]:
     """The alias of each grouping expression in the projection; None if the projection does not have it."""
     alias_lists = [
         [item.alias for item in grouping.items if item.expression == expression] for expression in grouping.group_by
@@ -120,7 +119,7 @@ def _key_names(grouping: Grouping, sink: str | None) -> tuple[str | None, ...]:
         if len(aliases) > 1 and sink is not None:
             listed = and_list(map(quote, aliases))
             raise StatementError(f"The projection contains a key column more than once: {listed}.\n{COPY_KEY_HINT}")
-    missing = [format_expression(e) for e, aliases in zip(grouping.group_by, alias_lists, strict=True) if not aliases]
+    missing = [scope.readable(e) for e, aliases in zip(grouping.group_by, alias_lists, strict=True) if not aliases]
     if missing and sink is not None:
         raise missing_key(sink, "grouping expression", missing)
     return tuple(aliases[0] if aliases else None for aliases in alias_lists)

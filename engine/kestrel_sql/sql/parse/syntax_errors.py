@@ -85,7 +85,7 @@ def _expectations(failure: Failure, position: str, wants_name: bool) -> list[str
         return [f"Expecting {shown[0] if len(shown) == 1 else '{' + ', '.join(shown) + '}'}"]
     if wants_name:
         return [f"Syntax error at or near '{failure.text}' at {position}"]
-    return []
+    return [""]
 
 
 def _reserved(failure: Failure) -> str:
