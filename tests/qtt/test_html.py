@@ -17,6 +17,7 @@ from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecor
 from kestrel_qtt.cli.main import ExitCode, main
 from kestrel_qtt.drivers.records.prepare import plan_text
 from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.report.findings import Finding, write_findings
 from kestrel_qtt.report.html import write_html
 from kestrel_qtt.report.plan_graph import mermaid_text, plan_graph
 from kestrel_qtt.report.text import summarise
@@ -209,3 +210,22 @@ def test_three_thousand_cases_open_at_once(tmp_path: Path, page: Any) -> None:
     assert page.locator("#list a").count() == 3000
     # Two seconds on an idle machine; CI has several at work.
     assert time.perf_counter() - started < 20
+
+
+@browser_only
+def test_the_page_of_findings_in_a_browser(tmp_path: Path, page: Any) -> None:
+    found = [
+        Finding("app.sql:2:9", "survives 1 case", False, "- WHERE (A < 1)\n+ WHERE (A <= 1)"),
+        Finding("app.sql:3:9", "killed by FINDINGS <i>x</i>", True, "- A\n+ B"),
+    ]
+    file = write_findings(tmp_path / "report" / "mutation.html", "Mutants", "survivors", "2 mutants", found)
+    page.goto(file.as_uri())
+    assert page.inner_text("#summary") == "2 mutants"
+    assert page.locator("section:visible h2").all_inner_texts() == ["app.sql:2:9"], "survivors only"
+    assert page.locator("section:visible ins").inner_text() == "+ WHERE (A <= 1)"
+    page.keyboard.press("f")
+    assert page.locator("section:visible").count() == 2
+    assert "FINDINGS <i>x</i>" in page.inner_text("section.passed p")
+    page.keyboard.press("/")
+    page.keyboard.type("killed")
+    assert page.locator("section:visible h2").all_inner_texts() == ["app.sql:3:9"]

@@ -21,6 +21,7 @@ from kestrel_qtt.cli.run import (
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.report.findings import Finding, write_findings
 
 _Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
 _WIDTH = 90
@@ -39,6 +40,9 @@ def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
         action="store_true",
         help="branches of the statements instead: conditions, CASE, joins, windows, tombstones, errors; PATH may be the"
         " script of an application",
+    )
+    command.add_argument(
+        "--html", type=Path, metavar="DIR", help="with --branches: write them to look at: DIR/coverage.html"
     )
     command.add_argument("--missing", action="store_true", help="only what no case and no test reaches")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the ids of the cases and tests")
@@ -91,14 +95,19 @@ def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCod
     out = Console(soft_wrap=True)
     for failing in result.failing:
         out.print(f"left out: {failing}", markup=False, highlight=False)
-    for branch in result.branches:
-        count = len(branch.cases)
-        if not (count and arguments.missing):
-            reached = f"{count} case{'s' if count != 1 else ''}" if count else "not reached"
-            style = None if count else "yellow"
-            text = f"{branch.place}: {branch.name}: {branch.text}: {reached}"
-            out.print(text, markup=False, highlight=False, style=style)
-    out.print(f"{result.reached} of {len(result.branches)} branches are reached", highlight=False)
+    findings = [
+        Finding(each.place, f"{each.name}: {each.text}: {_cases(len(each.cases))}", bool(each.cases))
+        for each in result.branches
+    ]
+    for each in findings:
+        if not (each.is_good and arguments.missing):
+            style = None if each.is_good else "yellow"
+            out.print(f"{each.place}: {each.text}", markup=False, highlight=False, style=style)
+    summary = f"{result.reached} of {len(result.branches)} branches are reached"
+    out.print(summary, highlight=False)
+    if arguments.html is not None:
+        file = write_findings(arguments.html / "coverage.html", "Branches", "not reached", summary, findings)
+        out.print(f"report: {file}", markup=False, highlight=False)
     if arguments.json is not None:
         document = [
             {
@@ -111,6 +120,10 @@ def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCod
         ]
         arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return report_errors(loaded)
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'s' if count != 1 else ''}" if count else "not reached"
 
 
 def _print(

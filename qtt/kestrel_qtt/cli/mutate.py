@@ -24,6 +24,7 @@ from kestrel_qtt.cli.run import (
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_qtt.report.findings import Finding, write_findings
 from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 
@@ -43,6 +44,7 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
     add_selection(command)
     command.add_argument("--since", metavar="REV", help="only statements that changed since this git revision")
     command.add_argument("--json", type=Path, metavar="FILE", help="write all mutants, and what became of each")
+    command.add_argument("--html", type=Path, metavar="DIR", help="write the mutants to look at: DIR/mutation.html")
     command.add_argument(
         "--fail-under", type=float, default=100.0, metavar="PERCENT", help="exit with 1 below this score (default: 100)"
     )
@@ -63,6 +65,15 @@ def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     _print(result, out)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(_document(result), indent=1) + "\n", encoding="utf-8")
+    if arguments.html is not None:
+        file = write_findings(
+            arguments.html / "mutation.html",
+            "Mutants",
+            "survivors",
+            _summary(result),
+            list(map(_finding, result.tried)),
+        )
+        out.print(f"report: {file}", markup=False, highlight=False)
     if result.failing or 100 * result.score < arguments.fail_under:
         return ExitCode.FAILURES
     return report_errors(loaded)
@@ -100,20 +111,33 @@ def _print(result: Mutation, out: Console) -> None:
     for case, reason in result.failing:
         out.print(f"left out, because it fails without a mutant: {case.id}\n{reason}\n", markup=False, highlight=False)
     for each in result.survivors:
-        names = f"survives {len(each.cases)} case{'s' if len(each.cases) != 1 else ''}"
-        out.print(f"{each.place}: {names}", markup=False, highlight=False)
+        out.print(f"{each.place}: survives {_count(each)}", markup=False, highlight=False)
         for line in each.mutant.diff.splitlines():
             style = "red" if line.startswith("-") else "green"
             out.print(f"    {line}", style=style, markup=False, highlight=False)
+    out.print(_summary(result), markup=False, highlight=False)
+
+
+def _summary(result: Mutation) -> str:
     refused = sum(bool(each.refused) for each in result.tried)
     killed = len(result.tried) - len(result.survivors) - refused
-    out.print(
+    return (
         f"{len(result.tried)} mutants: {killed} killed, {refused} refused by the planner, "
         f"{len(result.survivors)} survived; score {100 * result.score:.0f} % "
-        f"({result.equal} more have the plan of the original)",
-        markup=False,
-        highlight=False,
+        f"({result.equal} more have the plan of the original)"
     )
+
+
+def _finding(each: Tried) -> Finding:
+    if each.refused:
+        text = f"refused by the planner: {each.refused}"
+    else:
+        text = f"killed by {each.killed_by}" if each.killed_by else f"survives {_count(each)}"
+    return Finding(each.place, text, each.is_killed, each.mutant.diff)
+
+
+def _count(each: Tried) -> str:
+    return f"{len(each.cases)} case{'s' if len(each.cases) != 1 else ''}"
 
 
 def _document(result: Mutation) -> dict[str, object]:
