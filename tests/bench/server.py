@@ -1,11 +1,14 @@
 """`kestrel serve` on a broker under load: pull queries beside a feed, inserts, push clients.
 
-    python -m tests.bench server      (ROWS=1000000 FEED=20000 SECONDS=20 CLIENTS=500 by default, as environment
-    variables)
+    python -m tests.bench server
+
+Environment variables, with what they are by default: ROWS=1000000 FEED=20000 SECONDS=20 CLIENTS=500 PUSH_SECONDS=20
+PARTS=pulls,inserts,pushes,takeover.
 
 A table counts and sums a stream by key; it has ROWS keys. `wrk` asks for random keys, without other work and beside a
-feed of FEED records a second. Then rows are inserted over HTTP/2, and CLIENTS clients share a push query while the feed
-runs. Prints one figure a line. Needs `wrk`.
+feed of FEED records a second. Then rows are inserted over HTTP/2; CLIENTS clients share a push query for PUSH_SECONDS
+while the feed runs, and one more client takes no rows; at last the server is killed, and its standby takes over. Prints
+one figure a line. Needs `wrk`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import random
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -29,12 +33,15 @@ from confluent_kafka import Producer
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import machine
+from tests.kafka.processes import kill
 from tests.kafka.servers import Server, Servers, eventually
 
 ROWS = int(os.environ.get("ROWS", "1000000"))
 FEED = int(os.environ.get("FEED", "20000"))
 SECONDS = int(os.environ.get("SECONDS", "20"))
 CLIENTS = int(os.environ.get("CLIENTS", "500"))
+PUSH_SECONDS = int(os.environ.get("PUSH_SECONDS", "20"))
+PARTS = os.environ.get("PARTS", "pulls,inserts,pushes,takeover").split(",")
 INSERTS = 20_000
 
 LUA = """
@@ -56,7 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         broker = stack.enter_context(Broker.start())
         servers = Servers(broker.address, Path(folder), stack)
-        server = servers.start("--set", "ksql.max.push.queries=10000")
+        server = servers.start("--set", "ksql.max.push.queries=10000", "--push-queue-rows", "1000")
         eventually(server.is_up, server)
         topic = f"{servers.service}events"
         server.ksql(
@@ -64,13 +71,18 @@ def main() -> None:
             f"CREATE TABLE sums AS SELECT id, COUNT(*) AS c, SUM(n) AS s FROM events GROUP BY id;"
         )
         _fill(broker.address, topic, server)
-        _pulls(server, Path(folder), "idle")
-        with _feed(broker.address, topic):
-            _pulls(server, Path(folder), f"beside {FEED} records/s")
-            lag = _metric(server, "kestrel_query_lag_records")
-            print(f"lag of the query after {2 * SECONDS} s of the feed | {lag:.0f} records")
-        _inserts(server)
-        _pushes(server, broker.address, topic)
+        if "pulls" in PARTS:
+            _pulls(server, Path(folder), "idle")
+            with _feed(broker.address, topic):
+                _pulls(server, Path(folder), f"beside {FEED} records/s")
+                lag = _metric(server, "kestrel_query_lag_records")
+                print(f"lag of the query after {2 * SECONDS} s of the feed | {lag:.0f} records")
+        if "inserts" in PARTS:
+            _inserts(server)
+        if "pushes" in PARTS:
+            _pushes(server, broker.address, topic)
+        if "takeover" in PARTS:
+            _takeover(servers, server)
 
 
 def _fill(servers: str, topic: str, server: Server) -> None:
@@ -159,33 +171,68 @@ def _inserts(server: Server) -> None:
 
 def _pushes(server: Server, servers: str, topic: str) -> None:
     counts = [0] * CLIENTS
-    before = _resident(server.process.pid)
+    memory: list[float] = []
 
     async def client(number: int) -> None:
-        host, port = server.url.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        body = json.dumps({"sql": "SELECT id, n FROM events WHERE id < 100 EMIT CHANGES;", "properties": {}})
-        head = f"POST /query-stream HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write((head + body).encode())
+        reader, writer = await _push(server, "SELECT id, n FROM events WHERE id < 100 EMIT CHANGES;")
         try:
             while True:
                 counts[number] += (await reader.read(65536)).count(b"\n[")
         finally:
             writer.close()
 
-    async def clients() -> None:
+    async def clients() -> str:
         tasks = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
-        await asyncio.sleep(SECONDS)
+        slow, _ = await _push(server, "SELECT id, n, ROWTIME AS t FROM events EMIT CHANGES;")
+        for _ in range(PUSH_SECONDS):
+            await asyncio.sleep(1)
+            memory.append(_resident(server.process.pid))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            return (await asyncio.wait_for(slow.read(-1), 30)).decode().splitlines()[-3]
+        except (TimeoutError, IndexError):
+            return "is still connected"
 
     with _feed(servers, topic):
-        asyncio.run(clients())
-        grown = _resident(server.process.pid) - before
-        print(f"push clients that share a query | {CLIENTS}, {sum(counts)} rows, {grown:.0f} MB more memory")
+        last = asyncio.run(clients())
+    tenth = max(1, len(memory) // 10)
+    start, end = (sum(part) / tenth for part in (memory[tenth : 2 * tenth] or memory, memory[-tenth:]))
+    print(f"push clients that share a query | {CLIENTS} for {PUSH_SECONDS} s, {sum(counts)} rows")
+    print(f"memory of the driver in the second and the last tenth of that time | {start:.0f} MB, {end:.0f} MB")
+    print(f"clients that were dropped | {_metric(server, 'kestrel_clients_dropped_total'):.0f}")
+    print(f"the last that a client gets that takes no rows | {last[:150]}")
     eventually(lambda: _metric(server, "kestrel_push_clients") == 0, server)
     print(f"push queries after they have left | {_metric(server, 'kestrel_push_queries'):.0f}")
+
+
+async def _push(server: Server, text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a push query; a client that does not read soon has a full buffer."""
+    host, port = server.url.removeprefix("http://").split(":")
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=8192)
+    body = json.dumps({"sql": text, "properties": {}})
+    head = f"POST /query-stream HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write((head + body).encode())
+    return reader, writer
+
+
+def _takeover(servers: Servers, server: Server) -> None:
+    standby = servers.start()
+    eventually(lambda: b"waiting as its standby" in standby.log.read_bytes(), standby)
+    kill(server.process)
+    started = time.perf_counter()
+    eventually(standby.is_up, standby)
+    answers = time.perf_counter() - started
+    eventually(lambda: bool(standby.query("SELECT * FROM sums WHERE id = 1;")), standby)
+    print(
+        f"takeover by the standby: it answers /info, and a pull query | {answers:.1f} s, "
+        f"{time.perf_counter() - started:.1f} s"
+    )
 
 
 def _metric(server: Server, name: str) -> float:
