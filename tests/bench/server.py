@@ -32,7 +32,7 @@ import httpx
 from confluent_kafka import Producer
 
 from kestrel_sql.kafka.broker.broker import Broker
-from tests.bench.measure import machine
+from tests.bench.measure import machine, processor_seconds
 from tests.kafka.processes import kill
 from tests.kafka.servers import Server, Servers, eventually
 
@@ -74,9 +74,10 @@ def main() -> None:
         if "pulls" in PARTS:
             _pulls(server, Path(folder), "idle")
             with _feed(broker.address, topic):
+                _keeping_up(server)
                 _pulls(server, Path(folder), f"beside {FEED} records/s")
                 lag = _metric(server, "kestrel_query_lag_records")
-                print(f"lag of the query after {2 * SECONDS} s of the feed | {lag:.0f} records")
+                print(f"lag of the query after {3 * SECONDS} s of the feed | {lag:.0f} records")
         if "inserts" in PARTS:
             _inserts(server)
         if "pushes" in PARTS:
@@ -131,6 +132,16 @@ def _feed(servers: str, topic: str) -> Iterator[None]:
         thread.join()
 
 
+def _keeping_up(server: Server) -> None:
+    """Let the query work without pull queries."""
+    rows, busy = _metric(server, "kestrel_query_rows_in_total"), processor_seconds(server.process.pid)
+    time.sleep(SECONDS)
+    busy = processor_seconds(server.process.pid) - busy
+    rows = _metric(server, "kestrel_query_rows_in_total") - rows
+    print(f"records that the query processed, {FEED} a second sent | {rows / SECONDS:.0f} a second")
+    print(f"processor seconds for 100,000 of them, all processes of the server | {busy / max(rows, 1) * 100_000:.1f}")
+
+
 def _pulls(server: Server, folder: Path, when: str) -> None:
     script = folder / "pull.lua"
     script.write_text(LUA.format(rows=ROWS))
@@ -174,7 +185,7 @@ def _pushes(server: Server, servers: str, topic: str) -> None:
     memory: list[float] = []
 
     async def client(number: int) -> None:
-        reader, writer = await _push(server, "SELECT id, n FROM events WHERE id < 100 EMIT CHANGES;")
+        reader, writer = await _push(server, f"SELECT id, n FROM events WHERE id < {ROWS // 500} EMIT CHANGES;")
         try:
             while True:
                 counts[number] += (await reader.read(65536)).count(b"\n[")
@@ -183,7 +194,7 @@ def _pushes(server: Server, servers: str, topic: str) -> None:
 
     async def clients() -> str:
         tasks = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
-        slow, _ = await _push(server, "SELECT id, n, ROWTIME AS t FROM events EMIT CHANGES;")
+        slow, _ = await _push(server, "SELECT id, RPAD('', 500, 'x') AS t FROM events EMIT CHANGES;")
         for _ in range(PUSH_SECONDS):
             await asyncio.sleep(1)
             memory.append(_resident(server.process.pid))

@@ -95,8 +95,7 @@ class RunningQuery:
 
     def look(self) -> bool:
         """Update the progress and failure; return whether a batch was processed since the last call."""
-        reports = [json.loads(report.json) for report in self.execution.recentProgress]
-        fresh = self.progress.add(reports)
+        fresh = self.progress.add(self._reports())
         if fresh:
             # A batch succeeded, so a later failure is a new one.
             self.attempts, self._before = 0, ""
@@ -106,6 +105,16 @@ class RunningQuery:
             self.failure = self._final
         self.progress.error = self.failure.message if self.failure else ""
         return fresh
+
+    def _reports(self) -> list[Any]:
+        """Spark's reports on batches that may be new. It keeps a hundred; to parse them all takes long."""
+        last = self.execution.lastProgress
+        if last is None:
+            return []
+        newest = json.loads(last.json)
+        if int(newest["batchId"]) <= self.progress.batch + 1:
+            return [newest]
+        return [json.loads(report.json) for report in self.execution.recentProgress]
 
     @property
     def may_be_retried(self) -> bool:
