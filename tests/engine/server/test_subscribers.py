@@ -1,14 +1,19 @@
-"""The bounded queue of a push query's client."""
+"""The clients of push queries: bounded queues, and the rows that each gets."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from kestrel_sql.queries.transient import Row
+from kestrel_sql.queries.transient import Row, plan_query
+from kestrel_sql.server.broker.pushes import BrokerPush
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.statements import Query
 
 
 def rows(count: int) -> list[Row]:
@@ -46,3 +51,52 @@ def test_a_client_that_takes_its_rows_may_get_more_than_the_bound() -> None:
         return taken
 
     assert asyncio.run(scenario()) == 25
+
+
+def written(ordinal: int, position: tuple[str, int], offset: int | None, kind: int | None = None) -> dict[str, Any]:
+    entry = dict.fromkeys(("logger", "message", "cause", "record"), "")
+    place = {"src_topic": position[0], "src_part": position[1], "src_off": offset}
+    value = b'{"ID":%d}' % ordinal
+    return {
+        "q": 0,
+        "kind": kind,
+        "ordinal": ordinal,
+        "topic": "x",
+        "key": None,
+        "value": value,
+        "timestamp": 0,
+        "headers": None,
+        **place,
+        **entry,
+    }
+
+
+def test_a_client_that_comes_later_gets_no_row_of_a_record_that_came_before() -> None:
+    session = Session()
+    for parsed in session.parse("CREATE STREAM s (id INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=2);"):
+        session.execute(parsed)
+    (parsed,) = session.parse("SELECT id FROM s EMIT CHANGES;")
+    assert isinstance(parsed.statement, Query)
+    planned = plan_query(parsed.statement, session.catalog, session.config, "q", session.functions)
+
+    def batch(*rows: dict[str, Any]) -> Any:
+        return SimpleNamespace(toArrow=lambda: SimpleNamespace(to_pylist=lambda: list(rows)))
+
+    async def taken(client: Subscriber) -> list[Any]:
+        client.end()
+        return [row.values[0] async for rows in client for row in rows]
+
+    async def scenario() -> tuple[list[Any], list[Any]]:
+        one, two = (Subscriber(name, planned.columns, None, 100, lambda _: None) for name in "ab")
+        zero, first = ("s", 0), ("s", 1)
+        one.begin, two.begin = {zero: 0, first: 0}, {zero: 5, first: 2}
+        push = BrokerPush(
+            key="k", planned=planned, config=session.config, text="", start=one.begin, is_paced=False, bound=100,
+            count=lambda rows, dropped: None, note=lambda entries: None, subscribers=[one, two],
+        )  # fmt: skip
+        push.pipeline = cast(Any, SimpleNamespace(group=SimpleNamespace(ends=[SimpleNamespace(window=None)])))
+        push.collect(batch(written(1, zero, 4), written(2, first, 2), written(3, zero, 5)), 0)
+        push.collect(batch(written(4, zero, 6), written(5, first, 3)), 1)
+        return await taken(one), await taken(two)
+
+    assert asyncio.run(scenario()) == ([1, 2, 3, 4, 5], [2, 3, 4, 5])

@@ -54,8 +54,6 @@ class BrokerPush(SharedQuery):
     bound: int
     count: Callable[[int, int], None]
     note: Callable[[Sequence[LogEntry]], None]
-    begins: dict[str, _Begin] = field(default_factory=dict)
-    """From which offsets on each client gets rows, by query id; those of the query where it is not here."""
     pipeline: Pipeline | None = None
     execution: Any = None
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -74,10 +72,10 @@ class BrokerPush(SharedQuery):
         window = self.pipeline.group.ends[0].window
         unlimited = replace(self.planned, limit=None)
         whole = unlimited.rows(output.records, window)
+        firsts = _first_offsets(rows)
         for subscriber in [*self.subscribers]:
-            begin = self.begins.get(subscriber.query_id)
-            found = whole
-            if begin is not None:
+            begin, found = subscriber.begin, whole
+            if any(offset < begin.get(position, 0) for position, offset in firsts.items()):
                 # A client that came later gets no row of a record that came before it.
                 (own,) = outputs_of([row for row in rows if _is_after(row, begin)], 1)
                 found = unlimited.rows(own.records, window)
@@ -160,11 +158,6 @@ class BrokerPushes(PushClients):
         if isinstance(shared, BrokerPush):
             threading.Thread(target=shared.stop, args=(self._path(shared),), daemon=True).start()
 
-    def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
-        """Note from where on a client gets rows of a query that runs already."""
-        if isinstance(shared, BrokerPush) and begin != shared.start:
-            shared.begins[subscriber.query_id] = begin  # type: ignore[assignment]
-
     def watch(self) -> None:
         """End the streams of queries that Spark ended."""
         for shared in [*self._shared.values()]:
@@ -203,6 +196,16 @@ class BrokerPushes(PushClients):
     def _count(self, rows: int, dropped: int) -> None:
         self.rows += rows
         self.dropped += dropped
+
+
+def _first_offsets(rows: Sequence[Mapping[str, Any]]) -> dict[Position, int]:
+    """The lowest offset of the records that the rows of a batch come from, by position."""
+    firsts: dict[Position, int] = {}
+    for row in rows:
+        position, offset = (row["src_topic"], row["src_part"]), row["src_off"]
+        if offset is not None and offset < firsts.get(position, offset + 1):
+            firsts[position] = offset
+    return firsts
 
 
 def _is_after(row: Mapping[str, Any], begin: _Begin) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
@@ -25,14 +25,12 @@ class MemoryPush(SharedQuery):
 
     since: int
     push: PushQuery | None = None
-    begins: dict[str, int] = field(default_factory=dict)
-    """From which arrival number on each client, by its query id, gets rows."""
     catching_up: bool = False
     """Whether it reads records from before its client came, who then sets the pace."""
 
     def put(self, rows: Sequence[Row], start: int) -> int:
         """Give rows of records from `start` on to the clients that want them, and tell how many were dropped."""
-        return sum(each.put(rows) for each in [*self.subscribers] if self.begins[each.query_id] <= start)
+        return sum(each.put(rows) for each in [*self.subscribers] if each.begin <= start)
 
     def must_wait(self, bound: int) -> bool:
         """Whether the client that sets the pace has enough to do."""
@@ -78,11 +76,6 @@ class Pushes(PushClients):
         if isinstance(shared, MemoryPush):
             self._left.append(shared)
 
-    def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
-        """Note the arrival number from which on a client gets rows."""
-        if isinstance(shared, MemoryPush) and isinstance(begin, int):
-            shared.begins[subscriber.query_id] = begin
-
     def work(self) -> list[Callable[[], None]]:
         """What the engine's thread can do now, one call a query."""
         with self._lock:
@@ -113,7 +106,7 @@ class Pushes(PushClients):
                 shared.push = self._engine.push(shared.planned, shared.config, shared.since)
             start = shared.push.position
             # A client that came later gets no row of a record that came before it.
-            later = (begin for begin in [*shared.begins.values()] if begin > start)
+            later = (each.begin for each in [*shared.subscribers] if each.begin > start)
             rows = self._engine.advance_push(shared.push, min(later, default=self._engine.broker.arrivals))
         except EngineError as error:
             shared.fail(ApiError(SERVER_ERROR, error.render()))

@@ -83,10 +83,6 @@ class PushClients(ABC):
     def emptied(self, shared: SharedQuery) -> None:
         """Stop a query that has lost its last client; called under the lock, and must not wait."""
 
-    @abstractmethod
-    def joined(self, shared: SharedQuery, subscriber: Subscriber, begin: object) -> None:
-        """Note where the rows of a client begin, before it gets any; called under the lock."""
-
     def add(
         self, subscriber: Subscriber, statement: Query, key: object, make: Callable[[], SharedQuery], begin: object
     ) -> SharedQuery:
@@ -107,7 +103,7 @@ class PushClients(ABC):
             shared = self._shared.get(key)
             if shared is None:
                 shared = self._shared[key] = make()
-            self.joined(shared, subscriber, begin)
+            subscriber.begin = begin
             shared.subscribers.append(subscriber)
             self._clients[subscriber.query_id] = shared, subscriber
         if subscriber.is_closed:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError
@@ -32,6 +33,8 @@ class Subscriber:
         self.columns = columns
         self.limited = False
         self.rows_sent = 0
+        self.begin: Any = None
+        """The first record that it gets rows of, in the terms of the backend."""
         self._limit = limit
         self._bound = bound
         self._left = left
