@@ -79,3 +79,18 @@ def test_the_shell_runs_them(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "Stream Name" in said
     assert engine_version() in said
     assert main(["shell", "--execute", "RUN SCRIPT 'nowhere.sql';"]) == ExitCode.REFUSED
+
+
+@pytest.mark.rules("R15.1", "R15.2")
+def test_run_knows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.sql").write_text("CREATE STREAM s (k INT KEY) WITH (kafka_topic='s', value_format='JSON');")
+    app = tmp_path / "app.sql"
+    app.write_text("RUN SCRIPT 'sub/a.sql';\nVERSION;\nSHOW STREAMS;")
+    assert main(["run", str(app)]) == ExitCode.OK
+    said = capsys.readouterr()
+    assert "JSON" in said.out
+    assert f"Version: {engine_version()}" in said.err
+    (tmp_path / "sub" / "a.sql").write_text("CREATE STREAM s;\nSHOW WRONG;")
+    assert main(["run", str(app)]) == ExitCode.REFUSED
+    assert f"in the script {tmp_path / 'sub' / 'a.sql'}" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -229,8 +230,9 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
 def run_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel run`: statements, inputs as soon as a source says how they are written, then what the sinks hold."""
     text = _file(arguments.script) or ""
+    here = Path.cwd() if arguments.script is None else arguments.script.absolute().parent
     if wants_broker(arguments):
-        return ExitCode.OK if run_on_broker(text, arguments, out, errors) else ExitCode.REFUSED
+        return ExitCode.OK if run_on_broker(text, here, arguments, out, errors) else ExitCode.REFUSED
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
     report(errors)(f"running {arguments.script} over topics in memory")
     bad = BadRecords(warn(errors))
@@ -238,7 +240,11 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         with open_lines(arguments.json_progress) as lines:
             board = Board(errors, lines, transient=True)
             with MemoryWatch(engine, bad).shown(board):
-                _run_in_memory(engine, inputs, text, out, errors)
+                run = partial(_run_in_memory, engine, inputs, out=out, errors=errors)
+                if not ClientCommands(run, errors, errors).execute(text, here):
+                    return ExitCode.REFUSED
+                inputs.check_used()
+                engine.flush()
         _write_sinks(engine, arguments.output, out)
         if board.states:
             errors.print(board.table())
@@ -246,7 +252,7 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         failed = any(state.error for state in board.states)
         return ExitCode.REFUSED if failed or _fails(arguments, bad) else ExitCode.OK
     except EngineError as error:
-        show_error(errors, error, text)
+        show_error(errors, error, None)
         return ExitCode.REFUSED
     finally:
         engine.close()
@@ -256,14 +262,17 @@ def _fails(arguments: argparse.Namespace, bad: BadRecords) -> bool:
     return BAD_RECORDS in arguments.fail_on and bad.total > 0
 
 
-def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, out: Console, errors: Console) -> None:
-    for parsed in engine.parse(text):
-        answer = engine.execute(parsed)
-        if answer.columns:
-            show(out, answer, errors)
-        inputs.feed(engine)
-    inputs.check_used()
-    engine.flush()
+def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, *, out: Console, errors: Console) -> bool:
+    try:
+        for parsed in engine.parse(text):
+            answer = engine.execute(parsed)
+            if answer.columns:
+                show(out, answer, errors)
+            inputs.feed(engine)
+    except EngineError as error:
+        show_error(errors, error, text)
+        return False
+    return True
 
 
 def _write_sinks(engine: MemoryEngine, folder: Path | None, out: Console) -> None:

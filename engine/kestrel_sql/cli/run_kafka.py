@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings
+from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
 from kestrel_sql.errors import EngineError
@@ -38,8 +39,10 @@ def add_kafka_options(parser: Any) -> None:
     group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
 
 
-def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
+def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
     """Run a script against a broker until SIGTERM, Ctrl-C, or until it has caught up; say whether all went well.
+
+    The paths of scripts that it runs are relative to `folder`.
 
     Raises:
         EngineError: an option, the broker, a statement or the checkpoint forbids it.
@@ -68,12 +71,20 @@ def run_on_broker(text: str, arguments: argparse.Namespace, out: Console, errors
             answer=lambda answer: show(out, answer, errors),
             stop=stop,
         )
+        parts: list[str] = []
+
+        def collect(part: str) -> bool:
+            parts.append(part)
+            return True
+
+        if not ClientCommands(collect, errors, errors).execute(text, folder):
+            return False
         try:
-            well = application.run(text)
+            well = application.run(*parts)
             show_totals(errors, application.bad)
             return well and not (BAD_RECORDS in arguments.fail_on and application.bad.total)
         except EngineError as error:
-            show_error(errors, error, text)
+            show_error(errors, error, application.text)
             return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
@@ -50,6 +50,8 @@ class Application:
 
     `report` shows what the run does next.
 
+    `text` is the text that is parsed or executed, to which the positions of errors belong.
+
     `open_spark` opens the session when a statement first needs it, and `close_spark` closes it at the end.
     """
 
@@ -64,6 +66,7 @@ class Application:
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
     bad: BadRecords = field(init=False)
+    text: str | None = field(init=False, default=None)
     _spark: SparkStart = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,8 +74,8 @@ class Application:
         self.bad = BadRecords(self.say)
         self._spark = SparkStart(lambda: self.open_spark(self.settings, self.say))
 
-    def run(self, text: str) -> bool:
-        """Run a script, and return whether all queries ended without an error.
+    def run(self, *texts: str) -> bool:
+        """Run the texts of a script in order, and return whether all queries ended without an error.
 
         Raises:
             EngineError: the broker does not answer, a statement is refused, or the application does not match its
@@ -80,7 +83,8 @@ class Application:
         """
         settings = self.settings
         folder = CheckpointFolder(settings.checkpoint)
-        statements = self.session.parse(text)
+        parsed = [*self._parsed(texts)]
+        statements = [statement for _, statement in parsed]
         with folder.locked():
             self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()
@@ -101,9 +105,9 @@ class Application:
                 insert=lambda parsed: self._insert(parsed),
             )
             try:
-                if any(isinstance(parsed.statement, _RUN_BY_SPARK) for parsed in statements):
+                if any(isinstance(each.statement, _RUN_BY_SPARK) for each in statements):
                     self._spark.begin()
-                self._execute(statements, script)
+                self._execute(parsed, script)
                 if self.stop.is_set():
                     return True
                 if self.log_topic is not None:
@@ -113,6 +117,11 @@ class Application:
                     return self._queries(statements, log).run(folder, script.manifest, offsets)
             finally:
                 self._spark.close(self.close_spark)
+
+    def _parsed(self, texts: Iterable[str]) -> Iterator[tuple[str, ParsedStatement]]:
+        for self.text in texts:
+            for statement in self.session.parse(self.text):
+                yield self.text, statement
 
     def _connected(self) -> BrokerOffsets | None:
         """Wait for the broker; None if the user stopped the run."""
@@ -124,11 +133,11 @@ class Application:
                 return None
             raise
 
-    def _execute(self, statements: Sequence[ParsedStatement], script: Script) -> None:
-        for parsed in statements:
+    def _execute(self, parsed: Iterable[tuple[str, ParsedStatement]], script: Script) -> None:
+        for self.text, statement in parsed:
             if self.stop.is_set():
                 return
-            for answer in script.execute(parsed):
+            for answer in script.execute(statement):
                 self.answer(answer)
 
     def _queries(self, statements: Sequence[ParsedStatement], log: LogWriter) -> ProductionRun:
