@@ -15,6 +15,9 @@ EXACT = decimal.Context(
     traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow, decimal.DivisionByZero],
 )
 
+ROUNDING = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
+"""Computes with all digits of a DECIMAL; Python's default context keeps 28."""
+
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DOUBLE = re.compile(r"([+-]?)(?:(NaN)|(Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
@@ -186,6 +189,20 @@ def fit_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.D
         raise ValueError(f"Cannot fit decimal '{value}' into DECIMAL({precision}, {scale}) without rounding.") from None
     # BigDecimal has no minus zero.
     return fitted or fitted.copy_abs()
+
+
+def round_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal:
+    """Return `value` rounded to exactly `scale` digits after the point, half up.
+
+    Raises:
+        ArithmeticError: the number has too many digits, or is not finite.
+    """
+    if not value.is_finite() or value.adjusted() > precision:
+        raise ArithmeticError("Numeric field overflow")
+    result = value.quantize(decimal.Decimal(1).scaleb(-scale), context=ROUNDING)
+    if result != 0 and result.adjusted() >= precision - scale:
+        raise ArithmeticError("Numeric field overflow")
+    return result or result.copy_abs()
 
 
 def wrap_integer(value: int, bits: int) -> int:

@@ -13,17 +13,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.java.jackson import date_text, time_text
-from kestrel_sql.java.numbers import JAVA_BLANKS, java_double, wrap_integer
+from kestrel_sql.java.numbers import JAVA_BLANKS, java_double, round_decimal, wrap_integer
 from kestrel_sql.java.time import iso
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import decimal_of
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
 
-EXACT = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
-
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DIGIT = r"(?=[\0-\uffff])\d"
+_EXACT = re.compile(rf"[+-]?(({_DIGIT})+\.?({_DIGIT})*|\.({_DIGIT})+)([eE][+-]?({_DIGIT})+)?")
+"""A number as BigDecimal reads it: with digits of any script that Java writes as one unit of UTF-16."""
+
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
 
@@ -96,12 +98,7 @@ def fit_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
         ArithmeticError: the number has too many digits, or is not finite.
     """
     size = decimal_of(target)
-    if not value.is_finite() or value.adjusted() > size.precision:
-        raise ArithmeticError("Numeric field overflow")
-    result = value.quantize(decimal.Decimal(1).scaleb(-size.scale), context=EXACT)
-    if result != 0 and result.adjusted() >= size.precision - size.scale:
-        raise ArithmeticError("Numeric field overflow")
-    return result or result.copy_abs()
+    return round_decimal(value, size.precision, size.scale)
 
 
 def saturating_int(value: float, bits: int) -> int:
@@ -120,7 +117,7 @@ def _to_decimal(value: Any) -> decimal.Decimal:
             return decimal.Decimal(repr(value))
         case str():
             text = value.strip(JAVA_BLANKS)
-            if _REAL.fullmatch(text) is None:
+            if _EXACT.fullmatch(text) is None:
                 raise ValueError(f"not a number: {value}")
             return decimal.Decimal(text)
         case _:

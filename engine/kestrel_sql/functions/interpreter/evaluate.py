@@ -15,13 +15,13 @@ from typing import Any
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.casts import EXACT, cast_value, fit_decimal
+from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal
 from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as COLLECTION_IMPLEMENTATIONS
 from kestrel_sql.functions.interpreter.operators import compare, compute
 from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as SCALAR_IMPLEMENTATIONS
 from kestrel_sql.functions.interpreter.scalars import Implementation
 from kestrel_sql.functions.library.text.like import like_pattern
-from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, wrap_integer
 from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
@@ -109,9 +109,17 @@ def needs_interpreter(bound: Bound) -> bool:
 
 
 def _calls_python(bound: Bound) -> bool:
-    return (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON) or any(
-        map(_calls_python, bound.children)
+    return (
+        (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON)
+        or _escapes_computed_pattern(bound)
+        or any(map(_calls_python, bound.children))
     )
+
+
+def _escapes_computed_pattern(bound: Bound) -> bool:
+    """Whether Spark takes the pattern of a LIKE from Python (`library.text.like`)."""
+    node = bound.node
+    return isinstance(node, e.Like) and node.escape is not None and not isinstance(node.pattern, e.StringLiteral)
 
 
 def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
@@ -288,7 +296,7 @@ def _(node: e.Arithmetic, bound: Bound, values: Values) -> Any:
 def _(node: e.Negate, bound: Bound, values: Values) -> Any:
     value = _not_null(evaluate(bound.children[0], values))
     if isinstance(value, decimal.Decimal):
-        return EXACT.minus(value)
+        return ROUNDING.minus(value)
     return wrap_integer(-value, 32 if bound.type == t.INTEGER else 64) if isinstance(value, int) else -value
 
 
@@ -332,7 +340,10 @@ def _(node: e.ArrayConstructor, bound: Bound, values: Values) -> Any:
 @_evaluate.register
 def _(node: e.MapConstructor, bound: Bound, values: Values) -> Any:
     parts = [_scoped(child, values) for child in bound.children]
-    return {key: value for key, value in zip(parts[::2], parts[1::2], strict=True) if key is not None}
+    # A map has no NULL key, and JSON writes that of ksqlDB as "null" (see `compile.expressions`).
+    null = "null" if isinstance(bound.type, Map) and bound.type.key == t.STRING else None
+    keys = (null if key is None else key for key in parts[::2])
+    return {key: value for key, value in zip(keys, parts[1::2], strict=True) if key is not None}
 
 
 @_evaluate.register

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.functions.interpreter.casts import EXACT, fit_decimal
+from kestrel_sql.functions.interpreter.casts import fit_decimal
 from kestrel_sql.functions.interpreter.equality import as_comparable_numbers, equality_key, sort_key
-from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, wrap_integer
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Decimal, SqlType
@@ -89,15 +89,15 @@ def _double(op: ArithmeticOp, left: float, right: float) -> float:
 def _decimal(op: ArithmeticOp, left: decimal.Decimal, right: decimal.Decimal, result: Decimal) -> decimal.Decimal:
     match op:
         case ArithmeticOp.ADD:
-            return EXACT.add(left, right)
+            return ROUNDING.add(left, right)
         case ArithmeticOp.SUBTRACT:
-            return EXACT.subtract(left, right)
+            return ROUNDING.subtract(left, right)
         case ArithmeticOp.MULTIPLY:
-            return EXACT.multiply(left, right)
+            return ROUNDING.multiply(left, right)
         case ArithmeticOp.DIVIDE:
-            quotient = fit_decimal(EXACT.divide(left, right), result)
-            if EXACT.multiply(quotient, right) != left:
+            quotient = fit_decimal(ROUNDING.divide(left, right), result)
+            if ROUNDING.multiply(quotient, right) != left:
                 raise ArithmeticError("Rounding necessary")
             return quotient
         case ArithmeticOp.MODULUS:
-            return EXACT.remainder(left, right)
+            return ROUNDING.remainder(left, right)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
-from kestrel_sql.functions.interpreter.casts import EXACT, cast_value, fit_decimal, saturating_int
+from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal, saturating_int
 from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
-from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
 from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
@@ -73,7 +73,7 @@ def _round_double(types: CallTypes, value: float) -> int:
 def _round_towards(rounding: str) -> Implementation:
     def implementation(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal | None:
         try:
-            return fit_decimal(value.to_integral_value(rounding=rounding, context=EXACT), types.returns)
+            return fit_decimal(value.to_integral_value(rounding=rounding, context=ROUNDING), types.returns)
         except ArithmeticError:
             return None
 
@@ -81,11 +81,11 @@ def _round_towards(rounding: str) -> Implementation:
 
 
 def _round_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
-    return _round_towards(decimal.ROUND_FLOOR)(types, EXACT.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
+    return _round_towards(decimal.ROUND_FLOOR)(types, ROUNDING.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
 
 
 def _abs(types: CallTypes, value: float | decimal.Decimal) -> Any:
-    return EXACT.abs(value) if isinstance(value, decimal.Decimal) else _wrapped(abs(value), types.returns)
+    return ROUNDING.abs(value) if isinstance(value, decimal.Decimal) else _wrapped(abs(value), types.returns)
 
 
 def _sign(types: CallTypes, value: float) -> int:

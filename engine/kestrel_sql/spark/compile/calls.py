@@ -12,10 +12,13 @@ from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, is_simple, let
+from kestrel_sql.functions.library.text.like import escaped_like_regex
+from kestrel_sql.spark.compile import comparisons
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCall
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
 
 
@@ -195,6 +198,15 @@ def python_result(
     if call.is_of_user:
         context.errors.append(error.copy())
     return Checked(value, s.is_not_null(error), null_on_failure=True)
+
+
+def compile_like(operand: Checked, pattern: Checked, escape: str | None, context: Context) -> Checked:
+    """Compile LIKE; a pattern that is computed for each row and has an escape character is translated in Python."""
+    if escape is None or isinstance(pattern.value, exp.Literal):
+        return comparisons.like(operand.value, pattern.value, escape)
+    types = CallTypes((t.STRING, t.STRING), t.STRING)
+    regex = python_result(escaped_like_regex, types, [pattern, Checked(s.text(escape))], context, ((1, escape),))
+    return Checked(s.call("rlike", operand.value, regex.value), regex.fails)
 
 
 def evaluated_call(

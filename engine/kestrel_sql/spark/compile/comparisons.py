@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.library.spark_sql.expressions import is_simple, signed_order
-from kestrel_sql.functions.library.text.like import ANY, LINE_ENDS, like_regex, plain_part, quote
+from kestrel_sql.functions.library.text.like import ANY, LINE_ENDS, like_regex, plain_part
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.types import MAX_PRECISION
@@ -35,10 +35,8 @@ _ORDERS = frozenset(
 )
 
 _SPECIAL = r"([\\.\[\]{}()*+?^$|])"
-_ESCAPED = (("%", "\u0001"), ("_", "\u0002"))
 _LAST = "\u0003"
-_MARKS = ("\u0001", "\u0002", _LAST)
-"""Placeholders inside a pattern; if the pattern itself contains one of them, it is escaped."""
+"""A placeholder for the last `%` of a pattern."""
 
 
 def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None, right_type: SqlType | None) -> Tree:
@@ -100,7 +98,10 @@ def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:
 
 
 def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
-    """Match a whole string. `%` stands for any characters and `_` for one, but never for a line end."""
+    """Match a whole string. `%` stands for any characters and `_` for one, but never for a line end.
+
+    A pattern with an escape character is a literal.
+    """
     if isinstance(pattern, exp.Literal):
         plain = plain_part(pattern.this, escape) if is_simple(value) else None
         if plain is not None:
@@ -109,7 +110,7 @@ def like(value: Tree, pattern: Tree, escape: str | None) -> Checked:
         return (
             Checked(s.FALSE, s.TRUE) if regex is None else Checked(s.call("rlike", value, s.text(f"\\A(?:{regex})\\z")))
         )
-    return Checked(s.call("rlike", value, _pattern_of(pattern, escape)))
+    return Checked(s.call("rlike", value, _pattern_of(pattern)))
 
 
 def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
@@ -127,18 +128,13 @@ def _like_plain(value: Tree, before: bool, part: str, after: bool) -> Tree:
     return s.all_of(found, s.not_(s.any_of([*usual, s.all_of(s.not_(is_ascii), rare)]) or s.FALSE))
 
 
-def _pattern_of(pattern: Tree, escape: str | None) -> Tree:
+def _pattern_of(pattern: Tree) -> Tree:
     """Translate a LIKE pattern that is computed for each row, with the result of `like_regex`."""
     marked = s.call("regexp_replace", pattern, s.text(_SPECIAL), s.text(r"\\$1"))
-    for mark in _MARKS:
-        marked = _replaced(marked, mark, f"\\x{ord(mark):02x}")
-    if escape is not None:
-        for wild, mark in _ESCAPED:
-            marked = _replaced(marked, quote(escape) + wild, mark)
+    # The placeholder is escaped if the pattern itself contains it.
+    marked = _replaced(marked, _LAST, f"\\x{ord(_LAST):02x}")
     last = s.call("regexp_replace", marked, s.text(r"(?s)\A(.*)%([^%]*)\z"), s.text(f"$1{_LAST}$2"))
     body = _replaced(_replaced(_replaced(last, "%", f")(?>{ANY}*?"), "_", ANY), _LAST, f"){ANY}*(?:")
-    for wild, mark in _ESCAPED:
-        body = _replaced(body, mark, wild) if escape is not None else body
     return s.call("concat", s.text("\\A(?>"), body, s.text(")\\z"))
 
 

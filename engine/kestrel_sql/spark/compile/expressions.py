@@ -18,7 +18,7 @@ from kestrel_sql.functions.interpreter.evaluate import InterpretedCall, columns_
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, let, negative
 from kestrel_sql.spark.compile import arithmetic, casts, comparisons
 from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.calls import compile_call, evaluated_call
+from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call
 from kestrel_sql.spark.compile.context import Context, Fault
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.sql.format.statements import format_expression
@@ -243,7 +243,7 @@ def _(node: e.InList, bound: Bound, children: list[Checked], context: Context) -
 @translate.register
 def _(node: e.Like, bound: Bound, children: list[Checked], context: Context) -> Checked:
     operand, pattern = children
-    matched = comparisons.like(operand.value, pattern.value, node.escape)
+    matched = compile_like(operand, pattern, node.escape, context)
     fails = [operand.fails, pattern.fails, _nullable(operand.value), _nullable(pattern.value), matched.fails]
     return Checked(s.coalesce_false(matched.value), s.any_of(fails))
 

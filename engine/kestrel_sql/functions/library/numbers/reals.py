@@ -16,6 +16,7 @@ from sqlglot import exp
 from kestrel_sql.functions.declaration import Checked, Nulls, python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import (
     Tree,
+    all_of,
     any_of,
     call,
     double,
@@ -297,8 +298,9 @@ def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | No
     word = text("") if unit is None else call("coalesce", call("lower", call("trim", unit)), text(""))
     value = let([lat1, lon1, lat2, lon2], _haversine)
     radius = if_(is_in(word, *_MILES), double(3959.0), double(6371.0))
+    # NaN is within no bounds and beyond none, but Spark orders it after all numbers.
     bad = [
-        op(exp.GT, call("abs", x), double(limit))
+        all_of(op(exp.GT, call("abs", x), double(limit)), not_(call("isnan", x)))
         for x, limit in ((lat1, 90.0), (lon1, 180.0), (lat2, 90.0), (lon2, 180.0))
     ]
     fails = call("coalesce", any_of(*bad), exp.false())

@@ -25,10 +25,11 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     op,
     text,
 )
+from kestrel_sql.java.numbers import ROUNDING
+from kestrel_sql.java.numbers import round_decimal as round_decimal_to
 from kestrel_sql.types.conversion import decimal_of, wider_decimal
 from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
 
-_EXACT = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
 _NO_FRACTION = float(2**52)
 """From this value on every DOUBLE is an integer."""
 
@@ -175,7 +176,7 @@ def round_decimal(types: CallTypes, value: Tree) -> Tree:
 def _scaled(value: decimal.Decimal, places: int, rounding: str) -> decimal.Decimal:
     if places >= -value.as_tuple().exponent:  # type: ignore[operator]
         return value
-    return value.quantize(decimal.Decimal(1).scaleb(-places), rounding=rounding, context=_EXACT)
+    return value.quantize(decimal.Decimal(1).scaleb(-places), rounding=rounding, context=ROUNDING)
 
 
 def _half(value: decimal.Decimal) -> str:
@@ -184,10 +185,7 @@ def _half(value: decimal.Decimal) -> str:
 
 def _sized(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
     size = decimal_of(sql_type)
-    result = value.quantize(decimal.Decimal(1).scaleb(-size.scale), context=_EXACT)
-    if result.adjusted() >= size.precision - size.scale and result != 0:
-        raise ArithmeticError("Numeric field overflow")
-    return result
+    return round_decimal_to(value, size.precision, size.scale)
 
 
 @python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", display_name="Round")

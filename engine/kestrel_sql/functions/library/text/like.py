@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from kestrel_sql.functions.declaration import python_scalar
+
 ANY = r"[^\n\r\x85\u2028\u2029]"
 """The expression for `_`, and repeated for `%`: Java's dot."""
 
@@ -50,6 +52,12 @@ def like_regex(pattern: str, escape: str | None, any_: str = ANY) -> str | None:
         return first
     searched = "".join(f"(?>{any_}*?{part})" for part in middle[:-1] if part)
     return f"{first}{searched}{any_}*{middle[-1]}"
+
+
+@python_scalar("(pattern STRING, escape STRING) -> STRING")
+def escaped_like_regex(pattern: str, escape: str) -> str:
+    """Return the anchored regular expression of a LIKE pattern for Java; it is not a function of the language."""
+    return f"\\A(?:{like_pattern(pattern, escape).pattern})\\z"
 
 
 def quote(character: str) -> str:

@@ -1,0 +1,246 @@
+"""Runs generated expressions in Spark, with and without code generation, in the evaluator, and as constants.
+
+One comparison is one expression over one row on one pair of paths. Hundreds of expressions are one Spark job.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.interpreter.evaluate import Values, columns_of, evaluate, interpretable
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_expression
+from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes import expressions as e
+from tests.fuzz.generator import COLUMNS, LIBM, Generator
+from tests.fuzz.values import constant, value
+
+Row = Mapping[str, Any]
+Outcome = tuple[str, Any]
+"""`("value", it)`, `("fails", None)`, or `("refused", message)` where a path does not run the expression at all."""
+
+FAILS: Outcome = ("fails", None)
+CODEGEN = {
+    "without code generation": {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
+    "with code generation": {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"},
+}
+VIEW = "fuzzed"
+CONSTANTS = 4
+"""Every fourth expression is also run as constants: Spark plans it for the sake of one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Paths that do not agree on an expression over a row."""
+
+    bound: Bound
+    row: Row
+    nested: bool
+    outcomes: Mapping[str, Outcome]
+
+    def __str__(self) -> str:
+        used = {name: self.row[name] for name, _ in columns_of(self.bound)}
+        shown = "\n".join(f"    {path}: {outcome}" for path, outcome in self.outcomes.items())
+        return f"{format_expression(self.bound.node)}\n    over {used!r}, nested={self.nested}\n{shown}"
+
+
+def some_rows(rng: random.Random, count: int) -> list[Row]:
+    """Return rows of adversarial values for all columns; the first has NULLs only."""
+    rows = [{name: value(rng, of) for name, of in COLUMNS.items()} for _ in range(count - 1)]
+    return [dict.fromkeys(COLUMNS), *rows]
+
+
+def create_view(spark: SparkSession, rows: Sequence[Row]) -> None:
+    """Make the rows a view, in their order."""
+    arrays = {}
+    for name, of in COLUMNS.items():
+        convert = to_arrow_value(of)
+        given = [row[name] for row in rows]
+        arrays[name] = pa.array(given if convert is None else list(map(convert, given)), to_arrow(of))
+    spark.createDataFrame(pa.table(arrays)).coalesce(1).createOrReplaceTempView(VIEW)
+
+
+def in_spark(
+    spark: SparkSession, bounds: Sequence[Bound], *, nested: bool, source: str, size: int, paths: Sequence[str]
+) -> dict[str, list[list[Outcome]]]:
+    """Return, for each path, the outcomes of each expression for each row of `source`."""
+    python, texts = PythonCalls(), []
+    found: dict[str, list[list[Outcome]]] = {path: [[] for _ in bounds] for path in paths}
+
+    def refuse(at: int, message: str) -> None:
+        for outcomes in found.values():
+            outcomes[at] = [("refused", message)] * size
+
+    for at, bound in enumerate(bounds):
+        try:
+            texts.append((at, _text(bound, python, nested)))
+        except EngineError as error:
+            refuse(at, f"compiler: {error}")
+    register(spark, python)
+    pending = [texts] if texts else []
+    while pending:
+        part = pending.pop()
+        try:
+            tables = _run(spark, f"SELECT {', '.join(f'{text} AS c{at}' for at, text in part)} FROM {source}", paths)
+        except Exception as error:  # noqa: BLE001 - what Spark says is the finding
+            if len(part) == 1:
+                refuse(part[0][0], f"{type(error).__name__}: {str(error)[:300]}")
+            else:
+                pending += [part[: len(part) // 2], part[len(part) // 2 :]]
+            continue
+        for path, table in tables.items():
+            for (at, _), column in zip(part, table.columns, strict=True):
+                found[path][at] = _outcomes(column, bounds[at])
+    return found
+
+
+def _run(spark: SparkSession, text: str, paths: Sequence[str]) -> dict[str, pa.Table]:
+    """Return the table of a query by path; it is parsed and analysed once, which takes longer than to run it."""
+    frame, tables = spark.sql(text), {}
+    for path in paths:
+        for key, setting in CODEGEN[path].items():
+            spark.conf.set(key, setting)
+        tables[path] = frame.select("*").toArrow()
+    return tables
+
+
+def _text(bound: Bound, python: PythonCalls, nested: bool) -> str:
+    context = Context({name: s.column(name) for name in COLUMNS}, python, nested=nested)
+    checked = compile_expression(bound, context)
+    fails = s.FALSE if checked.fails is None else s.coalesce_false(checked.fails)
+    value = s.if_(fails, s.NULL, checked.value)
+    return s.to_text(s.call("struct", s.cast(value, bound.type), fails))
+
+
+def _outcomes(column: pa.ChunkedArray, bound: Bound) -> list[Outcome]:
+    convert = from_arrow_value(bound.type)
+    # A struct may have fields of one name, of which Arrow gives none in Python.
+    whole = column.combine_chunks()
+    fails = whole.field(1).to_pylist()
+    values = whole.field(0).to_pylist()
+    values = values if convert is None else [convert(each) for each in values]
+    return [FAILS if fail else ("value", each) for each, fail in zip(values, fails, strict=True)]
+
+
+def in_evaluator(bound: Bound, rows: Sequence[Row], *, nested: bool) -> list[Outcome]:
+    """Return the outcomes of an expression in the evaluator."""
+    try:
+        whole = interpretable(bound)
+    except EngineError as error:
+        return [("refused", str(error))] * len(rows)
+    found: list[Outcome] = []
+    for row in rows:
+        try:
+            found.append(("value", evaluate(whole, Values(row, nested=nested))))
+        except Exception:  # noqa: BLE001 - any exception is a failure of the expression
+            found.append(FAILS)
+    return found
+
+
+def agree(left: Outcome, right: Outcome, bound: Bound) -> bool:
+    """Whether two outcomes are equal, down to the sign of zero and the order of a map."""
+    if repr(left) == repr(right):
+        return True
+    if isinstance(bound.node, e.FunctionCall) and bound.node.name in LIBM:
+        a, b = left[1], right[1]
+        return isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 2 * math.ulp(a)
+    return False
+
+
+def compared(
+    spark: SparkSession, bounds: Sequence[Bound], rows: Sequence[Row], *, nested: bool, paths: Sequence[str]
+) -> Iterator[Difference]:
+    """Compare Spark, with and without code generation, with the evaluator over all rows."""
+    create_view(spark, rows)
+    found = in_spark(spark, bounds, nested=nested, source=VIEW, size=len(rows), paths=paths)
+    for at, bound in enumerate(bounds):
+        given = {f"Spark {path}": every[at] for path, every in found.items()}
+        given["evaluator"] = in_evaluator(bound, rows, nested=nested)
+        for number, row in enumerate(rows):
+            outcomes = {path: every[number] for path, every in given.items()}
+            if not _all_agree(outcomes, bound):
+                yield Difference(bound, row, nested, outcomes)
+
+
+def compared_as_constants(
+    spark: SparkSession, bounds: Sequence[Bound], rows: Sequence[Row], *, nested: bool
+) -> Iterator[Difference]:
+    """Compare expressions whose columns are the constants of a row: in Spark, in the evaluator, and with columns."""
+    rng = random.Random(len(bounds))
+    chosen = [(bound, rng.choice(rows)) for bound in bounds]
+    fixed = [bind(with_constants(bound.node, row), COLUMNS) for bound, row in chosen]
+    (path,) = paths = list(CODEGEN)[:1]
+    outcomes = in_spark(spark, fixed, nested=nested, source="range(1)", size=1, paths=paths)
+    for (bound, row), constants, (theirs,) in zip(chosen, fixed, outcomes[path], strict=True):
+        found = {
+            "Spark, constants": theirs,
+            "evaluator, constants": in_evaluator(constants, [{}], nested=nested)[0],
+            "evaluator, columns": in_evaluator(bound, [row], nested=nested)[0],
+        }
+        if not _all_agree(found, bound):
+            yield Difference(constants, row, nested, found)
+
+
+def _all_agree(outcomes: Mapping[str, Outcome], bound: Bound) -> bool:
+    first, *others = outcomes.values()
+    return first[0] != "refused" and all(agree(first, other, bound) for other in others)
+
+
+def with_constants(node: Any, row: Row) -> Any:
+    """Return the expression with the constants of a row in place of columns."""
+    if isinstance(node, e.ColumnRef):
+        return constant(row[node.name], COLUMNS[node.name])
+    if isinstance(node, tuple):
+        return tuple(with_constants(each, row) for each in node)
+    if isinstance(node, e.Node):
+        fields = {name: getattr(node, name) for name in node.__dataclass_fields__ if name not in ("span", "type")}
+        return replace(
+            node,
+            **{name: with_constants(each, row) for name, each in fields.items() if isinstance(each, tuple | e.Node)},
+        )
+    return node
+
+
+def smallest(spark: SparkSession, difference: Difference, paths: Sequence[str]) -> Difference:
+    """Return the difference in the smallest part of the expression that still differs over the row."""
+    parts = sorted((part for part in _closed(difference.bound) if part.type is not None), key=_size)
+    found = compared(spark, parts, [difference.row], nested=difference.nested, paths=paths)
+    return next(found, difference)
+
+
+def _closed(bound: Bound) -> Iterator[Bound]:
+    """Yield the parts outside of lambdas, whose variables have no value elsewhere; a unit of time has no value either."""
+    if not isinstance(bound.node, e.Lambda | e.IntervalUnit) and not bound.implicit:
+        yield bound
+        for child in bound.children:
+            yield from _closed(child)
+
+
+def _size(bound: Bound) -> int:
+    return 1 + sum(map(_size, bound.children))
+
+
+def batch(spark: SparkSession, seed: int, count: int, size: int) -> tuple[int, list[Difference]]:
+    """Compare `count` expressions over `size` rows; return the number of comparisons and the shrunk differences."""
+    rng, paths, nested = random.Random(seed), list(CODEGEN), seed % 2 == 0
+    bounds, rows = list(Generator(rng).bounds(count)), some_rows(rng, size)
+    # One difference of each expression: the rows of one mostly have one cause.
+    differences = {id(each.bound): each for each in compared(spark, bounds, rows, nested=nested, paths=paths)}
+    shrunk = [smallest(spark, each, paths) for each in differences.values()]
+    folded = bounds[::CONSTANTS]
+    shrunk += list(compared_as_constants(spark, folded, rows, nested=nested))
+    return count * size * len(paths) + len(folded), shrunk
