@@ -11,9 +11,12 @@ PLAN_LEDGER := tests/conformance/known-gaps-plans.yaml
 LEDGER := tests/conformance/known-gaps.yaml
 SEEDS ?= 1 2 3
 KILLS ?= 200
+SEED ?= 1
+N ?= 10000
+KIND ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly kills cuts bench plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly fuzz kills cuts bench plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +56,9 @@ clients: ## fetch the client of ksqlDB for Node.js that tests of the server run;
 nightly: $(READY) ## run all that `make test` leaves out: fuzz, many kills, clusters, every case cut and restarted
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
 	$(MAKE) cuts
+
+fuzz: $(READY) ## generate and mutate input: N=10000 tries of every KIND from SEED=1; KIND="expressions codecs" chooses
+	$(BIN)/python -m tests.fuzz --seed $(SEED) --tries $(N) $(KIND)
 
 kills: $(READY) ## kill a run against a broker KILLS=200 times, then its workers, its broker and a zombie; count what came out of five shapes of queries
 	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly --log-cli-level=INFO tests/kafka/test_run_kills.py

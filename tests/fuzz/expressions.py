@@ -98,7 +98,7 @@ def in_spark(
             tables = _run(spark, f"SELECT {', '.join(f'{text} AS c{at}' for at, text in part)} FROM {source}", paths)
         except Exception as error:  # noqa: BLE001 - what Spark says is the finding
             if len(part) == 1:
-                refuse(part[0][0], f"{type(error).__name__}: {str(error)[:300]}")
+                refuse(part[0][0], f"{type(error).__name__}: {_reason(error)}")
             else:
                 pending += [part[: len(part) // 2], part[len(part) // 2 :]]
             continue
@@ -106,6 +106,12 @@ def in_spark(
             for (at, _), column in zip(part, table.columns, strict=True):
                 found[path][at] = _outcomes(column, bounds[at])
     return found
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error and of its causes; the lines between are the trace."""
+    first, *others = str(error).splitlines() or [""]
+    return "\n        ".join([first[:300], *(line[:300] for line in others if line.startswith("Caused by"))])
 
 
 def _run(spark: SparkSession, text: str, paths: Sequence[str]) -> dict[str, pa.Table]:
@@ -177,11 +183,9 @@ def compared(
 
 
 def compared_as_constants(
-    spark: SparkSession, bounds: Sequence[Bound], rows: Sequence[Row], *, nested: bool
+    spark: SparkSession, chosen: Sequence[tuple[Bound, Row]], *, nested: bool
 ) -> Iterator[Difference]:
     """Compare expressions whose columns are the constants of a row: in Spark, in the evaluator, and with columns."""
-    rng = random.Random(len(bounds))
-    chosen = [(bound, rng.choice(rows)) for bound in bounds]
     fixed = [bind(with_constants(bound.node, row), COLUMNS) for bound, row in chosen]
     (path,) = paths = list(CODEGEN)[:1]
     outcomes = in_spark(spark, fixed, nested=nested, source="range(1)", size=1, paths=paths)
@@ -236,11 +240,18 @@ def _size(bound: Bound) -> int:
 
 def batch(spark: SparkSession, seed: int, count: int, size: int) -> tuple[int, list[Difference]]:
     """Compare `count` expressions over `size` rows; return the number of comparisons and the shrunk differences."""
-    rng, paths, nested = random.Random(seed), list(CODEGEN), seed % 2 == 0
-    bounds, rows = list(Generator(rng).bounds(count)), some_rows(rng, size)
+    rng = random.Random(seed)
+    return batch_of(spark, list(Generator(rng).bounds(count)), some_rows(rng, size), nested=seed % 2 == 0)
+
+
+def batch_of(
+    spark: SparkSession, bounds: Sequence[Bound], rows: Sequence[Row], *, nested: bool
+) -> tuple[int, list[Difference]]:
+    """Compare expressions over rows; return the number of comparisons and the shrunk differences."""
+    paths = list(CODEGEN)
     # One difference of each expression: the rows of one mostly have one cause.
     differences = {id(each.bound): each for each in compared(spark, bounds, rows, nested=nested, paths=paths)}
     shrunk = [smallest(spark, each, paths) for each in differences.values()]
-    folded = bounds[::CONSTANTS]
-    shrunk += list(compared_as_constants(spark, folded, rows, nested=nested))
-    return count * size * len(paths) + len(folded), shrunk
+    folded = [(bound, rows[-1 - at % len(rows)]) for at, bound in enumerate(bounds[::CONSTANTS])]
+    shrunk += list(compared_as_constants(spark, folded, nested=nested))
+    return len(bounds) * len(rows) * len(paths) + len(folded), shrunk

@@ -28,7 +28,7 @@ from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_cast
-from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, Primitive, SqlType, Struct
 from tests.fuzz.values import BY_NAME, constant, value
 
 _STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
@@ -135,6 +135,19 @@ class Generator:
             if bound.type is not None and fits(bound) and (text := repr(bound.node)) not in seen:
                 seen.add(text)
                 yield bound
+
+    def each_overload(self) -> Iterator[Bound]:
+        """Yield a call of every overload whose arguments are columns and constants."""
+        for name, found in overloads().items():
+            for overload in found:
+                yield next(bound for bound in self._calls(name, overload) if bound is not None and fits(bound))
+
+    def _calls(self, name: str, overload: Overload) -> Iterator[Bound | None]:
+        while True:
+            try:
+                yield bind(self.call(name, overload, Binding(), 0, {}), COLUMNS)
+            except EngineError:
+                yield None
 
     def root(self, depth: int) -> e.Expression:
         shape = self.rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]
@@ -325,7 +338,7 @@ class Generator:
 
 
 def fits(bound: Bound) -> bool:
-    """Whether Spark has the type of every part: a DECIMAL has up to 38 digits there."""
+    """Whether Spark and Python have the type of every part: up to 38 digits, and keys of maps that have a hash."""
     return (bound.type is None or _has_spark_type(bound.type)) and all(map(fits, bound.children))
 
 
@@ -336,7 +349,7 @@ def _has_spark_type(sql_type: SqlType) -> bool:
         case Array(item):
             return _has_spark_type(item)
         case Map(key, item):
-            return not t.contains_map(key) and _has_spark_type(key) and _has_spark_type(item)
+            return isinstance(key, Primitive | Decimal) and _has_spark_type(key) and _has_spark_type(item)
         case Struct(fields):
             return bool(fields) and all(_has_spark_type(field.type) for field in fields)
         case _:

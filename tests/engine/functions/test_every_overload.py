@@ -1,13 +1,13 @@
 """Runs every overload of every scalar function over columns of all accepted types, with and without NULL.
 
-Spark and the interpreter must agree, and Spark must return what `overloads.txt` stores. To update that file, run
+Spark must return what `overloads.txt` stores; `tests/fuzz` compares it with the interpreter. To update that file, run
 `python -m tests.engine.functions.test_every_overload` and review the difference.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal as Number
 from functools import cache
 from pathlib import Path
@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Scalar
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.resolve import Overload
 from kestrel_sql.functions.signature import (
     AnyDecimal,
@@ -42,7 +40,7 @@ from kestrel_sql.spark.types import to_spark
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
-from tests.engine.functions.values import plain, same
+from tests.engine.functions.values import plain
 
 _STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
 _GENERICS: tuple[SqlType, ...] = (
@@ -143,23 +141,6 @@ def value_of(sql_type: SqlType) -> str:
             return f"CAST({text} AS {to_spark(sql_type)})"
 
 
-def column(name: str, arguments: list[str], columns: Collection[str]) -> str:
-    """Call the function with columns."""
-    return f"{name}({', '.join(arguments)})"
-
-
-def computed(name: str, arguments: list[str], columns: Collection[str]) -> str:
-    """Call the function with computed values, which bodies must evaluate once."""
-    return f"{name}({', '.join(f'IFNULL({a}, {a})' if a in columns else a for a in arguments)})"
-
-
-def item(name: str, arguments: list[str], columns: Collection[str]) -> str:
-    """Call the function in a lambda, where the interpreter must run Python functions."""
-    if not columns or len(columns) < len(arguments):
-        return column(name, arguments, columns)
-    return f"TRANSFORM(ARRAY[{arguments[0]}], y => {name}({', '.join(['y', *arguments[1:]])}))"
-
-
 CALLS = [
     (name, *given)
     for name in FUNCTIONS
@@ -173,60 +154,24 @@ COLUMNS = dict(itertools.chain.from_iterable(given.items() for _, _, given in CA
 STORED = Path(__file__).with_name("overloads.txt")
 NEVER_TWICE_THE_SAME = frozenset({"RANDOM", "UNIX_DATE", "UNIX_TIMESTAMP", "UUID"})
 
-Form = Callable[[str, list[str], Collection[str]], str]
 Result = tuple[Any, bool]
 """A value, and whether the call failed."""
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "form", [column, pytest.param(computed, marks=pytest.mark.nightly), pytest.param(item, marks=pytest.mark.nightly)]
-)
-def test_spark_and_the_interpreter_give_the_same(form: Form) -> None:
-    found = in_spark(form)
-    assert {call: result for call, result in found.items() if isinstance(result, str)} == {}
-    inputs = rows()
-    differ = []
-    for call, results in found.items():
-        for columns, theirs in zip(inputs, results, strict=True):
-            ours = in_python(call, columns)
-            if name_of(call) not in NEVER_TWICE_THE_SAME and ours is not None and not agree(ours, theirs):
-                differ.append(f"{call}: Spark {theirs}, Python {ours}")
-    assert not differ, "\n".join(differ)
-
-
-@pytest.mark.spark
 def test_every_overload_gives_what_it_gave() -> None:
-    assert lines(in_spark(column)) == STORED.read_text(encoding="utf-8").splitlines()
+    assert lines(in_spark()) == STORED.read_text(encoding="utf-8").splitlines()
 
 
-@cache
-def in_spark(form: Form) -> dict[str, list[Result] | str]:
-    """What each call gives over all columns NULL, and over the values; a text says that it does not run, and why."""
+def in_spark() -> dict[str, list[Result]]:
+    """What each call gives over all columns NULL, and over the values."""
     spark, python = open_test_session(), PythonCalls()
-    found: dict[str, list[Result] | str] = {}
-    trees: dict[str, str] = {}
-    for text in dict.fromkeys(form(*call) for call in CALLS):
-        try:
-            trees[text] = spark_text(text, python)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
-            found[text] = f"{type(error).__name__}: {error}"
+    calls = [f"{name}({', '.join(arguments)})" for name, arguments, _ in CALLS]
+    trees = {text: spark_text(text, python) for text in calls}
     register(spark, python)
     spark.sql(every_type()).createOrReplaceTempView("every_type")
-    pending = [list(trees)]
-    while pending:
-        texts = pending.pop()
-        try:
-            given = spark.sql(f"SELECT {', '.join(trees[text] for text in texts)} FROM every_type").collect()
-        except Exception as error:  # noqa: BLE001 - what Spark says is the finding
-            if len(texts) == 1:
-                found[texts[0]] = f"{type(error).__name__}: {str(error)[:300]}"
-            else:
-                pending += [texts[: len(texts) // 2], texts[len(texts) // 2 :]]
-        else:
-            for at, text in enumerate(texts):
-                found[text] = [(plain(row[at][0]), any(row[at][1:])) for row in given]
-    return found
+    given = spark.sql(f"SELECT {', '.join(trees.values())} FROM every_type").collect()
+    return {text: [(plain(row[at][0]), any(row[at][1:])) for row in given] for at, text in enumerate(trees)}
 
 
 def spark_text(text: str, python: PythonCalls) -> str:
@@ -250,33 +195,11 @@ def every_type() -> str:
     return f"SELECT {nulls} UNION ALL SELECT {values}"
 
 
-@cache
-def rows() -> list[dict[str, Any]]:
-    """The columns as Python has them."""
-    return [plain(row) for row in open_test_session().sql(every_type()).collect()]
-
-
-def in_python(text: str, columns: dict[str, Any]) -> Result | None:
-    """What the interpreter makes of a call; None where it cannot evaluate it."""
-    try:
-        bound = interpretable(bind(parse_expression(text), COLUMNS))
-    except EngineError:
-        return None
-    try:
-        return evaluate(bound, Values(columns, nested=True)), False
-    except (ValueError, ArithmeticError):
-        return None, True
-
-
-def agree(ours: Result, theirs: Result) -> bool:
-    return same(ours[0], theirs[0]) and ours[1] == theirs[1]
-
-
 def name_of(call: str) -> str:
     return call.partition("(")[0]
 
 
-def lines(found: Mapping[str, list[Result] | str]) -> list[str]:
+def lines(found: Mapping[str, list[Result]]) -> list[str]:
     """A line for each call: what it gives over values, then over NULLs if that is something else than NULL."""
     made = []
     for call, results in sorted(found.items()):
@@ -288,4 +211,4 @@ def lines(found: Mapping[str, list[Result] | str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    STORED.write_text("".join(f"{line}\n" for line in lines(in_spark(column))), encoding="utf-8")
+    STORED.write_text("".join(f"{line}\n" for line in lines(in_spark())), encoding="utf-8")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, time_text
 from kestrel_sql.java.numbers import JAVA_BLANKS, java_double, round_decimal, wrap_integer
 from kestrel_sql.java.time import iso
@@ -114,7 +115,7 @@ def _to_decimal(value: Any) -> decimal.Decimal:
         case decimal.Decimal():
             return value
         case float():
-            return decimal.Decimal(repr(value))
+            return decimal.Decimal(java_double(value))
         case str():
             text = value.strip(JAVA_BLANKS)
             if _EXACT.fullmatch(text) is None:
@@ -146,8 +147,7 @@ def _to_double(value: str) -> float:
 
 
 def _to_bytes(value: str) -> bytes:
-    text = value.strip(JAVA_BLANKS)
-    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    return decode_base64(value.strip(JAVA_BLANKS))
 
 
 def _stripped(parse: Callable[[str], int]) -> Callable[[str], int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.interpreter.casts import java_text
-from kestrel_sql.functions.interpreter.equality import distinct, equality_key, in_hash_map_order, sort_key
+from kestrel_sql.functions.interpreter.equality import distinct, in_hash_map_order, item_key, sort_key
 from kestrel_sql.functions.interpreter.scalars import Implementation
 from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS, check_size
 from kestrel_sql.types import sql_types as t
@@ -36,11 +36,11 @@ def _array_concat(types: CallTypes, first: Items, second: Items) -> Items:
 
 
 def _array_contains(types: CallTypes, items: Items, wanted: Any) -> bool:
-    return equality_key(wanted) in map(equality_key, items or ())
+    return item_key(wanted) in map(item_key, items or ())
 
 
 def _array_remove(types: CallTypes, items: Items, unwanted: Any) -> Items:
-    return None if items is None else [item for item in items if equality_key(item) != equality_key(unwanted)]
+    return None if items is None else [item for item in items if item_key(item) != item_key(unwanted)]
 
 
 def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Implementation:
@@ -51,8 +51,8 @@ def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Implementation:
 
 
 def _within(items: Sequence[Any], others: Sequence[Any], *, wanted: bool) -> list[Any]:
-    known = set(map(equality_key, others))
-    return [item for item in items if (equality_key(item) in known) is wanted]
+    known = set(map(item_key, others))
+    return [item for item in items if (item_key(item) in known) is wanted]
 
 
 def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> str | None:

@@ -23,6 +23,19 @@ def equality_key(value: Any) -> Hashable:
             return (value,)
 
 
+def item_key(value: Any) -> Hashable:
+    """Return a key that is equal where Java's `equals` is true, as between items of arrays: -0.0 is not 0.0."""
+    match value:
+        case float():
+            return ("double", repr(value))
+        case list():
+            return ("array", *map(item_key, value))
+        case dict():
+            return ("map", frozenset((key, item_key(item)) for key, item in value.items()))
+        case _:
+            return (value,)
+
+
 def sort_key(value: Any) -> Any:
     """Return a sort key for values of one type; NaN is the greatest number, bytes are signed, arrays sort by item."""
     match value:
@@ -58,5 +71,5 @@ def distinct(items: Iterable[Any]) -> list[Any]:
     """Return the items without later duplicates."""
     unique: dict[Hashable, Any] = {}
     for item in items:
-        unique.setdefault(equality_key(item), item)
+        unique.setdefault(item_key(item), item)
     return list(unique.values())

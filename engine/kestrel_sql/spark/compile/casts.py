@@ -16,6 +16,7 @@ from sqlglot import exp
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.library.spark_sql.expressions import let
+from kestrel_sql.java import base64_text
 from kestrel_sql.java.numbers import JAVA_BLANKS
 from kestrel_sql.java.time import iso
 from kestrel_sql.spark.compile import sql as s
@@ -223,7 +224,12 @@ def _string_to_boolean(value: Tree) -> Checked:
 
 
 def _string_to_bytes(value: Tree) -> Checked:
-    return _null_means_failure(value, s.call("try_to_binary", _trim(value), s.text("base64")))
+    # Spark passes over characters that Base64 does not have.
+    return _null_means_failure(value, s.call("try_to_binary", let([_trim(value)], _strict), s.text("base64")))
+
+
+def _strict(text: Tree) -> Tree:
+    return s.if_(s.call("rlike", text, s.text(_whole(base64_text.PATTERN))), text, s.null_of(t.STRING))
 
 
 def _string_to_timestamp(value: Tree) -> Checked:

@@ -12,7 +12,7 @@ from kestrel_sql.functions.library.spark_sql.arrays import (
     any_item,
     comparable,
     contains,
-    has_map,
+    equals_differently,
     keep,
     lambda_,
     name,
@@ -39,7 +39,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     text,
 )
 from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS
-from kestrel_sql.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
+from kestrel_sql.types.sql_types import BYTES, DATE, DOUBLE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 
 def _item(types: CallTypes) -> SqlType | None:
@@ -77,7 +77,9 @@ def array_distinct(types: CallTypes, items: Tree) -> Tree:
 
     Example: ARRAY_DISTINCT(ARRAY[1, 2, 1]) -> ARRAY[1, 2]
     """
-    if not has_map(_item(types)):
+    if _item(types) == DOUBLE:
+        return _doubles(call("array_distinct", _texts(items)))
+    if not equals_differently(_item(types)):
         return call("array_distinct", items)
     return let([items], lambda a: keep(a, _item(types), lambda _: exp.true()))
 
@@ -127,11 +129,22 @@ def array_union(types: CallTypes, left: Tree, right: Tree) -> Tree:
 def _set_operation(
     native: str, left: Tree, right: Tree, item: SqlType | None, body: Callable[[Tree, Tree], Tree]
 ) -> Tree:
-    """Apply Spark's set function, or `body` if Spark cannot compare the items."""
+    """Apply Spark's set function, or `body` if Spark compares the items otherwise than Java."""
     arguments = [typed_like(left, right), typed_like(right, left)]
-    return (
-        let(arguments, lambda a, b: if_(is_null(b), null(), body(a, b))) if has_map(item) else call(native, *arguments)
-    )
+    if item == DOUBLE:
+        return _doubles(call(native, *map(_texts, arguments)))
+    if not equals_differently(item):
+        return call(native, *arguments)
+    return let(arguments, lambda a, b: if_(is_null(b), null(), body(a, b)))
+
+
+def _texts(doubles: Tree) -> Tree:
+    """Doubles as strings, which are equal where Java's `equals` is true."""
+    return call("transform", doubles, lambda_([ITEM], cast(name(ITEM), "STRING")))
+
+
+def _doubles(texts: Tree) -> Tree:
+    return call("transform", texts, lambda_([ITEM], cast(name(ITEM), "DOUBLE")))
 
 
 @scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, with_types=True, display_name="array_remove")

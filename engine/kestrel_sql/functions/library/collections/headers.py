@@ -67,5 +67,7 @@ def convert_from(data: Tree, encoding: Tree) -> Checked:
     """
     known = is_in(call("lower", encoding), *_UTF8)
     return Checked(
-        cast(data, "STRING"), call("coalesce", any_of(not_(call("is_valid_utf8", data)), not_(known)), exp.false())
+        # Bytes that are no UTF-8 must not get into a string, even where the call fails: Python could not read it.
+        call("try_validate_utf8", cast(data, "STRING")),
+        call("coalesce", any_of(not_(call("is_valid_utf8", data)), not_(known)), exp.false()),
     )

@@ -25,7 +25,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     op,
     text,
 )
-from kestrel_sql.java.numbers import ROUNDING
+from kestrel_sql.java.numbers import ROUNDING, java_double
 from kestrel_sql.java.numbers import round_decimal as round_decimal_to
 from kestrel_sql.types.conversion import decimal_of, wider_decimal
 from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
@@ -194,7 +194,7 @@ def round_places(value: float, places: int) -> float:
 
     Example: ROUND(1.2345E0, 2) -> 1.23E0
     """
-    exact = decimal.Decimal(repr(value))
+    exact = decimal.Decimal(java_double(value))
     if not exact.is_finite():
         raise ArithmeticError("Infinite or NaN")
     return float(_scaled(exact, places, _half(exact)))
@@ -237,7 +237,7 @@ def trunc_places(value: float, places: int) -> float:
 
     Example: TRUNC(1.239E0, 2) -> 1.23E0
     """
-    exact = decimal.Decimal(repr(value))
+    exact = decimal.Decimal(java_double(value))
     if not exact.is_finite():
         raise ArithmeticError("Infinite or NaN")
     return float(_scaled(exact, places, decimal.ROUND_DOWN))

@@ -6,8 +6,19 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, is_null, not_, null, number, op, text
-from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+from kestrel_sql.functions.library.spark_sql.expressions import (
+    Tree,
+    call,
+    cast,
+    if_,
+    is_null,
+    not_,
+    null,
+    number,
+    op,
+    text,
+)
+from kestrel_sql.types.sql_types import DOUBLE, Array, Map, SqlType, Struct
 
 ITEM, OTHER, AT, ENTRY, STATE = "item__", "other__", "at__", "entry__", "state__"
 """Parameter names of our own lambdas; a call's arguments use only names that its user chose."""
@@ -54,22 +65,25 @@ def null_safe_equal(left: Tree, right: Tree) -> Tree:
     return op(exp.NullSafeEQ, left, right)
 
 
-def has_map(sql_type: SqlType | None) -> bool:
-    """Whether a type contains a MAP, which Spark cannot compare."""
+def equals_differently(sql_type: SqlType | None) -> bool:
+    """Whether Spark compares values of the type otherwise than Java's `equals`: MAP not at all, and -0.0 is 0.0."""
     match sql_type:
         case Map():
             return True
         case Array(item):
-            return has_map(item)
+            return equals_differently(item)
         case Struct(fields):
-            return any(has_map(field.type) for field in fields)
+            return any(equals_differently(field.type) for field in fields)
         case _:
-            return False
+            return sql_type == DOUBLE
 
 
 def comparable(value: Tree, sql_type: SqlType | None) -> Tree:
-    """Turn a value into one that is equal if Java's `equals` says so: maps become sorted arrays of entries."""
-    if not has_map(sql_type) or isinstance(value, exp.Null):
+    """Turn a value into one that is equal if Java's `equals` says so.
+
+    Maps become sorted arrays of entries, doubles strings.
+    """
+    if not equals_differently(sql_type) or isinstance(value, exp.Null):
         return value
     match sql_type:
         case Map(_, inner):
@@ -82,7 +96,7 @@ def comparable(value: Tree, sql_type: SqlType | None) -> Tree:
             parts = [tree for f in fields for tree in (text(f.name), comparable(part(value, f.name), f.type))]
             return if_(is_null(value), null(), call("named_struct", *parts))
         case _:
-            return value
+            return cast(value, "STRING") if sql_type == DOUBLE else value
 
 
 def contains(items: Tree, wanted: Tree, item_type: SqlType | None) -> Tree:

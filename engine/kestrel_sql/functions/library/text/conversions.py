@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from kestrel_sql.functions.declaration import python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, number, op, text
+from kestrel_sql.java.base64_text import decode_base64
 
 
 def _from_hex(value: str) -> bytes:
@@ -29,10 +30,6 @@ def _plain_hex(value: str) -> bytes:
     return bytes.fromhex(value)
 
 
-def _from_base64(value: str) -> bytes:
-    return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
-
-
 def _to_base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
@@ -47,7 +44,7 @@ _ENCODERS: dict[str, Callable[[str], bytes]] = {
     "hex": _plain_hex,
     "utf8": lambda value: value.encode("utf-8"),
     "ascii": lambda value: value.encode("ascii", "replace"),
-    "base64": _from_base64,
+    "base64": decode_base64,
 }
 
 

@@ -21,6 +21,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     if_,
     is_simple,
     let,
+    not_,
     null,
     number,
     op,
@@ -214,10 +215,9 @@ def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Checked:
         if isinstance(padding, exp.Literal) and padding.name:
             return Checked(call(function, value, length, padding))
         return Checked(if_(nothing, null(), call(function, value, length, padding)))
-    large = too_large(length)
-    return Checked(
-        if_(any_of(nothing, large), null(), call(function, value, length, padding)), large, null_on_failure=True
-    )
+    large = all_of(too_large(length), not_(nothing))
+    unusable = any_of(nothing, too_large(length))
+    return Checked(if_(unusable, null(), call(function, value, length, padding)), large, null_on_failure=True)
 
 
 _PADS = (

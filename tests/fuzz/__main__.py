@@ -1,0 +1,122 @@
+"""Runs the fuzzers: `python -m tests.fuzz --seed 7 --tries 100000 expressions codecs`; without names, all of them.
+
+Each fuzzer makes `tries` tries of its kind, or as many as it has, and prints how many differ or fail. The exit code is
+1 if any does. The same seed makes the same tries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tests.engine.formats import test_mutations as messages
+from tests.engine.plan import test_plan_mutations as plans
+from tests.engine.server import test_fuzz as requests
+from tests.fuzz import codecs, expressions, statements
+from tests.qtt import test_damaged_files as files
+
+EXPRESSIONS, ROWS = 150, 600
+"""The expressions and rows of one Spark job: it takes longer to parse the expressions than to run them over rows."""
+
+SERVER_TRIES = 100_000
+"""A try opens a connection; more would use up the ports of the machine."""
+
+
+def generated_expressions(seed: int, tries: int) -> Iterator[str]:
+    """Compare Spark with and without code generation, the evaluator, and constants."""
+    from kestrel_sql.spark.runtime.session import open_test_session
+
+    spark, done, number = open_test_session(), 0, 0
+    while done < tries:
+        count, found = expressions.batch(spark, seed * 1_000_003 + number, EXPRESSIONS, ROWS)
+        done, number = done + count, number + 1
+        yield from map(str, found)
+
+
+def generated_messages(seed: int, tries: int) -> Iterator[str]:
+    """Compare the bulk codec with the record codec of each format."""
+    for format in codecs.FORMATS:
+        yield from codecs.differences(format, seed, tries)
+
+
+def mutated_messages(seed: int, tries: int) -> Iterator[str]:
+    """Decode mutated messages of each format, alone and in batches."""
+    for name in (*messages.FORMATS, *messages.FLAT_TOO):
+        yield from _failure(lambda name=name: messages.check(name, tries, seed))  # type: ignore[misc]
+
+
+def mutated_plans(seed: int, tries: int) -> Iterator[str]:
+    """Decode mutated plans, and run a twentieth of them as far as Spark."""
+    yield from _failure(lambda: plans.damaged(seed, tries))
+    yield from _failure(lambda: plans.compiled(seed, tries // 20))
+
+
+def mutated_files(seed: int, tries: int) -> Iterator[str]:
+    """Load case files with wrong values and damaged texts."""
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        for file, kind, ksqldb, document in files.DOCUMENTS.values():
+            texts = [
+                *map(files.json.dumps, files.mutants(document)),
+                *files.damaged_texts(files.json.dumps(document, indent=1)),
+            ]
+            for text in rng.sample(texts, min(tries, len(texts))):
+                yield from _failure(lambda: files.check(Path(folder) / file, kind, text, ksqldb=ksqldb))  # noqa: B023
+
+
+def mutated_requests(seed: int, tries: int) -> Iterator[str]:
+    """Send mutated requests to a server."""
+    yield from _failure(lambda: requests.run(min(tries, SERVER_TRIES), seed))
+
+
+def _failure(attempt: Callable[[], object]) -> Iterator[str]:
+    try:
+        attempt()
+    except Exception:  # noqa: BLE001 - any error is a find
+        yield traceback.format_exc(limit=-3)
+
+
+FUZZERS: Mapping[str, Callable[[int, int], Iterator[str] | list[str]]] = {
+    "codecs": generated_messages,
+    "messages": mutated_messages,
+    "plans": mutated_plans,
+    "files": mutated_files,
+    "statements": statements.damaged_statements,
+    "properties": statements.odd_properties,
+    "requests": mutated_requests,
+    "expressions": generated_expressions,
+}
+
+
+def main() -> int:
+    """Run the chosen fuzzers."""
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(FUZZERS)}")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tries", type=int, default=10_000)
+    given = parser.parse_args()
+    unknown = set(given.kinds) - set(FUZZERS)
+    if unknown:
+        parser.error(f"no such kind: {', '.join(sorted(unknown))}")
+    total = 0
+    for kind in given.kinds or FUZZERS:
+        start, finds = time.monotonic(), 0
+        for find in FUZZERS[kind](given.seed, given.tries):
+            finds += 1
+            print(find.encode("utf-8", "backslashreplace").decode(), flush=True)
+        print(
+            f"{kind}: {given.tries} tries, seed {given.seed}, {finds} finds, {time.monotonic() - start:.0f} s",
+            flush=True,
+        )
+        total += finds
+    return int(total > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Spark, the evaluator and constants give the same: a share of the generated expressions, and all that fuzzing found."""
+
+from __future__ import annotations
+
+import math
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.parse.parser import parse_expression
+from tests.fuzz.expressions import (
+    CODEGEN,
+    FAILS,
+    Row,
+    batch,
+    batch_of,
+    compared,
+    compared_as_constants,
+    in_evaluator,
+    some_rows,
+)
+from tests.fuzz.generator import COLUMNS, Generator
+
+EXPRESSIONS, ROWS = 40, 60
+"""About 5,000 comparisons."""
+
+FOUND: list[tuple[str, dict[str, Any], Any]] = [
+    ("MAP(`String_A` := 1, 'x' := 2)", {"String_A": None}, {"null": 1, "x": 2}),
+    ("TRUNC(`Decimal380_A`, -1)", {"Decimal380_A": Decimal(-1)}, Decimal(0)),
+    ("ROUND(`Decimal44_A`, -1)", {"Decimal44_A": Decimal("-0.9999")}, Decimal("0.0000")),
+    ("`String_A` LIKE `String_B` ESCAPE '%'", {"String_A": "2020", "String_B": "%"}, FAILS),
+    ("`String_A` LIKE `String_B` ESCAPE 'a'", {"String_A": "x", "String_B": "a"}, FAILS),
+    ("`String_A` LIKE `String_B` ESCAPE 'a'", {"String_A": "NaN", "String_B": "NaN"}, False),
+    ("`String_A` LIKE `String_B` ESCAPE 'a'", {"String_A": "aa%.", "String_B": "aaaa%."}, True),
+    ("`String_A` LIKE `String_B` ESCAPE 'a'", {"String_A": "aa%.", "String_B": "aaaaa%."}, True),
+    ("`String_A` LIKE `String_B` ESCAPE 'a'", {"String_A": "aax.", "String_B": "aaaaa%."}, False),
+    (
+        "ARRAY_LENGTH(FILTER(`ArrayString_A`, x => x LIKE `String_B` ESCAPE '!'))",
+        {"ArrayString_A": ["%", "a"], "String_B": "!%"},
+        1,
+    ),
+    ("CAST(`String_A` AS DECIMAL(4, 2))", {"String_A": "٣.٤"}, Decimal("3.40")),
+    ("CAST(`String_A` AS DECIMAL(4, 2))", {"String_A": "\U0001d7cf"}, FAILS),
+    ("GEO_DISTANCE(2.5E0, `Double_A`, 0E0, 0E0)", {"Double_A": math.nan}, math.nan),
+    ("LPAD(`String_A`, `Integer_A`, `String_B`)", {"String_A": "x", "Integer_A": 2**31 - 1, "String_B": ""}, None),
+    ("RPAD(`Bytes_A`, `Integer_A`, `Bytes_B`)", {"Bytes_A": b"x", "Integer_A": 2**31 - 1, "Bytes_B": b""}, None),
+    ("CAST(`Double_A` AS DECIMAL(38, 0))", {"Double_A": 6.173657026130746e17}, Decimal(617365702613074560)),
+    ("ROUND(`Double_A`, 400)", {"Double_A": 6.173657026130746e17}, 6.173657026130746e17),
+    ("CAST(`String_A` AS BYTES)", {"String_A": "a\nb"}, FAILS),
+    ("CAST(`String_A` AS BYTES)", {"String_A": "ab="}, FAILS),
+    ("CAST(`String_A` AS BYTES)", {"String_A": " ab "}, b"i"),
+    ("TO_BYTES(`String_A`, 'base64')", {"String_A": "ab="}, FAILS),
+    ("INSTR(`String_A`, CONVERT_FROM(`Bytes_A`, 'utf8'), 1, 1)", {"String_A": "x", "Bytes_A": b"\xff"}, FAILS),
+    (
+        "ARRAY_DISTINCT(`ArrayDouble_A`)",
+        {"ArrayDouble_A": [None, 0.0, -0.0, math.nan, math.nan]},
+        [None, 0.0, -0.0, math.nan],
+    ),
+    ("ARRAY_DISTINCT(ARRAY[`ArrayDouble_A`])", {"ArrayDouble_A": [-0.0]}, [[-0.0]]),
+    ("ARRAY_EXCEPT(`ArrayDouble_A`, ARRAY[0E0])", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
+    ("ARRAY_CONTAINS(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [-0.0]}, False),
+    ("ARRAY_REMOVE(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
+]
+"""What once differed: an expression, the columns that are not NULL, and what Java gives."""
+
+
+def bound_and_row(text: str, columns: dict[str, Any]) -> tuple[Bound, Row]:
+    return bind(parse_expression(text), COLUMNS), {**dict.fromkeys(COLUMNS), **columns}
+
+
+@pytest.mark.parametrize(("text", "columns", "expected"), FOUND)
+def test_the_evaluator_gives_what_java_gives(text: str, columns: dict[str, Any], expected: Any) -> None:
+    bound, row = bound_and_row(text, columns)
+    outcome = FAILS if expected is FAILS else ("value", expected)
+    assert repr(in_evaluator(bound, [row], nested=False)[0]) == repr(outcome)
+
+
+@pytest.mark.spark
+def test_spark_gives_what_the_evaluator_gives() -> None:
+    spark, pairs = open_test_session(), [bound_and_row(text, columns) for text, columns, _ in FOUND]
+    bounds, rows = [bound for bound, _ in pairs], [row for _, row in pairs]
+    assert not list(map(str, compared(spark, bounds, rows, nested=False, paths=list(CODEGEN))))
+    assert not list(map(str, compared_as_constants(spark, pairs, nested=False)))
+
+
+@pytest.mark.spark
+def test_a_share_of_all_expressions() -> None:
+    assert not list(map(str, batch(open_test_session(), 1, EXPRESSIONS, ROWS)[1]))
+
+
+@pytest.mark.spark
+def test_a_call_of_every_overload() -> None:
+    rng = random.Random(2)
+    calls, rows = list(Generator(rng).each_overload()), some_rows(rng, 12)
+    assert not list(map(str, batch_of(open_test_session(), calls, rows, nested=True)[1]))
