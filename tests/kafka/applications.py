@@ -23,7 +23,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
 
-_STOP_S, _LOOK_S = 60.0, 0.2
+_STOP_S, _LOOK_S = 60.0, 0.05
 
 
 def production_session() -> SparkSession:
@@ -55,13 +55,13 @@ class Run:
         """All messages as one line."""
         return " ".join(" ".join(self.said).split())
 
-    def await_(self, happened: Callable[[], object], seconds: float = 120) -> None:
+    def await_(self, happened: Callable[[], object], seconds: float = 120, pause: float = _LOOK_S) -> None:
         """Wait until a condition holds while the run continues."""
         deadline = time.monotonic() + seconds
         while not happened():
             assert not self.ended.is_set(), f"the run ended; it said: {self.said}"
             assert time.monotonic() < deadline, f"{happened} does not happen; the run said: {self.said}"
-            time.sleep(_LOOK_S)
+            time.sleep(pause)
 
     def await_said(self, words: str, seconds: float = 120) -> None:
         """Wait until a message of the run contains these words."""

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -17,8 +19,10 @@ from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.kafka.connector.jars import connector_jars
+from kestrel_sql.kafka.run.application import Application
 from tests.kafka.applications import Applications, production_session
 from tests.kafka.helpers import SUBMIT_ARGUMENTS
+from tests.kafka.secured import Secured, start_secured
 
 collect_ignore = ["cases"]
 """Cases for a broker: `test_cases.py` runs them there."""
@@ -36,23 +40,36 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[KafkaConfig]:
+def connector() -> None:
+    """Skips tests where Spark's connector is not to be had; says which one is used."""
+    try:
+        if note := connector_jars().note:
+            # Pytest shows it at the end, also of a run with several workers.
+            warnings.warn(note, stacklevel=1)
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no broker: {error.message} (KESTREL_KAFKA=HOST:PORT names one)")
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
     """A broker started for the tests, or the one that the environment names."""
     given = os.environ.get("KESTREL_KAFKA")
     if given:
         yield KafkaConfig(servers=given)
         return
-    try:
-        if note := connector_jars().note:
-            # Pytest shows it at the end, also of a run with several workers.
-            warnings.warn(note, stacklevel=1)
-        broker = Broker.start()
-    except EngineError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"no broker: {error.message} (KESTREL_KAFKA=HOST:PORT names one)")
-    with broker:
+    request.getfixturevalue("connector")
+    with Broker.start() as broker:
         yield KafkaConfig(servers=broker.address)
+
+
+@pytest.fixture(scope="session")
+def secured(connector: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker with passwords, certificates and ACLs."""
+    broker, found = start_secured(tmp_path_factory.mktemp("stores"))
+    with broker:
+        yield found
 
 
 @pytest.fixture
@@ -72,7 +89,7 @@ def topic(kafka: KafkaConfig) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def spark(kafka: KafkaConfig) -> SparkSession:
+def spark(connector: None) -> SparkSession:
     """The Spark session of all tests in this folder."""
     return production_session()
 
@@ -81,3 +98,14 @@ def spark(kafka: KafkaConfig) -> SparkSession:
 def applications(kafka: KafkaConfig, spark: SparkSession) -> Applications:
     """Runs scripts in this process against the broker of the tests."""
     return Applications(spark, kafka)
+
+
+@pytest.fixture
+def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`main(["run", …])` runs scripts in this process, in the shared session."""
+    shared = partial(Application, open_spark=lambda *_: spark, close_spark=lambda _: None)
+    monkeypatch.setattr("kestrel_sql.cli.run_kafka.Application", shared)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -1,13 +1,24 @@
-"""A broker with SASL, with and without TLS; Java's keytool makes the certificates."""
+"""A broker with ACLs and SASL, with and without TLS; Java's keytool makes the certificates."""
 
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.admin import admin_client
@@ -18,10 +29,20 @@ _STORE = "pw-of-the-store"
 _PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="{PASSWORD}";'
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
+Right = tuple[ResourceType, str, AclOperation]
+_ALL: tuple[Right, ...] = (
+    (ResourceType.TOPIC, "*", AclOperation.ALL),
+    (ResourceType.GROUP, "*", AclOperation.ALL),
+    (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """Addresses of a broker: open, with SASL, with SASL and TLS. `ca` signed its certificate, `stranger` did not."""
+    """Addresses of a broker: open, with SASL, with SASL and TLS. `ca` signed its certificate, `stranger` did not.
+
+    ACLs restrict the user `ann`; clients of the open address may do everything.
+    """
 
     open: str
     sasl: str
@@ -53,7 +74,32 @@ def start_secured(folder: Path) -> tuple[Broker, Secured]:
     )
     for future in admin.alter_user_scram_credentials([user]).values():
         future.result()
+    forbid(broker.address)
     return broker, Secured(broker.address, f"{HOST}:{sasl}", f"{HOST}:{tls}", ca, stranger)
+
+
+def forbid(servers: str, *rights: Right) -> None:
+    """Give ann all ACLs but one."""
+    admin = admin_client(KafkaConfig(servers=servers))
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    for future in admin.delete_acls([every]).values():
+        future.result()
+    entries = [(right, AclPermissionType.ALLOW) for right in _ALL] + [
+        (right, AclPermissionType.DENY) for right in rights
+    ]
+    made = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ann", "*", operation, permission)
+        for (kind, name, operation), permission in entries
+    ]
+    for future in admin.create_acls(made).values():
+        future.result()
+    # The controller says that they are there before the broker goes by them.
+    deadline = time.monotonic() + 20
+    while {*admin.describe_acls(every).result()} != {*made}:
+        assert time.monotonic() < deadline, "the broker does not know the ACLs"
+        time.sleep(0.02)
 
 
 def _settings(folder: Path, sasl: int, tls: int) -> Mapping[str, str]:
@@ -71,6 +117,8 @@ def _settings(folder: Path, sasl: int, tls: int) -> Mapping[str, str]:
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(folder / "broker.p12"),
         "ssl.keystore.password": _STORE,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
         **logins,
     }
 

@@ -1,4 +1,4 @@
-"""Server processes against a broker, and how tests ask them."""
+"""Servers against a broker, in processes of their own and in this one, and how tests ask them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,38 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
 import httpx
+from pyspark.sql import SparkSession
 
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.broker.broker import HOST
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.planner.config import Config
+from kestrel_sql.server.broker.backend import BrokerEngineSettings
+from kestrel_sql.server.open import ServerSettings, broker_server
+from kestrel_sql.session.session import Session
 from tests.kafka.helpers import environment
-from tests.kafka.processes import ending
+from tests.kafka.processes import ending, kill
+from tests.kafka.scenario import LEAN
 
 EARLIEST = {"auto.offset.reset": "earliest"}
 
 
 @dataclass(slots=True)
 class Server:
-    """A server process and how to ask it."""
+    """A server and how to ask it; `said` gives its messages to the user, `lives` whether it has not ended."""
 
     url: str
-    process: subprocess.Popen[bytes]
-    log: Path
+    said: Callable[[], str]
+    lives: Callable[[], bool]
+    end: Callable[[], None]
 
     def is_up(self) -> bool:
         try:
@@ -51,7 +64,7 @@ class Server:
 
 @dataclass(slots=True)
 class Servers:
-    """Starts servers of one service."""
+    """Starts servers of one service; a second one on the same checkpoint is a standby."""
 
     servers: str
     folder: Path
@@ -62,30 +75,66 @@ class Servers:
     def command_topic(self) -> str:
         return f"_confluent-ksql-{self.service}_command_topic"
 
-    def start(self, *options: str) -> Server:
-        """Start a server; a second one on the same checkpoint is a standby."""
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def start(self) -> Server:
+        """Start a server as a user does, in a process that `end` kills."""
         port = _free_port()
         log = self.folder / f"serve{port}.log"
-        command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"127.0.0.1:{port}"]
-        command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.folder / "checkpoint")]
-        command += ["--service-id", self.service, "--master", "local[2]", *options]
+        command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
+        command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.checkpoint)]
+        command += ["--service-id", self.service, "--master", "local[2]", *LEAN]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
         self.stack.enter_context(ending(process))
-        return Server(f"http://127.0.0.1:{port}", process, log)
+        return Server(f"http://{HOST}:{port}", log.read_text, lambda: process.poll() is None, partial(kill, process))
+
+    def here(self, spark: SparkSession, *, adopts: bool = False) -> Server:
+        """Start a server in this process, with the session that tests share; `end` stops it."""
+        port, said, ended = _free_port(), list[str](), Event()
+        engine = BrokerEngineSettings(
+            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=self.checkpoint),
+            push_queue_rows=100,
+            say=said.append,
+            adopts=adopts,
+            open_spark=lambda *_: spark,
+            close_spark=lambda _: None,
+        )
+
+        def serve() -> None:
+            session = Session(config=Config.of({"ksql.service.id": self.service}))
+            try:
+                with broker_server(session, engine, ServerSettings(port=port)):
+                    ended.wait()
+            except EngineError as error:
+                said.append(error.render())
+
+        def end() -> None:
+            ended.set()
+            thread.join(60)
+
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        self.stack.callback(end)
+        return Server(f"http://{HOST}:{port}", lambda: "\n".join(said), thread.is_alive, end)
 
 
 def _free_port() -> int:
     """A free port below those that the kernel gives to connections, one of which could take it before the server."""
     while True:
         port = random.randrange(15_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        with suppress(OSError), socket.create_server((HOST, port)):
             return port
 
 
 def eventually(holds: Callable[[], bool], server: Server, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
-    while not holds():
-        assert server.process.poll() is None, server.log.read_text()
-        assert time.monotonic() < deadline, f"it did not come true in time: {server.log.read_text()}"
+    while True:
+        lives = server.lives()
+        if holds():
+            return
+        assert lives, server.said()
+        assert time.monotonic() < deadline, f"it did not come true in time: {server.said()}"
         time.sleep(0.1)

@@ -25,14 +25,15 @@ from tests.kafka.scenario import ALL, FEW, Outputs, Scenario, compare
 
 pytestmark = pytest.mark.spark
 
-KILLS = "KESTREL_KILLS"
-"""The environment variable with the number of kills of the driver in the long test."""
-
+KILLS = int(os.environ.get("KESTREL_KILLS", "200"))
+"""The number of kills of the driver in the long test."""
 MORE = 2
 """The number of further kills if too few of the others hit a commit."""
+
 ROWS_PER_KILL = 60
 ROWS = 20 * ROWS_PER_KILL
 SEEDS = (1, 2, 3)
+AHEAD_S = 60
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +55,25 @@ def undisturbed(kafka: KafkaConfig, spark: SparkSession, tmp_path_factory: pytes
     return get
 
 
-@pytest.mark.parametrize(
-    ("kills", "sinks"),
-    [(3, FEW), pytest.param(int(os.environ.get(KILLS, "200")), ALL, marks=pytest.mark.nightly)],
-    ids=["few", "many"],
-)
-def test_killed_drivers_lose_nothing_and_repeat_nothing(
-    undisturbed: Undisturbed, spark: SparkSession, kills: int, sinks: Sequence[str]
-) -> None:
-    scenario, expected = undisturbed(max(ROWS, kills * ROWS_PER_KILL), sinks)
-    random_, hit, number = random.Random(kills), Counter[str](), 0
-    while number < kills or (hit["ahead"] < max(1, kills // 4) and number < kills + MORE):
+def test_a_run_outlives_whatever_dies_and_nothing_else_writes_beside_it(spark: SparkSession, tmp_path: Path) -> None:
+    with returning_broker(tmp_path) as broker:
+        scenario = Scenario(broker.address, "kills", tmp_path, ROWS, int(time.time()) * 1000, FEW)
+        scenario.produce()
+        scenario.finish("quiet", spark)
+        expected, blows = scenario.outputs("quiet"), Blows(scenario, "run", spark, random.Random(1))
+        with running(scenario, "run") as process:
+            blows.kill_driver(process)
+        with running(scenario, "run") as process:
+            blows.kill_workers(process, 1)
+            blows.kill_broker(process, broker, 1)
+            blows.supersede(process, expected)
+
+
+@pytest.mark.nightly
+def test_killed_drivers_lose_nothing_and_repeat_nothing(undisturbed: Undisturbed, spark: SparkSession) -> None:
+    scenario, expected = undisturbed(max(ROWS, KILLS * ROWS_PER_KILL), ALL)
+    random_, hit, number = random.Random(KILLS), Counter[str](), 0
+    while number < KILLS or (hit["ahead"] < max(1, KILLS // 4) and number < KILLS + MORE):
         with running(scenario, "driver") as process:
             await_moment(scenario, process, number, random_)
             kill(process, whole=number % 2 == 0)
@@ -74,20 +83,8 @@ def test_killed_drivers_lose_nothing_and_repeat_nothing(
         log.info("kill %d: %d batches were begun, %d of them written in whole or in part", number, begun, ahead)
     scenario.finish("driver", spark)
     assert same(scenario, "driver", expected)
-    assert hit["begun"] >= kills // 2, "too few of the kills hit a batch"
-    assert hit["ahead"] >= max(1, kills // 4), "too few of the kills hit a batch that was written and not noted"
-
-
-def test_a_run_outlives_workers_and_its_broker_and_nothing_else_writes_beside_it(
-    undisturbed: Undisturbed, spark: SparkSession, tmp_path: Path
-) -> None:
-    scenario, expected = undisturbed(ROWS, FEW)
-    with moved(scenario, tmp_path) as (there, broker):
-        blows = Blows(there, "run", spark, random.Random(1))
-        with running(there, "run") as process:
-            blows.kill_workers(process, 1)
-            blows.kill_broker(process, broker)
-            blows.supersede(process, expected)
+    assert hit["begun"] >= KILLS // 2, "too few of the kills hit a batch"
+    assert hit["ahead"] >= max(1, KILLS // 4), "too few of the kills hit a batch that was written and not noted"
 
 
 @pytest.mark.nightly
@@ -113,7 +110,7 @@ def test_a_killed_broker_that_comes_back_loses_nothing_and_repeats_nothing(
     with moved(scenario, tmp_path) as (there, broker):
         with running(there, "broker") as process:
             for _ in range(3):
-                Blows(there, "broker", spark, random.Random(seed)).kill_broker(process, broker)
+                Blows(there, "broker", spark, random.Random(seed)).kill_broker(process, broker, 5)
             assert ends_well(process), there.said("broker")
         there.finish("broker", spark)
         assert same(there, "broker", expected)
@@ -176,23 +173,41 @@ def ends_well(process: subprocess.Popen[bytes]) -> bool:
 @contextmanager
 def moved(scenario: Scenario, folder: Path) -> Iterator[tuple[Scenario, ReturningBroker]]:
     """The same input on a broker that can be killed."""
-    broker = ReturningBroker(folder / "broker")
-    try:
+    with returning_broker(folder) as broker:
         there = replace(scenario, servers=broker.address, folder=folder)
         there.produce()
         yield there, broker
+
+
+@contextmanager
+def returning_broker(folder: Path) -> Iterator[ReturningBroker]:
+    broker = ReturningBroker(folder / "broker")
+    try:
+        yield broker
     finally:
         broker.kill()
 
 
 @dataclass(frozen=True, slots=True)
 class Blows:
-    """Incidents of a run other than the death of its driver."""
+    """Incidents of a run."""
 
     scenario: Scenario
     run_name: str
     spark: SparkSession
     random: random.Random
+
+    def kill_driver(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a driver when the broker has committed a batch that Spark's checkpoint has not."""
+        deadline = time.monotonic() + AHEAD_S
+        while True:
+            self.scenario.await_write(self.run_name, process, *self.scenario.sinks)
+            signal_all(process, signal.SIGSTOP)
+            if self.scenario.ahead(self.run_name):
+                break
+            assert time.monotonic() < deadline, "no batch is seen between its two commits"
+            signal_all(process, signal.SIGCONT)
+        kill(process)
 
     def kill_workers(self, process: subprocess.Popen[bytes], count: int) -> None:
         """Kill one worker after the other in a batch, and check that every query continues."""
@@ -203,11 +218,11 @@ class Blows:
             count -= bool(victims) and end(self.random.choice(victims))
         self._all_go_on(process)
 
-    def kill_broker(self, process: subprocess.Popen[bytes], broker: ReturningBroker) -> None:
-        """Kill the broker, restart it after 5 s, and check that every query continues."""
+    def kill_broker(self, process: subprocess.Popen[bytes], broker: ReturningBroker, seconds: float) -> None:
+        """Kill the broker, restart it after some seconds, and check that every query continues."""
         self.scenario.await_batch(self.run_name, process)
         time.sleep(self.random.uniform(0, 1))
-        broker.kill_and_return(5)
+        broker.kill_and_return(seconds)
         self._all_go_on(process)
 
     def supersede(self, process: subprocess.Popen[bytes], expected: Outputs) -> None:

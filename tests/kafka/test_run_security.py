@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -16,11 +17,12 @@ import pytest
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.run import connect
-from tests.kafka.helpers import create, produce, read, run
+from tests.kafka.helpers import await_rows, create, produce, read, run, start
+from tests.kafka.processes import ending
 from tests.kafka.scenario import LEAN
-from tests.kafka.secured import PASSWORD, Secured, login, start_secured, write_properties
+from tests.kafka.secured import PASSWORD, Secured, login, write_properties
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
+pytestmark = pytest.mark.spark
 
 WRONG = "another-pw-that-nobody-may-see"
 
@@ -31,13 +33,6 @@ CREATE STREAM F WITH (KAFKA_TOPIC='f') AS SELECT * FROM S WHERE V > 1;
 CREATE TABLE C WITH (KAFKA_TOPIC='c') AS SELECT G, COUNT(*) AS N FROM F GROUP BY G;
 PRINT s FROM BEGINNING LIMIT 1;
 """
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    broker, found = start_secured(tmp_path_factory.mktemp("stores"))
-    with broker:
-        yield found
 
 
 @pytest.mark.parametrize(
@@ -109,12 +104,13 @@ def test_a_wrong_password_ends_the_command_without_a_trace(secured: Secured, tmp
     assert WRONG not in done.stdout + done.stderr
 
 
-def test_a_run_over_tls_works_and_shows_no_secret(secured: Secured, tmp_path: Path) -> None:
+@pytest.mark.rules("E12.3")
+def test_a_run_over_tls_works_until_ctrl_c_and_shows_no_secret(secured: Secured, tmp_path: Path) -> None:
     create(secured.open, 2, "s")
     produce(secured.open, "s", [(f"k{n}", json.dumps({"G": f"g{n % 2}", "V": n}), 100 + n) for n in range(10)])
     produce(secured.open, "s", [("bad", "{", 200)])
-    script, logs, checkpoint = tmp_path / "app.sql", tmp_path / "events", tmp_path / "checkpoint"
-    logs.mkdir()
+    script, events, checkpoint, log = (tmp_path / name for name in ("app.sql", "events", "checkpoint", "log"))
+    events.mkdir()
     script.write_text(APP, encoding="utf-8")
     file = write_properties(
         tmp_path / "client.properties",
@@ -124,20 +120,16 @@ def test_a_run_over_tls_works_and_shows_no_secret(secured: Secured, tmp_path: Pa
         ssl_truststore_type="PEM",
         ssl_truststore_location=str(secured.ca),
     )
-    own = [
-        "--kafka-config",
-        str(file),
-        "--until-caught-up",
-        *LEAN,
-        "--master",
-        "local[1]",
-        "--json-progress",
-        str(tmp_path / "progress.json"),
-    ]
-    events = ["--spark-conf", "spark.eventLog.enabled=true", "--spark-conf", f"spark.eventLog.dir={logs.as_uri()}"]
-    done = run(script, secured.tls, checkpoint, *own, *events, "--processing-log-topic", "processing")
-    assert done.returncode == 0, done.stderr
-    assert "rowtime: 1970-01-01" in done.stdout
+    progress = tmp_path / "progress.json"
+    options = ["--kafka-config", str(file), "--processing-log-topic", "processing", "--json-progress", str(progress)]
+    options += ["--property", "auto.offset.reset=earliest", *LEAN, "--master", "local[1]"]
+    options += ["--spark-conf", "spark.eventLog.enabled=true", "--spark-conf", f"spark.eventLog.dir={events.as_uri()}"]
+    with ending(start(script, secured.tls, checkpoint, *options, log=log)) as run:
+        assert await_rows(secured.open, ["c"], 2, 8) == 9
+        # A terminal tells all processes of the command.
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(60) == 0, log.read_text(encoding="utf-8")
+    _check_messages(log.read_text(encoding="utf-8"))
     assert {(key, value) for _, key, value, _ in read(secured.open, "c", 2)} >= {
         (b"g0", b'{"N":4}'),
         (b"g1", b'{"N":4}'),
@@ -145,14 +137,25 @@ def test_a_run_over_tls_works_and_shows_no_secret(secured: Secured, tmp_path: Pa
     }
     [(_, _, entry, _)] = read(secured.open, "processing", 1)
     _check_entry(json.loads(entry or b""))
-    _check_progress(tmp_path / "progress.json")
-    assert any(path.stat().st_size for path in logs.rglob("*") if path.is_file())
-    seen = [
-        done.stdout.encode(),
-        done.stderr.encode(),
-        *(path.read_bytes() for path in _files(logs, checkpoint, tmp_path / "progress.json")),
+    _check_progress(progress)
+    assert any(path.stat().st_size for path in events.rglob("*") if path.is_file())
+    assert not [path for path in _files(log, events, checkpoint, progress) if PASSWORD.encode() in path.read_bytes()]
+
+
+def _check_messages(said: str) -> None:
+    steps = [
+        "connecting to ",
+        "connected; 5 statements",
+        "planned",
+        "running until Ctrl-C: CSAS_F_0, CTAS_C_1",
+        "CSAS_F_0: the record at s, partition ",
+        "1 bad record: CSAS_F_0 1",
     ]
-    assert not [text for text in seen if PASSWORD.encode() in text]
+    found = [said.find(step) for step in steps]
+    assert found == sorted(found), said
+    assert found[0] >= 0
+    assert "rowtime: 1970-01-01" in said
+    assert "Traceback" not in said
 
 
 def _check_entry(entry: dict[str, object]) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Problem
-from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
+from kestrel_sql.kafka.run.run import ProductionRun, RunSettings
 from kestrel_sql.queries.bad_records import BadRecords
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import await_rows, create, produce, read, start
@@ -40,7 +39,27 @@ def script(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
+def test_a_stop_ends_a_run_between_two_batches(applications: Applications, tmp_path: Path) -> None:
+    name, servers = f"stop_{time.time_ns()}", applications.config.servers
+    create(servers, 1, f"{name}_s")
+    produce(servers, f"{name}_s", ((f"k{n}", json.dumps({"V": n}), 1 + n) for n in range(MANY)))
+    earliest = {"auto.offset.reset": "earliest"}
+    with applications.running(APP.format(name), tmp_path, properties=earliest, batch_records=100) as run:
+        run.await_(lambda: read(servers, f"{name}_f", 1), pause=0.02)
+    assert run.well, run.text
+    assert 0 < len(whole_batches(servers, f"{name}_f")) < MANY, "it was stopped too late"
+
+
+def whole_batches(servers: str, topic: str) -> list[int]:
+    """The values of a topic, after a check that its batches are there in order and whole."""
+    written = [json.loads(value or b"")["V"] for _, _, value, _ in read(servers, topic, 1)]
+    assert written == list(range(len(written)))
+    assert len(written) % 100 == 0, "a batch is written whole"
+    return written
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_between_two_batches(kafka: KafkaConfig, tmp_path: Path, number: signal.Signals) -> None:
     name, log = f"stop_{time.time_ns()}", tmp_path / "log"
     create(kafka.servers, 1, f"{name}_s")
@@ -54,27 +73,8 @@ def test_a_signal_ends_a_run_between_two_batches(kafka: KafkaConfig, tmp_path: P
         assert run.wait(LEAVE_S) == 0, log.read_text(encoding="utf-8")
     finally:
         _end(run)
-    written = [json.loads(value or b"")["V"] for _, _, value, _ in read(kafka.servers, f"{name}_f", 1)]
-    assert written == list(range(len(written)))
-    assert len(written) % 100 == 0, "a batch is written whole"
+    whole_batches(kafka.servers, f"{name}_f")
     assert "Traceback" not in log.read_text(encoding="utf-8")
-
-
-def test_a_broker_that_comes_late_is_waited_for(tmp_path: Path) -> None:
-    port, told_so, brokers = free_port(), list[str](), list[Broker]()
-
-    def say(sentence: str) -> None:
-        told_so.append(sentence)
-        if len(told_so) == 1:
-            brokers.append(Broker.start(port))
-
-    try:
-        connect(KafkaConfig(servers=f"{HOST}:{port}"), say, patience=60, stop=Event())
-    finally:
-        for broker in brokers:
-            broker.stop()
-    assert told_so[0].startswith(f"the broker {HOST}:{port} does not answer: ")
-    assert told_so[0].endswith("; trying again")
 
 
 @pytest.mark.parametrize("leaves", [False, pytest.param(True, marks=pytest.mark.nightly)])
@@ -87,7 +87,9 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path
         with applications.running(
             APP.format("away"), tmp_path / "c", properties={"auto.offset.reset": "earliest"}, patience=patience
         ) as run:
-            run.await_said(f"the broker {servers} does not answer")
+            run.await_(lambda: run.said)
+            assert run.said[0].startswith(f"the broker {servers} does not answer: ")
+            assert run.said[0].endswith("; trying again")
             broker = Broker.start(port, tmp_path / "data")
             produce(servers, "away_s", [("a", '{"V":1}', 1)])
             assert await_rows(servers, ["away_f"], 1, 0) == 1
@@ -103,7 +105,7 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path
         assert run.well is not leaves, run.text
         given_up = f"ENGINE_ERROR: the broker {servers} did not answer for {patience} s"
         assert (given_up in run.text) is leaves
-        assert ("hint: nothing is lost: the same command goes on" in run.text) is leaves
+        assert ("hint: nothing is lost: run the same command again" in run.text) is leaves
     finally:
         if broker is not None:
             broker.kill()

@@ -1,6 +1,6 @@
 """`kestrel serve` against a broker, as a user runs it.
 
-A process of its own, asked over HTTP, killed, and followed by its standby.
+A process of its own, asked over HTTP, killed, and followed by its standby; servers that are not killed run here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.session.session import Session
 from tests.kafka.helpers import create, produce, read
-from tests.kafka.processes import kill
 from tests.kafka.servers import EARLIEST, Server, Servers, eventually
 
 pytestmark = pytest.mark.spark
@@ -119,13 +119,15 @@ def test_what_is_refused_leaves_no_command(service: Servers, server: Server, sta
     assert len(read(service.servers, service.command_topic, 1)) == before
 
 
-def test_a_standby_takes_over_from_a_server_that_was_killed(service: Servers, server: Server) -> None:
+def test_a_standby_takes_over_from_a_server_that_was_killed(
+    service: Servers, server: spark: SparkSession
+) -> None:
     server.ksql("PAUSE CTAS_TOTALS_1;")
     server.ksql("CREATE STREAM gone AS SELECT id, n FROM pins EMIT CHANGES; DROP STREAM gone DELETE TOPIC;")
     server.ksql("INSERT INTO orders (id, item, price) VALUES (4, 'tea', 1);")
-    standby = service.start()
-    eventually(lambda: b"waiting as its standby" in standby.log.read_bytes(), standby)
-    kill(server.process)
+    standby = service.here(spark)
+    eventually(lambda: "waiting as its standby" in standby.said(), standby)
+    server.end()
     eventually(standby.is_up, standby, 60)
     names = {each["name"] for each in standby.ksql("SHOW STREAMS;")[0]["streams"]}
     assert names == {"ORDERS", "PINS"}
@@ -147,11 +149,9 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(service: Servers, se
     gone = httpx.post(f"{standby.url}/query-stream", json={"sql": "SELECT most FROM more WHERE id = 7;"}, timeout=60)
     assert "isn't queryable" in gone.json()["message"], gone.text
     assert standby.ksql("SHOW QUERIES;")[0]["queries"] == []
-    standby.process.terminate()
-    assert standby.process.wait(120) == 0, standby.log.read_text()
 
 
-def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, tmp_path: Path) -> None:
+def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, spark: SparkSession, tmp_path: Path) -> None:
     with ExitStack() as stack:
         servers = Servers(kafka.servers, tmp_path, stack)
         create(kafka.servers, 1, servers.command_topic, *(f"{servers.service}{each}" for each in ("in", "out", "sums")))
@@ -174,14 +174,13 @@ def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, tmp_path: P
         with closing(Consumer({"bootstrap.servers": kafka.servers, "group.id": group})) as consumer:
             consumer.commit(offsets=[TopicPartition(f"{servers.service}in", 0, 3)], asynchronous=False)
 
-        stranger = servers.start()
-        assert stranger.process.wait(120) == 1
-        assert "has 3 commands, and the checkpoint knows none" in stranger.log.read_text()
-        server = servers.start("--adopt")
+        stranger = servers.here(spark)
+        eventually(lambda: "has 3 commands, and the checkpoint knows none" in stranger.said(), stranger)
+        server = servers.here(spark, adopts=True)
         eventually(server.is_up, server)
         eventually(lambda: server.query("SELECT s FROM sums WHERE id = 1;") == [[10]], server)
         eventually(lambda: len(read(kafka.servers, f"{servers.service}out", 1)) == 1, server)
-        said = " ".join(server.log.read_text().split())
+        said = " ".join(server.said().split())
         assert f"{query} goes on from the offsets that ksqlDB committed" in said
         assert "has state: it reads" in said
         (found,) = server.ksql("DROP STREAM big;")
@@ -192,12 +191,12 @@ def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, tmp_path: P
         assert (found["commandId"], found["commandSequenceNumber"]) == ("cluster/TerminateCluster/terminate", 5)
         assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
         eventually(lambda: topics_of(servers) == [f"{servers.service}in", f"{servers.service}out"], server)
-        kill(server.process)
+        server.end()
         # A server that was killed before it had deleted all topics.
         create(kafka.servers, 1, servers.command_topic)
         end = {"statement": "TERMINATE CLUSTER;", "streamsProperties": {"deleteTopicList": [".*out"]}, "plan": None}
         produce(kafka.servers, servers.command_topic, [*commands, ("cluster", json.dumps(end), 1)])
-        server = servers.start()
+        server = servers.here(spark)
         eventually(lambda: "out" not in "".join(topics_of(servers)), server)
         eventually(lambda: topics_of(servers) == [f"{servers.service}in"], server)
         assert server.ksql("SHOW STREAMS;")["error_code"] == 50304

@@ -20,7 +20,6 @@ import pytest
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.helpers import read
-from tests.kafka.processes import kill
 from tests.kafka.servers import Server, Servers, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -77,7 +76,7 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
             clients[-1].start()
             clients[-1].join(chance.uniform(1, 12))
             following = servers.start()
-            kill(server.process)
+            server.end()
             clients[-1].join(60)
             server = following
             eventually(server.is_up, server)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
+from pyspark.sql import SparkSession
+
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
@@ -61,6 +63,8 @@ class BrokerEngineSettings:
     say: Callable[[str], None]
     adopts: bool = False
     """Whether to take over a command topic that this checkpoint does not know."""
+    open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
+    close_spark: Callable[[SparkSession], None] = SparkSession.stop
 
 
 class BrokerBackend:
@@ -85,7 +89,8 @@ class BrokerBackend:
         folder = CheckpointFolder(run.checkpoint)
         manifest = folder.load().next_run()
         folder.save(manifest)
-        self._spark = SparkStart(partial(open_for_brokers, run, settings.say))
+        self._spark = SparkStart(partial(settings.open_spark, run, settings.say))
+        self._close_spark = settings.close_spark
         self._spark.begin()
         self._offsets = BrokerOffsets(run.config)
         self._queries = BrokerQueries(
@@ -142,7 +147,7 @@ class BrokerBackend:
             self._rows.close()
         self._topic.close()
         self._asking.close()
-        self._spark.close()
+        self._spark.close(self._close_spark)
 
     def step(self) -> bool:
         """See what the queries did."""
