@@ -54,7 +54,7 @@ STEPS: Sequence[tuple[str, str, str]] = (
     ("kestrel_sql.kafka.run.running_query", "RunningQuery.start", "start the queries"),
     ("kestrel_sql.kafka.run.running_query", "write_batch", "write the first batches"),
     ("kestrel_sql.kafka.sink.sink", "_layout", "… ask where the sink stands"),
-    ("kestrel_sql.kafka.sink.sink", "_gathered", "… lay out the shuffle"),
+    ("kestrel_sql.kafka.sink.sink", "gathered", "… lay out the shuffle"),
 )
 """Module, function and what it does, in about the order in which they come."""
 

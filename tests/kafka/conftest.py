@@ -109,3 +109,9 @@ def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that does not answer is given up sooner than users want it."""
+    monkeypatch.setattr("kestrel_sql.kafka.client.offsets._ANSWER_S", 0.5)

@@ -47,6 +47,7 @@ def test_a_command_beside_it_uses_topics_at_once_and_gives_its_exit_code() -> No
     assert "not for production" in " ".join(done.stderr.split())
 
 
+@pytest.mark.nightly
 def test_its_topics_outlast_it_where_a_folder_is_given(tmp_path: Path) -> None:
     with Broker.start(data=tmp_path) as broker:
         config = KafkaConfig(servers=broker.address)

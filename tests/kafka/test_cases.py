@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cases.model import Status
+from kestrel_qtt.cli.main import main
 from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.drivers.open import open_kafka_driver
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.spread import ALL, IN_CI, Spread, results_of, run
+from tests.kafka.spread import ALL, IN_CI, PARTITIONS, ROOT, Spread, results_of, run
 
 pytestmark = pytest.mark.spark
 
@@ -52,9 +53,10 @@ def test_one_case_in_five_passes_by_the_command(spread: Spread, kafka: KafkaConf
     assert left_on(kafka) == []
 
 
-def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
-    done = run(IN_CI[0], "127.0.0.1:1", tmp_path / "report.json", ["-k", "copy"])
-    assert done.returncode == 2
+def test_a_broker_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("kestrel_qtt.drivers.kafka.scratch_topics._CONNECT_S", 0.5)
+    assert main(["run", str(ROOT / PARTITIONS), "--kafka", "127.0.0.1:1"]) == 2
+    assert "127.0.0.1:1" in capsys.readouterr().err
 
 
 def left_on(kafka: KafkaConfig) -> list[str]:

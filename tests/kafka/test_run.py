@@ -79,6 +79,7 @@ def test_values_are_inserted_by_the_first_start_only(kafka: KafkaConfig, tmp_pat
     assert read(kafka.servers, f"{name}_s", 1) == [(0, b"a", b'{"V":1}', 5)] * 2
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"the broker 127\.0\.0\.1:1 does not answer"):
         prepare(

@@ -46,6 +46,7 @@ NEW = (
 )
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_stop_while_the_broker_is_awaited_is_no_failure(tmp_path: Path) -> None:
     told: list[str] = []
     run = application(KafkaConfig(servers="127.0.0.1:1"), tmp_path, [], told, patience=600)

@@ -208,6 +208,7 @@ class Blows:
             assert time.monotonic() < deadline, "no batch is seen between its two commits"
             signal_all(process, signal.SIGCONT)
         kill(process)
+        log.info("a driver was killed")
 
     def kill_workers(self, process: subprocess.Popen[bytes], count: int) -> None:
         """Kill one worker after the other in a batch, and check that every query continues."""
@@ -216,6 +217,7 @@ class Blows:
             time.sleep(self.random.uniform(0, 0.5))
             victims = workers(process)
             count -= bool(victims) and end(self.random.choice(victims))
+        log.info("workers were killed")
         self._all_go_on(process)
 
     def kill_broker(self, process: subprocess.Popen[bytes], broker: ReturningBroker, seconds: float) -> None:
@@ -223,6 +225,7 @@ class Blows:
         self.scenario.await_batch(self.run_name, process)
         time.sleep(self.random.uniform(0, 1))
         broker.kill_and_return(seconds)
+        log.info("the broker is back")
         self._all_go_on(process)
 
     def supersede(self, process: subprocess.Popen[bytes], expected: Outputs) -> None:
@@ -237,6 +240,7 @@ class Blows:
         assert scenario.begun(name) > 0, "the first has nothing left to commit"
         scenario.finish(name, self.spark)
         assert same(scenario, name, expected)
+        log.info("another run took over")
         signal_all(process, signal.SIGCONT)
         # It was in the midst of a batch, which is done.
         scenario.await_said(name, process, "trying again", " failed: ")
@@ -247,3 +251,4 @@ class Blows:
         # The first batch may have been on its way.
         for _ in range(2):
             self.scenario.await_batch(self.run_name, process, *self.scenario.sinks)
+        log.info("all queries go on")

@@ -74,6 +74,7 @@ def test_a_refusal_has_the_message_of_the_broker(
     assert password not in caught.value.render()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_open_client_at_a_secured_listener_is_not_left_in_the_dark(secured: Secured) -> None:
     with pytest.raises(EngineError, match=f"the broker {secured.tls} does not answer") as caught:
         connect(KafkaConfig(servers=secured.tls), lambda _: None, patience=0, stop=Event())

@@ -77,6 +77,7 @@ def test_a_signal_ends_a_run_between_two_batches(kafka: KafkaConfig, tmp_path: P
     assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("leaves", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path, leaves: bool) -> None:
     port, patience = free_port(), 60 if leaves else 180

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -19,7 +20,7 @@ from kestrel_sql.kafka.client.consume import read_topics
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.partitioner import murmur2_all
-from kestrel_sql.kafka.sink.sink import Delivery, likely_layout, write_batch
+from kestrel_sql.kafka.sink.sink import Delivery, gathered, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT
 from kestrel_sql.spark.runtime.session import open_session
@@ -102,6 +103,15 @@ def test_distributed_records_are_distributed_again_after_a_change(
     for number in range(5):
         ordinals = [int(record.value or b"") for record in found if record.partition == number]
         assert ordinals == sorted(ordinals)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_writer_gets_its_blobs_in_the_order_of_ordinals(spark: SparkSession, slots: int) -> None:
+    blobs = spark.createDataFrame([(at % slots, [100 - at, at], b"") for at in range(60)], DISTRIBUTED).repartition(3)
+    rows = gathered(blobs, Layout(slots, {})).withColumn("task", spark_partition_id()).toArrow().to_pylist()
+    for slot in range(slots):
+        ordinals = [row["first"] for row in rows if row["task"] == row["slot"] == slot]
+        assert ordinals == sorted([100 - at, at] for at in range(60) if at % slots == slot)
 
 
 def test_a_replayed_batch_is_written_once(spark: SparkSession, kafka: KafkaConfig, topic: Topic) -> None:

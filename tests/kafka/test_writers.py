@@ -15,7 +15,7 @@ from kestrel_sql.kafka.sink.transaction import CAUSE, SENT, WriteError, Writer
 from tests.kafka.helpers import create, read
 from tests.kafka.processes import ReturningBroker
 
-pytestmark = pytest.mark.usefixtures("kafka")
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("connector")]
 
 RECOVERED_S = 60
 
@@ -60,7 +60,7 @@ def await_more(done: list[int]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(("writers", "kills"), [(3, 1), pytest.param(6, 2, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("writers", "kills"), [(3, 1), (6, 2)])
 def test_writers_go_on_when_their_broker_comes_back(tmp_path: Path, writers: int, kills: int) -> None:
     broker, ended, done = ReturningBroker(tmp_path / "broker"), Event(), [0] * writers
     try:

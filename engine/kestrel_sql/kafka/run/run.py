@@ -310,7 +310,8 @@ def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, st
         problem = offsets.problem()
         if problem is None:
             return offsets
-        if problem.is_final or stop.is_set() or time.monotonic() - since > patience:
-            raise EngineError(problem.message, hint=problem.hint)
-        say(f"{problem.message}; trying again")
-        stop.wait(_BROKER_S)
+        if not problem.is_final and time.monotonic() - since <= patience:
+            say(f"{problem.message}; trying again")
+            if not stop.wait(_BROKER_S):
+                continue
+        raise EngineError(problem.message, hint=problem.hint)

@@ -106,7 +106,7 @@ def write_batch(
         if layout.distributes_as(distributed, sinks)
         else frame.mapInArrow(distribute_batches(layout, sinks or {}), DISTRIBUTED)
     )
-    rows = _gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
+    rows = gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
         raise QueryError(
@@ -210,8 +210,8 @@ def _group(config: KafkaConfig, query: str) -> _Group:
     return _Group(Consumer({**settings, "error_cb": heard.append}), heard)
 
 
-def _gathered(blobs: DataFrame, layout: Layout) -> DataFrame:
-    """Shuffle the blobs to the task of their slot, and sort them by their first ordinal."""
+def gathered(blobs: DataFrame, layout: Layout) -> DataFrame:
+    """Shuffle blobs (`DISTRIBUTED`) to the task of their slot, sorted by their first ordinal as `merged` needs them."""
     blobs = blobs.coalesce(1) if layout.slots == 1 else blobs.repartitionById(layout.slots, col("slot"))
     return blobs.sortWithinPartitions("first")
 
