@@ -52,6 +52,18 @@ def delete(servers: str, *topics: str) -> None:
         future.result()
 
 
+def renew(servers: str, topic: str) -> None:
+    """Delete a topic, and create it again with one partition."""
+    delete(servers, topic)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return create(servers, 1, topic)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def produce(servers: str, topic: str, rows: Iterable[Row]) -> None:
     """Write rows in order.
 
@@ -77,6 +89,8 @@ def read(servers: str, topic: str, partitions: int) -> list[tuple[int, bytes | N
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
         "auto.offset.reset": "earliest",
+        # A broker says that a partition ends when it has waited for more.
+        "fetch.wait.max.ms": 10,
     }
     consumer: Any = Consumer({"bootstrap.servers": servers, **settings})
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
@@ -152,4 +166,4 @@ def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int,
         count = sum(len(read(servers, topic, partitions)) for topic in topics)
         if count > least or time.monotonic() > deadline:
             return count
-        time.sleep(0.5)
+        time.sleep(0.1)

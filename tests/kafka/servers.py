@@ -32,6 +32,8 @@ from tests.kafka.helpers import environment
 from tests.kafka.processes import ending, kill
 from tests.kafka.scenario import LEAN
 
+http = httpx.Client(timeout=180, limits=httpx.Limits(max_keepalive_connections=0))
+"""Patient, and without connections that stay; to make one takes longer than many requests."""
 EARLIEST = {"auto.offset.reset": "earliest"}
 
 
@@ -46,18 +48,18 @@ class Server:
 
     def is_up(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/info", timeout=60).json()["KsqlServerInfo"]["serverStatus"] == "RUNNING"
+            return http.get(f"{self.url}/info").json()["KsqlServerInfo"]["serverStatus"] == "RUNNING"
         except (httpx.TransportError, ValueError):
             return False
 
     def ksql(self, text: str, **more: Any) -> Any:
         body = {"ksql": text, "streamsProperties": EARLIEST, **more}
-        answer = httpx.post(f"{self.url}/ksql", json=body, timeout=180)
+        answer = http.post(f"{self.url}/ksql", json=body)
         return answer.json()
 
     def query(self, text: str, properties: dict[str, str] = EARLIEST) -> list[Any]:
         body = {"sql": text, "properties": properties}
-        answer = httpx.post(f"{self.url}/query-stream", json=body, timeout=180)
+        answer = http.post(f"{self.url}/query-stream", json=body)
         assert answer.status_code == 200, answer.text
         return [json.loads(line) for line in answer.text.splitlines()[1:]]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
-from tests.kafka.helpers import create, delete, read
+from tests.kafka.helpers import create, read, renew
 from tests.kafka.unstarted import NotStartedError, application
 
 pytestmark = pytest.mark.spark
@@ -47,9 +47,7 @@ def test_a_topic_that_has_changed_is_named(kafka: KafkaConfig, tmp_path: Path, n
         prepare(kafka, tmp_path, text)
     create(kafka.servers, 1, f"{name}_s")
     prepare(kafka, tmp_path, text)
-    delete(kafka.servers, f"{name}_s")
-    time.sleep(1)
-    create(kafka.servers, 1, f"{name}_s")
+    renew(kafka.servers, f"{name}_s")
     with pytest.raises(EngineError, match=f"{name}_s.*was deleted and created again"):
         prepare(kafka, tmp_path, text)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kestrel_sql.errors import EngineError
@@ -20,7 +20,7 @@ from kestrel_sql.kafka.client.offsets import Topic
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.topic_changes import damaged
 from tests.kafka.applications import Applications, Run
-from tests.kafka.helpers import create, delete, produce, read
+from tests.kafka.helpers import create, delete, produce, read, renew
 from tests.kafka.unstarted import execute
 
 STORED = StoredQuery(
@@ -78,17 +78,6 @@ def widen(servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
         future.result()
-
-
-def renew(servers: str, topic: str) -> None:
-    delete(servers, topic)
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            return create(servers, 1, topic)
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
 
 def fill(servers: str, topic: str, rows: int, first: int = 0, size: int = 0) -> None:
