@@ -120,7 +120,7 @@ def test_what_is_refused_leaves_no_command(service: Servers, server: Server, sta
 
 
 def test_a_standby_takes_over_from_a_server_that_was_killed(
-    service: Servers, server: spark: SparkSession
+    service: Servers, server: Server, spark: SparkSession
 ) -> None:
     server.ksql("PAUSE CTAS_TOTALS_1;")
     server.ksql("CREATE STREAM gone AS SELECT id, n FROM pins EMIT CHANGES; DROP STREAM gone DELETE TOPIC;")
