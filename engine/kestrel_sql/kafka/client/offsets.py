@@ -126,6 +126,10 @@ class BrokerOffsets:
         """
         return self._ask(positions, _SPEC.latest(), timeout=timeout)
 
+    def written(self, positions: Iterable[Position]) -> dict[Position, int]:
+        """Return the offset after the last record of each partition, in an open transaction or not."""
+        return self._ask(positions, _SPEC.latest(), IsolationLevel.READ_UNCOMMITTED)
+
     def settle(self, topics: Iterable[str], patience: float = _SETTLED_S) -> bool:
         """Wait until no transaction is open in the topics; return False if one still is after `patience` seconds.
 
@@ -134,7 +138,7 @@ class BrokerOffsets:
         """
         positions = [position for topic in self.topics(topics).values() for position in topic.positions]
         deadline = time.monotonic() + patience
-        while self.ends(positions) != self._ask(positions, _SPEC.latest(), IsolationLevel.READ_UNCOMMITTED):
+        while self.ends(positions) != self.written(positions):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_MARKED_S)

@@ -258,7 +258,8 @@ class BrokerQueries:
             known.table.commit(self._ends(known.table))
 
     def _ends(self, table: TableTopic) -> Mapping[tuple[str, int], int]:
-        return self.offsets.ends([(table.source.topic, number) for number in range(table.partitions)])
+        """The ends of a batch that the broker has committed, but may not have marked yet in every partition."""
+        return self.offsets.written([(table.source.topic, number) for number in range(table.partitions)])
 
     def _is_within_batch(self, query_id: str) -> bool:
         """Whether the process before ended within a batch, which may be in its topic in part."""
