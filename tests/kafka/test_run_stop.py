@@ -23,7 +23,7 @@ from tests.kafka.applications import Applications
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.scenario import LEAN
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("kafka")]
+pytestmark = pytest.mark.spark
 
 APP = """
 CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON', PARTITIONS=1);
