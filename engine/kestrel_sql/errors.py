@@ -42,7 +42,11 @@ class EngineError(Exception):
     def render(self, text: str | None = None) -> str:
         """Render the error; underline the offending part of `text` if the error has a span."""
         where = f" at {self.span.line}:{self.span.column}" if self.span else ""
-        return "\n".join([f"{self.code}{where}: {self.message}", *self.details(text)])
+        return "\n".join([f"{self.code}{where}: {self._bare()}", *self.details(text)])
+
+    def _bare(self) -> str:
+        """Return the message without what `render` says beside it: ksqlDB's position and text of the statement."""
+        return self.message.replace(position(self.span), "", 1)
 
     def details(self, text: str | None = None) -> list[str]:
         """Return the lines below the message: the offending part of `text`, underlined, and the hint."""
@@ -96,6 +100,13 @@ class SqlSyntaxError(EngineError):
     """The text is not a statement of the language."""
 
     code = "SYNTAX"
+
+    def _bare(self) -> str:
+        lines = self.message.partition("\nStatement: ")[0].split("\n")
+        if len(lines) > 1 and lines[0].endswith(": Syntax Error"):
+            del lines[0]
+        at = f" at line {self.span.line}:{self.span.column}" if self.span else ""
+        return "\n".join(line.removesuffix(at) for line in lines)
 
 
 class StatementError(EngineError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.errors import EngineError, Span, StatementError
+from kestrel_sql.sql.parse.parser import parse_script
 
 
 def rendered_source(text: str, span: Span) -> list[str]:
@@ -16,6 +17,22 @@ def test_code_position_message_and_hint() -> None:
     error = StatementError("no such thing", span=Span(2, 3, 2, 5), hint="try another")
     assert error.render() == "STATEMENT at 2:3: no such thing\n  hint: try another"
     assert EngineError("bad").render("text") == "ENGINE_ERROR: bad"
+
+
+@pytest.mark.rules("E7.4")
+def test_the_position_is_said_once() -> None:
+    text = "SELECT a\nFROM s WHERE at = 1;"
+    with pytest.raises(EngineError) as refused:
+        parse_script(text)
+    assert refused.value.message.startswith("line 2:14: Syntax Error")
+    assert refused.value.render(text).splitlines() == [
+        "SYNTAX at 2:14: Syntax error at or near 'at'",
+        "    FROM s WHERE at = 1;",
+        "                 ^^",
+        "  hint: at is a reserved word; quote it to use it as a name: `at`",
+    ]
+    error = StatementError("Line: 2, Col: 3: no column", span=Span(2, 3, 2, 5))
+    assert error.render() == "STATEMENT at 2:3: no column"
 
 
 def test_the_span_is_underlined() -> None:

@@ -60,7 +60,7 @@ class ApiError(Exception):
 
 def api_error(error: EngineError, statement: str, text: str | None = None) -> ApiError:
     """Tell an error of the engine about a statement; `text` is the whole text that its position counts in."""
-    message = error.render(text)
+    message = "\n".join([error.message, *error.details(text)])
     match error:
         case PropertyError():
             return ApiError(BAD_REQUEST, message)
