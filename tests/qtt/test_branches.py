@@ -40,8 +40,9 @@ def test_branches_of_an_application(
     Path("app.sql").write_text(APP)
     cases = CASE.format(name="first", inputs=FIRST) + CASE.format(name="second", inputs=SECOND)
     Path("cases.yaml").write_text(f"tests:\n{cases}")
-    assert main(["coverage", "--branches", "app.sql", "--json", "branches.json"]) == ExitCode.OK
+    assert main(["coverage", "--branches", "app.sql", "--json", "branches.json", "--html", "report"]) == ExitCode.OK
     out = capsys.readouterr().out
+    assert "8 of 16 branches are reached" in Path("report/coverage.html").read_text()
     found = {each["branch"]: each for each in json.loads(Path("branches.json").read_text())}
     reached = {name: [case.rpartition("::")[2] for case in each["cases"]] for name, each in found.items()}
     assert reached == {

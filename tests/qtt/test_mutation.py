@@ -8,13 +8,15 @@ import pytest
 
 from kestrel_qtt.cli.main import main
 from kestrel_qtt.variants.mutants import mutants_of
+from kestrel_qtt.variants.pruning import unreached
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.sql.parse.parser import parse_script
 
 SOURCE = "CREATE STREAM S (K STRING KEY, A INT, B STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);"
 
 
 def diffs(statement: str) -> list[str]:
-    return [mutant.diff.replace("\n", " ") for mutant in mutants_of(statement, FUNCTIONS)]
+    return [mutant.diff.replace("\n", " ") for mutant in mutants_of(parse_script(statement), FUNCTIONS)]
 
 
 @pytest.mark.parametrize(
@@ -68,15 +70,37 @@ def test_a_join_is_changed_and_its_condition_is_not() -> None:
 
 def test_other_statements_stay_and_the_position_is_that_of_the_script() -> None:
     text = f"{SOURCE}\nCREATE STREAM O AS\n  SELECT K FROM S\n  WHERE A > 1;"
-    mutant = next(each for each in mutants_of(text, FUNCTIONS) if ">=" in each.diff)
+    mutant = next(each for each in mutants_of(parse_script(text), FUNCTIONS) if ">=" in each.diff)
     assert (mutant.span.line, mutant.span.column) == (4, 9)
-    assert mutant.text.startswith(SOURCE)
-    assert "A > 1" not in mutant.text
+    assert (mutant.piece, mutant.text) == (1, "CREATE STREAM O AS SELECT K\nFROM S S\nWHERE (A >= 1);")
 
 
 def test_variables_are_replaced_before_the_change() -> None:
-    found = mutants_of("CREATE STREAM O AS SELECT K FROM S WHERE A > ${LIMIT};", FUNCTIONS, {"LIMIT": "7"})
+    text = "CREATE STREAM O AS SELECT K FROM S WHERE A > ${LIMIT};"
+    found = mutants_of(parse_script(text, {"LIMIT": "7"}), FUNCTIONS)
     assert any("(A > 8)" in mutant.diff for mutant in found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "gone", "topics"),
+    [
+        (2, {3, 4, 5, 6}, {"C", "d", "E"}),
+        (3, {2, 6}, {"B", "E"}),
+        (4, {2, 6}, {"B", "E"}),
+        (5, {2, 6}, {"B", "E"}),
+        (6, {2, 3, 4, 5}, {"B", "C", "d"}),
+    ],
+)
+def test_queries_that_a_change_cannot_reach_are_left_out(changed: int, gone: set[int], topics: set[str]) -> None:
+    text = f"""{SOURCE}
+        CREATE TYPE T AS STRUCT<A INT>;
+        CREATE STREAM B AS SELECT * FROM S;
+        CREATE STREAM C AS SELECT * FROM S WHERE A > 1;
+        INSERT INTO C SELECT * FROM S WHERE A < 0;
+        CREATE STREAM D WITH (KAFKA_TOPIC='d') AS SELECT * FROM C;
+        CREATE STREAM E AS SELECT * FROM S;"""
+    assert unreached(parse_script(text), changed) == (gone, topics)
+    assert unreached(parse_script(f"{text} DROP STREAM E;"), changed) == (set(), set())
 
 
 CASES = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,25 +13,24 @@ from kestrel_sql.errors import Span
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes import statements as s
-from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
+from kestrel_sql.sql.parse.parser import ParsedStatement
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A changed text of statements: `span` is the position of the change in the original, `diff` shows it in SQL."""
+    """A changed statement, the one at `piece` of its text.
 
+    `span` is the position of the change in the original, `diff` shows it in SQL.
+    """
+
+    piece: int
     text: str
     span: Span
     diff: str
 
 
-def mutants_of(text: str, functions: Registry, variables: Mapping[str, str] | None = None) -> Iterator[Mutant]:
-    """Yield the mutants of the queries in a text, which may hold several statements.
-
-    Raises:
-        SqlSyntaxError: the text does not parse.
-    """
-    pieces = parse_script(text, variables)
+def mutants_of(pieces: Sequence[ParsedStatement], functions: Registry) -> Iterator[Mutant]:
+    """Yield the mutants of the queries in a text of several statements."""
     seen: set[str] = set()
     for index, piece in enumerate(pieces):
         if not isinstance(piece.statement, s.CreateAs | s.InsertInto):
@@ -41,7 +40,8 @@ def mutants_of(text: str, functions: Registry, variables: Mapping[str, str] | No
             changed = format_statement(statement)
             if changed != original and changed not in seen:
                 seen.add(changed)
-                yield Mutant(_text(pieces, index, changed), span or piece.span, _difference(original, changed))
+                text = changed.rstrip(";") + ";"
+                yield Mutant(index, text, span or piece.span, _difference(original, changed))
 
 
 def _changed(statement: s.CreateAs | s.InsertInto, functions: Registry) -> Iterator[tuple[Any, Span | None]]:
@@ -49,12 +49,6 @@ def _changed(statement: s.CreateAs | s.InsertInto, functions: Registry) -> Itera
     for node, rebuild in nodes(statement):
         for changed in changes(node, functions):
             yield rebuild(changed), node.span
-
-
-def _text(pieces: tuple[ParsedStatement, ...], index: int, changed: str) -> str:
-    texts = [piece.text for piece in pieces]
-    texts[index] = changed.rstrip(";") + ";"
-    return "\n".join(texts)
 
 
 def _difference(original: str, changed: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 
 from kestrel_qtt.cases.model import Case, Rejected, Status
@@ -14,8 +15,10 @@ from kestrel_qtt.plan_commands.text import plan_meaning
 from kestrel_qtt.runner import run_group
 from kestrel_qtt.variants.grouping import one_variant, same_statements
 from kestrel_qtt.variants.mutants import Mutant, mutants_of
+from kestrel_qtt.variants.pruning import unreached
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 
 Changed = Callable[[Path, str], bool]
 """Says of a statement in a file whether its mutants are wanted."""
@@ -25,14 +28,16 @@ Changed = Callable[[Path, str], bool]
 class Tried:
     """A mutant, the cases that can notice it, and the id of the case that killed it.
 
-    `refused` says why the mutant could not be planned; it counts as killed.
+    `statements` are those of the cases with the mutant, without the queries that it cannot reach. `gone` are the topics
+    that only those write. `refused` says why the mutant could not be planned; it counts as killed.
     """
 
     mutant: Mutant
     file: Path
     place: str
     cases: Sequence[Case]
-    index: int
+    statements: tuple[str, ...]
+    gone: frozenset[str]
     killed_by: str = ""
     refused: str = ""
 
@@ -43,8 +48,10 @@ class Tried:
 
     def variant(self, case: Case, number: int) -> Case:
         """Return the case with the statements of the mutant, under an id of its own."""
-        statements = (*case.statements[: self.index], self.mutant.text, *case.statements[self.index + 1 :])
-        return replace(case, id=f"{case.id}#{number}", statements=statements, serdes=None, plan=None)
+        outputs = tuple(record for record in case.outputs or () if record.topic not in self.gone)
+        return replace(
+            case, id=f"{case.id}#{number}", statements=self.statements, outputs=outputs, serdes=None, plan=None
+        )
 
 
 @dataclass(slots=True)
@@ -98,37 +105,49 @@ def _passing(
 
 def _make(group: Sequence[Case], driver: PlanningDriver, wanted: Changed, result: Mutation) -> None:
     """Make the mutants of the statements of a group, without those that have the plan of the original."""
-    case = group[0]
+    case, file = group[0], group[0].script or group[0].file
     functions: Registry = functions_from(case.functions)
-    original = plan_meaning(driver.plan_documents(case), case.id)
-    plans = [original]
-    for index, text in enumerate(case.statements):
-        if not wanted(case.script or case.file, text):
+    try:
+        texts = [parse_script(text, case.variables or None) for text in case.statements]
+    except EngineError:
+        # Statements of other kinds, such as those of SQL scripts with ASSERT.
+        return
+    starts = list(accumulate(map(len, texts), initial=0))
+    pieces = [piece for text in texts for piece in text]
+    plans: dict[int, list[object]] = {}
+    for index, text in enumerate(texts):
+        if not wanted(file, case.statements[index]):
             continue
-        try:
-            found = list(mutants_of(text, functions, case.variables or None))
-        except EngineError:
-            # Statements of other kinds, such as those of SQL scripts with ASSERT.
-            continue
-        for mutant in found:
-            tried = Tried(
-                mutant,
-                case.script or case.file,
-                case.place_of(index, mutant.span.line, mutant.span.column),
-                group,
-                index,
-            )
+        for mutant in mutants_of(text, functions):
+            changed = starts[index] + mutant.piece
+            gone, topics = _unreached(group, pieces, changed)
+            kept = [None if number in gone else piece.text for number, piece in enumerate(pieces)]
+            if changed not in plans:
+                original = replace(case, statements=tuple(each for each in kept if each is not None))
+                plans[changed] = [plan_meaning(driver.plan_documents(original), case.id)]
+            kept[changed] = mutant.text
+            place = case.place_of(index, mutant.span.line, mutant.span.column)
+            tried = Tried(mutant, file, place, group, tuple(each for each in kept if each is not None), topics)
             try:
                 plan = plan_meaning(driver.plan_documents(tried.variant(case, 0)), case.id)
             except PlanningError as error:
                 tried.refused = str(error)
                 result.tried.append(tried)
                 continue
-            if plan in plans:
+            if plan in plans[changed]:
                 result.equal += 1
             else:
-                plans.append(plan)
+                plans[changed].append(plan)
                 result.tried.append(tried)
+
+
+def _unreached(
+    group: Sequence[Case], pieces: Sequence[ParsedStatement], changed: int
+) -> tuple[frozenset[int], frozenset[str]]:
+    """What a change cannot reach; expectations of the catalog or of the log need all queries."""
+    if any(case.post is not None or case.log is not None for case in group):
+        return frozenset(), frozenset()
+    return unreached(pieces, changed)
 
 
 def _rounds(tried: Iterable[Tried], driver: PlanningDriver, tell: Callable[[str], None]) -> None:

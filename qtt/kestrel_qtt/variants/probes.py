@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_qtt.cases.model import Case, Produced
 from kestrel_qtt.variants.nodes import nodes
+from kestrel_qtt.variants.topics import Topic, topic_of
 from kestrel_sql.errors import Span
 from kestrel_sql.sql.format.expressions import format_expression
 from kestrel_sql.sql.format.statements import format_statement
@@ -20,14 +21,6 @@ Reached = Callable[[Case, Produced], bool]
 _FALLIBLE = frozenset({e.ArithmeticOp.DIVIDE, e.ArithmeticOp.MODULUS})
 
 _FOR_EVER = s.TimeSpan(36_500, "DAYS")
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """The kind and topic of a stream or table that a script defines."""
-
-    kind: s.SourceKind
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +52,6 @@ def branches_of(statement: e.Node, topics: dict[str, Topic]) -> Iterator[Found]:
         )
     elif isinstance(statement, s.CreateAs | s.InsertInto):
         yield from _of_query(statement, topics)
-
-
-def topic_of(statement: s.CreateSource | s.CreateAs) -> Topic:
-    """The kind of a source and its topic."""
-    return Topic(statement.kind, str(dict(statement.properties).get("KAFKA_TOPIC", statement.name)))
 
 
 def _of_query(statement: s.CreateAs | s.InsertInto, topics: dict[str, Topic]) -> Iterator[Found]:
