@@ -15,8 +15,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
+from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.main import ExitCode, main
-from kestrel_sql.cli.prompt import SqlCompleter, is_complete, prompt_session, run_shell, run_text
+from kestrel_sql.cli.prompt import is_complete, prompt_session, run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
 from kestrel_sql.cli.render import shown, to_json
 from kestrel_sql.errors import EngineError
@@ -230,6 +231,34 @@ def test_completion_offers_names_before_keywords(engine: MemoryEngine) -> None:
     found = [c.text for c in SqlCompleter(engine).get_completions(Document("sel"), CompleteEvent())]
     assert found == ["SELECT"] or found[-1] == "SELECT"
     assert [c.text for c in SqlCompleter(engine).get_completions(Document(""), CompleteEvent())] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "absent"),
+    [
+        ("SELECT * FROM ", ["S", "U"], "SELECT"),
+        ("SELECT * FROM s JOIN ", ["S", "U"], "K"),
+        ("INSERT INTO ", ["S", "U"], "K"),
+        ("SELECT * FROM s WHERE ", [], ""),
+        ("SELECT * FROM u WHERE w", ["WORD", "WHEN", "WHERE"], "V"),
+        ("SELECT 'from ' || v", ["V"], "S"),
+        ("SHOW STREAMS; DROP STREAM ", ["S", "U"], "K"),
+        ("PRINT ", ["t", "w"], "S"),
+        ("CREATE STREAM x (a INT) WITH (kafka_topic='x', va", ["VALUE_AVRO_SCHEMA_FULL_NAME"], "VALUES"),
+        ("CREATE STREAM x (a INT) WITH (kafka_topic='x', ", ["FORMAT"], "SELECT"),
+        ("CREATE STREAM x (a INT) WITH (value_format=", [], ""),
+        ("CREATE STREAM x (a INT) WITH (value_format='js", ["JSON'", "JSON_SR'"], "AVRO'"),
+        ("CREATE STREAM x (a INT) WITH (kafka_topic='x') AS sel", ["SELECT"], "S"),
+    ],
+)
+def test_completion_knows_where_the_cursor_is(engine: MemoryEngine, text: str, first: list[str], absent: str) -> None:
+    other = "CREATE STREAM u (word STRING) WITH (kafka_topic='w', value_format='JSON');"
+    for parsed in engine.parse(STREAM + other):
+        engine.execute(parsed)
+    found = [c.text for c in SqlCompleter(engine).get_completions(Document(text), CompleteEvent())]
+    assert [each for each in first if each not in found] == [], found
+    assert first != [] or found == []
+    assert absent not in found
 
 
 def test_values_as_text() -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.console import Console
 
+from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.record_files import Inputs
 from kestrel_sql.cli.render import show, show_error
 from kestrel_sql.errors import EngineError
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
-from kestrel_sql.sql.keywords import KEYWORDS, is_plain
 
 WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A statement ends with a semicolon; help, exit."
 HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
@@ -26,46 +24,12 @@ SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPL
 SET 'property' = 'value'.
 RUN SCRIPT 'file' executes the statements of a file, VERSION says which Kestrel this is.
 A push query (EMIT CHANGES) shows what its sources hold now and ends.
-Tab completes keywords, functions and names; the arrow keys go back to earlier statements, Ctrl-R searches them.
+Tab completes what fits: sources after FROM, columns after SELECT, properties in WITH.
+The arrow keys go back to earlier statements, Ctrl-R searches them.
 Ctrl-C gives up a statement or stops a query, exit or Ctrl-D leaves."""
 
 _COMMENT = re.compile(r"--[^\n]*")
 _TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
-
-
-class SqlCompleter(Completer):
-    """Completes keywords, functions, and the names of sources, columns, topics and queries."""
-
-    def __init__(self, engine: MemoryEngine) -> None:
-        """Complete from what the engine knows at each time."""
-        self._engine = engine
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Offer the words that begin with what stands before the cursor, names before keywords."""
-        word = document.get_word_before_cursor(WORD=False)
-        if not word:
-            return
-        start = word.upper()
-        for candidate, meaning in self._words():
-            if candidate.upper().startswith(start):
-                yield Completion(candidate, start_position=-len(word), display_meta=meaning)
-
-    def _words(self) -> Iterator[tuple[str, str]]:
-        session = self._engine.session
-        sources = session.catalog.sources.values()
-        yield from ((_written(source.name), source.kind.value.lower()) for source in sources)
-        columns = dict.fromkeys(
-            (column.name, str(column.type)) for source in sources for column in source.schema.columns
-        )
-        yield from ((_written(name), type_) for name, type_ in columns)
-        yield from ((name, "query") for name in session.queries)
-        yield from ((name, "topic") for name in self._engine.broker.topics if name not in session.catalog.sources)
-        yield from ((name, "function") for name in sorted(session.functions))
-        yield from ((word, "") for word in sorted(KEYWORDS))
-
-
-def _written(name: str) -> str:
-    return name if is_plain(name) else f"`{name}`"
 
 
 def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs, bad: BadRecords) -> bool:
