@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from kestrel_qtt.cases.model import ActualRecord, Case, Outcome, Produced
 from kestrel_qtt.cli.main import main
+from kestrel_qtt.drivers.driver import RunOptions
+from kestrel_qtt.drivers.records.prepare import plan_text
 from kestrel_qtt.variants.mutants import mutants_of
+from kestrel_qtt.variants.mutation import mutate
 from kestrel_qtt.variants.pruning import unreached
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.parse.parser import parse_script
@@ -101,6 +106,43 @@ def test_queries_that_a_change_cannot_reach_are_left_out(changed: int, gone: set
         CREATE STREAM E AS SELECT * FROM S;"""
     assert unreached(parse_script(text), changed) == (gone, topics)
     assert unreached(parse_script(f"{text} DROP STREAM E;"), changed) == (set(), set())
+
+
+class Notices:
+    """A driver whose outputs differ from the original's in the cases called `noticed` only; it counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+
+    def run(self, cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+        self.runs.append(len(cases))
+        for case in cases:
+            is_wrong = case.name == "noticed" and "A >= 1;" not in case.statements[-1]
+            yield case, Produced({"O": (ActualRecord(value=1),)} if is_wrong else {}), 0.0
+
+    def plan_documents(self, case: Case) -> str:
+        return plan_text(case)
+
+    def explain(self, case: Case) -> str:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+def test_each_round_runs_twice_as_many_cases() -> None:
+    statements = (SOURCE, "CREATE STREAM O AS SELECT K, A FROM S WHERE A >= 1;")
+
+    def case(number: int, name: str) -> Case:
+        return Case(id=f"x::{number}", file=Path("x"), line=number, name=name, statements=statements, outputs=())
+
+    driver = Notices()
+    given = [case(number, "noticed" if number == 5 else "other") for number in range(9)]
+    result = mutate(given, driver, lambda file, text: True, lambda line: None)
+    count = len(result.tried)
+    assert (count > 3, result.score) == (True, 1.0)
+    assert {each.killed_by for each in result.tried} == {"x::5"}
+    assert driver.runs == [9, count, 2 * count, 4 * count]
 
 
 CASES = """\
