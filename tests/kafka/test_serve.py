@@ -129,6 +129,9 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(
     eventually(lambda: "waiting as its standby" in standby.said(), standby)
     server.end()
     eventually(standby.is_up, standby, 60)
+    status = httpx.get(f"{standby.url}/status/table/`TOTALS`/create", timeout=60).json()
+    assert (status["message"], status["queryId"]) == ("Created query with ID CTAS_TOTALS_1", "CTAS_TOTALS_1")
+    assert "pause/CTAS_TOTALS_1/execute" in httpx.get(f"{standby.url}/status", timeout=60).json()["commandStatuses"]
     names = {each["name"] for each in standby.ksql("SHOW STREAMS;")[0]["streams"]}
     assert names == {"ORDERS", "PINS"}
     (query,) = standby.ksql("SHOW QUERIES;")[0]["queries"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
@@ -36,8 +37,9 @@ from kestrel_sql.server.broker.producing import RowProducer
 from kestrel_sql.server.broker.pushes import BrokerPushes
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
-from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, terminated_sinks
+from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, replayed, terminated_sinks
 from kestrel_sql.server.sandbox import trial_session
+from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.server.serving.lookups import LookUp
@@ -114,6 +116,7 @@ class BrokerBackend:
         self.sequence = -1
         self._stopped = False
         self.is_terminated = False
+        self.statuses: dict[str, CommandStatus] = {}
         self._restore(adopts=settings.adopts)
 
     @property
@@ -341,13 +344,20 @@ class BrokerBackend:
     def _replay(self, command: Command) -> None:
         record = command.record
         config = properties_config({**record.configured, **record.properties})
+        known, plan = self._session.catalog.sources, None
         try:
             if record.plan is not None:
-                self._carry_out(command.offset, decode_statement(record.plan), config)
+                plan = decode_statement(record.plan)
+                self._carry_out(command.offset, plan, config)
+                # Its text may be of another release.
+                with suppress(EngineError):
+                    (parsed,) = self._session.parse(record.statement)
+                    self.statuses[record.key] = replayed(parsed, plan, known)
                 return
             for parsed in self._session.parse(record.statement):
                 if isinstance(parsed.statement, ControlQuery):
                     self._control(parsed.statement)
+                    self.statuses[record.key] = replayed(parsed, None, known)
                 elif not isinstance(parsed.statement, AlterSystem):
                     raise StatementError("a command without a plan is of a release that is too old")
             self.sequence = command.offset

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
+from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.server.service import CommandStatus, Entity
 from kestrel_sql.session.session import Executed
-from kestrel_sql.sql.nodes.admin import ControlQuery
+from kestrel_sql.sql.nodes.admin import ControlQuery, Statement
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import (
     AlterSource,
@@ -22,6 +23,7 @@ from kestrel_sql.sql.nodes.statements import (
     DropType,
     InsertInto,
 )
+from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.types.sql_types import quote
 
 Command = (
@@ -82,10 +84,17 @@ def command_id(statement: Command, sources: dict[str, Source], unique: str) -> s
             return f"cluster/{unique}/alter"
 
 
-def success(statement: Command, done: Executed | None, dropped: Source | None) -> CommandStatus:
+def success(statement: Statement, done: Executed | None, dropped: Source | None) -> CommandStatus:
     """The status of a command that was executed; `dropped` is the source that it removed."""
     query = None if done is None else done.created_query
     return CommandStatus(status="SUCCESS", message=effect_of(statement, done, dropped), query_id=query)
+
+
+def replayed(parsed: ParsedStatement, plan: StatementPlan | None, sources: Mapping[str, Source]) -> CommandStatus:
+    """The status of a command that was carried out again; `sources` were there before it."""
+    statement = parsed.statement
+    dropped = sources.get(statement.name) if isinstance(statement, DropSource) else None
+    return success(statement, Executed(statement=parsed, plan=plan), dropped)
 
 
 def current_status(text: str, command: str, status: CommandStatus, sequence: int) -> Entity:

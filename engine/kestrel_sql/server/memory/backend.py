@@ -14,6 +14,7 @@ from kestrel_sql.server.entities.commands import terminated_sinks
 from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.memory.turns import Turns
+from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.insert_values import Constants
@@ -38,6 +39,7 @@ class MemoryBackend:
         self._turns = Turns(engine, self.pushes)
         self.sequence = -1
         self.is_terminated = False
+        self.statuses: dict[str, CommandStatus] = {}
 
     @property
     def session(self) -> Session:

@@ -12,6 +12,7 @@ from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.push_clients import PushClients
@@ -60,6 +61,11 @@ class Backend(Protocol):
     @property
     def errors(self) -> ErrorLog:
         """The processing log."""
+        ...
+
+    @property
+    def statuses(self) -> dict[str, CommandStatus]:
+        """What became of each command, by its id; also of those that a restart carried out again."""
         ...
 
     @property

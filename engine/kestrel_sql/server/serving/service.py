@@ -218,11 +218,11 @@ class ServedService:
 
     def status(self, command_id: str) -> CommandStatus | None:
         """The status of a command, None if it is unknown."""
-        return self._statements.statuses.get(command_id)
+        return self._engine.statuses.get(command_id)
 
     def statuses(self) -> Mapping[str, CommandStatus]:
         """The statuses of all commands."""
-        return dict(self._statements.statuses)
+        return dict(self._engine.statuses)
 
     def check_property(self, name: str) -> None:
         """Check that a request may set a property.

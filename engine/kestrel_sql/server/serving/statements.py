@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeGuard, get_args
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ from kestrel_sql.server.entities.answers import entity_of
 from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
 from kestrel_sql.server.sandbox import trial_session
-from kestrel_sql.server.service import CommandStatus, Entity
+from kestrel_sql.server.service import Entity
 from kestrel_sql.server.serving.backend import Backend, Written
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.insert_values import insert_record
@@ -36,11 +36,10 @@ def is_command(statement: object) -> TypeGuard[Command]:
 
 @dataclass(slots=True)
 class Statements:
-    """Carries out the statements of requests on one engine, and remembers what became of each command."""
+    """Carries out the statements of requests on one engine."""
 
     engine: Backend
     traces: Traces
-    statuses: dict[str, CommandStatus] = field(default_factory=dict)
     inserted: int = 0
     """How many rows clients inserted."""
 
@@ -150,7 +149,7 @@ class Statements:
         dropped = known.get(statement.name) if isinstance(statement, DropSource) else None
         identity = command_id(statement, dict(self.engine.session.catalog.sources), str(uuid4()))
         status = success(statement, done, dropped)
-        self.statuses[identity] = status
+        self.engine.statuses[identity] = status
         return current_status(parsed.text, identity, status, found.sequence)
 
     def _ends_push(self, control: ControlQuery) -> str | None:
