@@ -194,13 +194,15 @@ def _pushes(server: Server, servers: str, topic: str) -> None:
 
     async def clients() -> str:
         tasks = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
-        slow, _ = await _push(server, "SELECT id, RPAD('', 500, 'x') AS t FROM events EMIT CHANGES;")
+        slow, writer = await _push(server, "SELECT id, RPAD('', 500, 'x') AS t FROM events EMIT CHANGES;")
         for _ in range(PUSH_SECONDS):
             await asyncio.sleep(1)
             memory.append(_resident(server.process.pid))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A writer that nobody holds would close the connection.
+        assert not writer.is_closing()
         answer = b""
         with suppress(TimeoutError):
             while piece := await asyncio.wait_for(slow.read(65536), 10):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,9 +13,12 @@ import pytest
 from kestrel_sql.queries.transient import Row, plan_query
 from kestrel_sql.server.broker.pushes import BrokerPush
 from kestrel_sql.server.errors import ApiError
+from kestrel_sql.server.open import Running
 from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import Query
+from tests.engine.server.servers import ksql
+from tests.engine.server.test_queries import eventually
 
 
 def rows(count: int) -> list[Row]:
@@ -35,6 +40,32 @@ def test_a_client_that_takes_no_rows_is_dropped_with_a_message() -> None:
 
     asyncio.run(scenario())
     assert [client.query_id for client in left] == ["q"]
+
+
+def test_a_client_that_does_not_read_its_socket_is_dropped_and_told(idle: Running) -> None:
+    ksql(idle.url, "CREATE STREAM slow (t STRING) WITH (KAFKA_TOPIC='slow', VALUE_FORMAT='JSON', PARTITIONS=1);")
+    body = b'{"sql":"SELECT t FROM slow EMIT CHANGES;"}'
+    head = b"POST /query-stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        connection.connect(("127.0.0.1", idle.listener.port))
+        connection.sendall(head + body)
+        assert b"200" in connection.recv(4096)
+        pushes = idle.service._pushes
+        ((_, client),) = pushes._clients.values()
+        batch = [Row(("x" * 1000,))] * 1000
+        given = 0
+        while not client.put(batch):
+            given += 1
+            assert given < 200, "a client that reads nothing is never dropped"
+            time.sleep(0.01)
+        connection.settimeout(60)
+        answer = b""
+        while b"takes rows too slowly" not in answer:
+            piece = connection.recv(1 << 20)
+            assert piece, answer[-200:]
+            answer = answer[-200:] + piece
+    eventually(lambda: pushes.clients == 0)
 
 
 def test_a_client_that_takes_its_rows_may_get_more_than_the_bound() -> None:
