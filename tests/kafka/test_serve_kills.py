@@ -2,15 +2,17 @@
 
 Nothing accepted is lost or done twice.
 
-KESTREL_KILLS=100 python -m pytest -m nightly tests/kafka/test_serve_kills.py
+KESTREL_KILLS=100 python -m pytest -m nightly --log-cli-level=INFO tests/kafka/test_serve_kills.py
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +25,8 @@ from tests.kafka.helpers import read
 from tests.kafka.servers import Server, Servers, eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+
+_log = logging.getLogger(__name__)
 
 KILLS = int(os.environ.get("KESTREL_KILLS", "5"))
 
@@ -61,6 +65,7 @@ class Client(threading.Thread):
 def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Path) -> None:
     chance = random.Random(7)
     clients: list[Client] = []
+    takeovers: list[float] = []
     with ExitStack() as stack:
         servers = Servers(kafka.servers, tmp_path, stack)
         own = servers.service
@@ -77,9 +82,11 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
             clients[-1].join(chance.uniform(1, 12))
             following = servers.start()
             server.end()
+            killed = time.monotonic()
             clients[-1].join(60)
             server = following
             eventually(server.is_up, server)
+            takeovers.append(time.monotonic() - killed)
         written = [json.loads(value or b"")["N"] for _, _, value, _ in read(kafka.servers, f"{own}rows", 2)]
         accepted = [row for client in clients for row in client.rows]
         assert accepted
@@ -99,3 +106,5 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
         eventually(lambda: server.query("SELECT c FROM counts WHERE id = 1;") == [[expected[1]]], server)
         rows = {row[0]: row[1] for row in server.query("SELECT id, c FROM counts;")}
         assert rows == dict(expected)
+    counts = KILLS, len(accepted), len(accepted_streams), max(takeovers)
+    _log.info("%d kills: %d rows and %d statements accepted, none lost or done twice; takeover within %.1f s", *counts)
