@@ -33,7 +33,6 @@ from confluent_kafka import Producer
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import machine, processor_seconds
-from tests.kafka.processes import kill
 from tests.kafka.servers import Server, Servers, eventually
 
 ROWS = int(os.environ.get("ROWS", "1000000"))
@@ -95,7 +94,7 @@ def _fill(servers: str, topic: str, server: Server) -> None:
     eventually(lambda: _metric(server, "kestrel_query_rows_in_total") >= ROWS, server, 1800)
     eventually(lambda: bool(server.query(f"SELECT * FROM sums WHERE id = {ROWS - 1};")), server, 600)
     print(f"{ROWS} rows into the table and its copy | {ROWS / (time.perf_counter() - started):.0f} rows/s")
-    print(f"memory of the driver with them | {_resident(server.process.pid):.0f} MB")
+    print(f"memory of the driver with them | {_resident(server.process):.0f} MB")
 
 
 def _send(producer: Producer, topic: str, key: int) -> None:
@@ -134,9 +133,9 @@ def _feed(servers: str, topic: str) -> Iterator[None]:
 
 def _keeping_up(server: Server) -> None:
     """Let the query work without pull queries."""
-    rows, busy = _metric(server, "kestrel_query_rows_in_total"), processor_seconds(server.process.pid)
+    rows, busy = _metric(server, "kestrel_query_rows_in_total"), processor_seconds(server.process)
     time.sleep(SECONDS)
-    busy = processor_seconds(server.process.pid) - busy
+    busy = processor_seconds(server.process) - busy
     rows = _metric(server, "kestrel_query_rows_in_total") - rows
     print(f"records that the query processed, {FEED} a second sent | {rows / SECONDS:.0f} a second")
     print(f"processor seconds for 100,000 of them, all processes of the server | {busy / max(rows, 1) * 100_000:.1f}")
@@ -197,7 +196,7 @@ def _pushes(server: Server, servers: str, topic: str) -> None:
         slow, writer = await _push(server, "SELECT id, RPAD('', 500, 'x') AS t FROM events EMIT CHANGES;")
         for _ in range(PUSH_SECONDS):
             await asyncio.sleep(1)
-            memory.append(_resident(server.process.pid))
+            memory.append(_resident(server.process))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -236,9 +235,9 @@ async def _push(server: Server, text: str) -> tuple[asyncio.StreamReader, asynci
 
 
 def _takeover(servers: Servers, server: Server) -> None:
-    standby = servers.start()
-    eventually(lambda: b"waiting as its standby" in standby.log.read_bytes(), standby)
-    kill(server.process)
+    standby = servers.start("--push-queue-rows", "1000")
+    eventually(lambda: "waiting as its standby" in standby.said(), standby)
+    server.end()
     started = time.perf_counter()
     eventually(standby.is_up, standby)
     answers = time.perf_counter() - started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 import subprocess
@@ -39,12 +40,16 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 @dataclass(slots=True)
 class Server:
-    """A server and how to ask it; `said` gives its messages to the user, `lives` whether it has not ended."""
+    """A server and how to ask it; `said` gives its messages to the user, `lives` whether it has not ended.
+
+    `process` is the id of its process.
+    """
 
     url: str
     said: Callable[[], str]
     lives: Callable[[], bool]
     end: Callable[[], None]
+    process: int = field(default_factory=os.getpid)
 
     def is_up(self) -> bool:
         try:
@@ -81,17 +86,18 @@ class Servers:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def start(self) -> Server:
-        """Start a server as a user does, in a process that `end` kills."""
+    def start(self, *options: str) -> Server:
+        """Start a server as a user does, in a process that `end` kills; without options it is quick to start."""
         port = _free_port()
         log = self.folder / f"serve{port}.log"
         command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
         command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.checkpoint)]
-        command += ["--service-id", self.service, "--master", "local[2]", *LEAN]
+        command += ["--service-id", self.service, "--master", "local[2]", *(options or LEAN)]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
         self.stack.enter_context(ending(process))
-        return Server(f"http://{HOST}:{port}", log.read_text, lambda: process.poll() is None, partial(kill, process))
+        end = partial(kill, process)
+        return Server(f"http://{HOST}:{port}", log.read_text, lambda: process.poll() is None, end, process.pid)
 
     def here(self, spark: SparkSession, *, adopts: bool = False) -> Server:
         """Start a server in this process, with the session that tests share; `end` stops it."""
