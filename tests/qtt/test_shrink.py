@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kestrel_qtt.cases.model import Case, Failed, InputRecord, Outcome, Produced
+from kestrel_qtt.cases.model import (
+    Case,
+    Failed,
+    FormatInfo,
+    InputRecord,
+    Outcome,
+    OutputRecord,
+    Produced,
+    TopicState,
+)
+from kestrel_qtt.cli.case_text import case_text
 from kestrel_qtt.cli.main import main
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.load import load
@@ -57,6 +68,41 @@ def test_only_what_the_failure_needs_is_left() -> None:
     assert [(record.key, record.value) for record in small.inputs] == [("17", {"B": "bad"})]
     assert small.statements == ("CREATE STREAM O AS SELECT UCASE(B) B FROM S S;",)
     assert driver.runs < 40
+
+
+class Loses:
+    """A driver whose query O writes no record, as long as there is one."""
+
+    def run(self, cases: Sequence[Case], options: RunOptions) -> Iterator[tuple[Case, Outcome, float]]:
+        for case in cases:
+            formats = FormatInfo(format="KAFKA"), FormatInfo(format="JSON")
+            has_query = any("STREAM O" in statement for statement in case.statements)
+            topics = (TopicState(name="O", key_format=formats[0], value_format=formats[1]),) if has_query else ()
+            yield case, Produced({}, topics=topics), 0.0
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_record_that_is_missing_from_an_empty_topic() -> None:
+    missing = OutputRecord(topic="O", key="1", value={"B": "good", "D": 2}, timestamp=1)
+    case = replace(case_of(*records(5)), outputs=(missing,))
+    small, reason = shrink(case, Loses(), lambda _: None)
+    assert reason.text == "a record of O is missing"
+    assert [record.timestamp for record in small.inputs] == [1], "the input of the same time stays"
+    assert [each for each in small.statements if "STREAM P" in each] == []
+    assert any("STREAM O" in each for each in small.statements)
+    assert small.outputs == (missing,)
+
+
+def test_a_statement_of_several_lines_stays_readable(tmp_path: Path) -> None:
+    statements = ["CREATE STREAM S\n  (A INT);", "SELECT 'x: y'\n\n  # no comment", "\tX\nY", "X\n", "SELECT 1;"]
+    text = case_text({"name": "lines", "statements": statements, "outputs": []})
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    (case,) = load(file).cases
+    assert case.statements == tuple(statements)
+    assert "      - |-\n        CREATE STREAM S\n          (A INT);\n" in text
 
 
 def test_a_case_that_passes_is_not_shrunk() -> None:

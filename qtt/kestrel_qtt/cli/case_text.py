@@ -16,10 +16,17 @@ def case_text(document: Mapping[str, object]) -> str:
         head = f"  {'- ' if number == 0 else '  '}{name}:"
         if isinstance(member, list) and member:
             lines.append(head)
-            lines += [f"      - {_flow(item)}" for item in member]
+            lines += [f"      - {_item(item)}" for item in member]
         else:
             lines.append(f"{head} {_flow(member)}")
     return "\n".join(lines) + "\n"
+
+
+def _item(value: object) -> str:
+    """Return an element of a list: a statement of several lines as such, everything else in one line."""
+    if isinstance(value, str) and "\n" in value and re.fullmatch(r"[!-~][ -~\n]*[!-~]", value):
+        return "|-\n" + "\n".join(f"        {line}" if line else "" for line in value.split("\n"))
+    return _flow(value)
 
 
 def _flow(value: object) -> str:

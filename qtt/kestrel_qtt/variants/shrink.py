@@ -234,12 +234,12 @@ def _at(record: ActualRecord, column: str) -> Any:
 
 
 def _lacks(outcome: Outcome, topic: str, expected: OutputRecord, comparison: Comparison) -> bool:
-    """Say whether a topic has no record of the time and key of the expected one."""
-    if not isinstance(outcome, Produced) or topic not in outcome.records:
+    """Say whether a topic that a statement still defines has no record of the time and key of the expected one."""
+    if not isinstance(outcome, Produced) or topic not in (*outcome.records, *(each.name for each in outcome.topics)):
         return False
     return not any(
         comparison.same_key(expected, record) and expected.timestamp in (None, record.timestamp)
-        for record in outcome.records[topic]
+        for record in outcome.records.get(topic, ())
     )
 
 
