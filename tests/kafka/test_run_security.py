@@ -14,10 +14,11 @@ from threading import Event
 
 import pytest
 
+from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.run import connect
-from tests.kafka.helpers import await_rows, create, produce, read, run, start
+from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.processes import ending
 from tests.kafka.scenario import LEAN
 from tests.kafka.secured import PASSWORD, Secured, login, write_properties
@@ -89,7 +90,10 @@ def test_a_certificate_that_is_not_there_is_named(secured: Secured) -> None:
         connect(config, lambda _: None, patience=60, stop=Event())
 
 
-def test_a_wrong_password_ends_the_command_without_a_trace(secured: Secured, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("commands")
+def test_a_wrong_password_ends_the_command_without_a_trace(
+    secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "app.sql"
     script.write_text(APP, encoding="utf-8")
     file = write_properties(
@@ -98,11 +102,12 @@ def test_a_wrong_password_ends_the_command_without_a_trace(secured: Secured, tmp
         sasl_mechanism="PLAIN",
         sasl_jaas_config=login("PLAIN", WRONG),
     )
-    done = run(script, secured.sasl, tmp_path / "checkpoint", "--kafka-config", str(file))
-    assert done.returncode == 1
-    assert "Invalid username or password" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert WRONG not in done.stdout + done.stderr
+    own = ["--bootstrap-servers", secured.sasl, "--checkpoint", str(tmp_path / "checkpoint")]
+    assert main(["run", str(script), *own, "--kafka-config", str(file)]) == ExitCode.REFUSED
+    out, said = capfd.readouterr()
+    assert "Invalid username or password" in said
+    assert "Traceback" not in said
+    assert WRONG not in out + said
 
 
 @pytest.mark.rules("E12.3")
