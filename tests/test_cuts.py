@@ -21,9 +21,6 @@ from kestrel_qtt.runner import run_cases, run_group
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 
 ROOT = Path(__file__).resolve().parents[1] / "test-cases"
-GROUP_SIZE, JOBS = 150, 2
-"""Large groups: a micro-batch of a group costs nearly the same however many cases it holds."""
-
 CASES = {
     "tables/filter-select.json": [
         "a-row-that-stops-to-match-leaves-a-tombstone-one-that-never-matched-leaves-nothing[JSON]"
@@ -116,6 +113,7 @@ def test_every_case_that_keeps_state_under_a_cut(driver: Driver) -> None:
     accepted = [case for case in loaded.cases if case.expected_exception is None]
     cases = [case for case in in_one_format(accepted) if keeps_state(case)]
     assert len(cases) > 200
-    options = RunOptions("random:7", restart=True, group_size=GROUP_SIZE, jobs=JOBS)
+    # One group: a micro-batch costs nearly the same however many cases it holds.
+    options = RunOptions("random:7", restart=True, group_size=len(cases))
     results = run_cases(cases, driver, options, gaps=loaded.gaps)
     assert [f"{r.case.id}: {r.reason}" for r in results if r.status in (Status.FAILED, Status.ERROR)] == []

@@ -146,28 +146,36 @@ def records(partitions: int) -> list[Record]:
     return found
 
 
+ByKey = list[dict[bytes | None, list[tuple[bytes | None, int]]]]
+"""For each query, the values and timestamps of its records by key."""
+
+
+def by_key(runner: GroupRunner, cut: str, partitions: int, pages: int) -> ByKey:
+    runs = [planned(text) for text in QUERIES.values()]
+    pipeline = build_pipeline(runs)
+    topics = [{source.topic for source in build_pipeline([run]).group.sources} for run in runs]
+    feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]
+    found = []
+    for output in runner.run_group(pipeline, feeds, Cut.parse(cut), tasks=[partitions] * len(runs), pages=pages):
+        keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)
+        for record in output.records:
+            keys[record.key].append((record.value, record.timestamp))
+        found.append(dict(keys))
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(runner: GroupRunner) -> ByKey:
+    """What the queries write over one partition and one page, at once."""
+    found = by_key(runner, "one", 1, 1)
+    assert all(len(keys) > 3 for keys in found)
+    return found
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("cut", ["one", "random:3"])
-def test_each_key_has_the_same_records_over_partitions_and_pages(runner: GroupRunner, cut: str) -> None:
-    runs = [planned(text) for text in QUERIES.values()]
-    topics = [{source.topic for source in build_pipeline([run]).group.sources} for run in runs]
-
-    def by_key(partitions: int, pages: int) -> list[dict[bytes | None, list[tuple[bytes | None, int]]]]:
-        feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]
-        outputs = runner.run_group(
-            build_pipeline(runs), feeds, Cut.parse(cut), tasks=[partitions] * len(runs), pages=pages
-        )
-        found = []
-        for output in outputs:
-            keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)
-            for record in output.records:
-                keys[record.key].append((record.value, record.timestamp))
-            found.append(dict(keys))
-        return found
-
-    whole = by_key(1, 1)
-    assert all(len(keys) > 3 for keys in whole)
-    split = by_key(PARTITIONS, PAGES)
+def test_each_key_has_the_same_records_over_partitions_and_pages(runner: GroupRunner, whole: ByKey, cut: str) -> None:
+    split = by_key(runner, cut, PARTITIONS, PAGES)
     for name, one, several in zip(QUERIES, whole, split, strict=True):
         assert several == one, name
     assert len({record.partition for record in records(PARTITIONS)}) == PARTITIONS

@@ -28,6 +28,8 @@ from kestrel_sql.topics.records import Record
 class BrokerTopics:
     """The topics of cases on one broker, read and written by one Spark session."""
 
+    most_cases = 60
+
     def __init__(self, servers: str) -> None:
         """Connect to the broker and start Spark.
 

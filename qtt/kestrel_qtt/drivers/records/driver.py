@@ -20,6 +20,10 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 class CaseTopics(Protocol):
     """Where the topics of cases are while these run: in memory, or on a broker."""
 
+    @property
+    def most_cases(self) -> int:
+        """How many cases may have their topics at once."""
+
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Create what the planned cases of a group need, and produce their inputs."""
 
@@ -55,8 +59,9 @@ class RecordDriver:
     ) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         cut = Cut.parse(options.cut, options.restart)
-        for start in range(0, len(cases), options.group_size):
-            yield from self._run_group(cases[start : start + options.group_size], cut)
+        size = min(options.group_size, self._topics.most_cases)
+        for start in range(0, len(cases), size):
+            yield from self._run_group(cases[start : start + size], cut)
 
     def explain(self, case: model.Case) -> str:
         """The plans of a case as JSON, each followed by the Spark SQL that it becomes.

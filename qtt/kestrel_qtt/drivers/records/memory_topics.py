@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ class MemoryTopics:
     """Needs nothing but a runner over memory streams."""
 
     memory: Memory
+    most_cases: int = sys.maxsize
 
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Do nothing: cases hold their inputs."""
