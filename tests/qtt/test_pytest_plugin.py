@@ -9,6 +9,9 @@ import pytest
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.load import load_all
 
+# Pytester forgets what a run imports, and keeps what was there before it: else each run takes a second longer.
+from kestrel_qtt.plugin import suite  # noqa: F401
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = (
