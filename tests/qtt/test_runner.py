@@ -58,6 +58,12 @@ def test_groups_side_by_side_keep_their_order(fake: Any) -> None:
     assert [(r.case.name, r.status) for r in results] == [(f"f - {name}", Status.PASSED) for name in "abcd"]
 
 
+@pytest.mark.parametrize(("cases", "sizes"), [(50, [50]), (130, [65, 65]), (250, [100, 100, 50])])
+def test_every_job_has_a_group_unless_there_are_few_cases(fake: Any, cases: int, sizes: list[int]) -> None:
+    list(run_cases([make(str(n)) for n in range(cases)], fake, RunOptions(group_size=100, jobs=2)))
+    assert sorted((len(group) for group in fake.groups), reverse=True) == sizes
+
+
 def test_wrong_expectation_fails(fake: Any) -> None:
     (result,) = run_cases([make("a", value=2)], fake, RunOptions())
     assert result.status is Status.FAILED

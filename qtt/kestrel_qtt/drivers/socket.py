@@ -16,16 +16,15 @@ from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
 
 from kestrel_qtt.cases import model
-from kestrel_qtt.drivers.case_records import actual_records, input_records
+from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.fused import crashed
 from kestrel_qtt.drivers.partitions import Partitions
-from kestrel_qtt.drivers.rest.run import session_of
+from kestrel_qtt.drivers.rest.run import answered, session_of
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.drivers.warm.session import open_case_session
-from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
-from kestrel_sql.errors import EngineError
+from kestrel_qtt.ksqldb.rest_cases import Answer, RestCase
 from kestrel_sql.formats.protobuf.schema import load
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
@@ -158,18 +157,7 @@ def _run(case: RestCase) -> model.Outcome:
             return model.Rejected(
                 message=said, statement_index=at, is_last=True, error_code=said.split(" at ", 1)[0].split(":", 1)[0]
             )
-        return _answered(asking)
-
-
-def _answered(asking: _Asking) -> model.Outcome:
-    broker = asking.engine.broker
-    try:
-        records = {
-            topic: actual_records(asking.engine.session, topic, broker.records(topic)) for topic in broker.topics
-        }
-    except EngineError as error:
-        return model.Crashed(message=f"a record cannot be read back: {error}")
-    return Answered(records=records, answers=(*asking.answers, *asking.proto_answers))
+        return answered(engine.session, engine.broker, (*asking.answers, *asking.proto_answers))
 
 
 def _sent(connection: http.client.HTTPConnection, path: str, body: object, accept: str) -> http.client.HTTPResponse:

@@ -87,20 +87,25 @@ class RestRun:
         """The outcome that ended the case early, else its answers and what its topics hold."""
         if self.outcome is not None:
             return self.outcome
-        broker = self.engine.broker
-        try:
-            records = {
-                topic: actual_records(self.engine.session, topic, broker.records(topic)) for topic in broker.topics
-            }
-        except EngineError as error:
-            return model.Crashed(message=f"a record cannot be read back: {error}")
-        return Answered(records=records, answers=(*self.answers, *self.proto_answers), silence=self._silence())
+        answers = (*self.answers, *self.proto_answers)
+        return answered(self.engine.session, self.engine.broker, answers, self._silence())
 
     def _silence(self) -> tuple[str, ...]:
         """Say which inputs had no effect."""
         queries = [query.plan for query in self.engine.session.queries.values()]
         plans = [*queries, *(asked.planned.plan for asked in self.asked)]
         return tuple(unread_inputs(self.engine.session, self.case.inputs, plans))
+
+
+def answered(
+    session: Session, broker: MemoryBroker, answers: tuple[Answer, ...], silence: tuple[str, ...] = ()
+) -> Answered | model.Crashed:
+    """What a case has at its end: the answers to its queries, and the records of all topics."""
+    try:
+        records = {topic: actual_records(session, topic, broker.records(topic)) for topic in broker.topics}
+    except EngineError as error:
+        return model.Crashed(message=f"a record cannot be read back: {error}")
+    return Answered(records=records, answers=answers, silence=silence)
 
 
 def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
