@@ -19,6 +19,9 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeli
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.topics.records import Record
 
+MOST_FUSED = 100
+"""Queries of one pipeline; 180 of some scalar functions need 640 MB of the JVM."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Job:
@@ -62,13 +65,14 @@ RunGroup = Callable[[Pipeline, Sequence[AnyJob]], list[Output]]
 
 
 def run_jobs(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
-    """Run all jobs, in as few groups as possible."""
+    """Run all jobs, in as few groups as possible of at most `MOST_FUSED`."""
     groups: dict[tuple[int, int], list[AnyJob]] = {}
     for job in jobs:
         if job.plan():
             groups.setdefault((job.depth, id(job.functions)), []).append(job)
     for members in groups.values():
-        _run(members, run_group)
+        for start in range(0, len(members), MOST_FUSED):
+            _run(members[start : start + MOST_FUSED], run_group)
 
 
 def failure(output: Output) -> model.Failed | None:
