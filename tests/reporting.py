@@ -29,6 +29,7 @@ class Reporting:
         self._running: dict[str, tuple[float, float]] = {}
         self._seconds: dict[str, float] = defaultdict(float)
         self._tests: dict[str, set[str]] = defaultdict(set)
+        self._last: dict[str, float] = {}
         self._ended = Event()
 
     def pytest_sessionstart(self) -> None:
@@ -52,9 +53,10 @@ class Reporting:
         file = report.nodeid.partition("::")[0]
         self._seconds[file] += report.duration
         self._tests[file].add(report.nodeid)
+        self._last[getattr(report, "worker_id", "")] = time.monotonic()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the slowest files."""
+        """Name the slowest files, and say how long a worker had nothing to do."""
         if len(self._seconds) > 1:
             slowest = sorted(self._seconds, key=lambda file: -self._seconds[file])[:_FILES]
             terminalreporter.section(
@@ -62,6 +64,9 @@ class Reporting:
             )
             for file in slowest:
                 terminalreporter.write_line(f"{self._seconds[file]:8.1f} s {len(self._tests[file]):5} tests  {file}")
+        if len(self._last) > 1:
+            idle = max(self._last.values()) - min(self._last.values())
+            terminalreporter.write_line(f"{idle:8.1f} s between the last tests of the first and the last worker to end")
 
     def _watch(self) -> None:
         while not self._ended.wait(_LOOK_S):

@@ -9,8 +9,8 @@ from kestrel_qtt.plugin.xdist_chunks import ChunkScheduling
 KAFKA = "tests/kafka/"
 ALONE = "tests/kafka/test_run_kills.py"
 """Kills start processes and a broker of their own."""
-SPLIT = "tests/conformance/"
-"""Shards of cases, each of many seconds."""
+SPLIT = ("tests/conformance/", "tests/qtt/test_pytest_plugin.py")
+"""Shards of cases, each of many seconds, and tests that run pytest."""
 
 
 def sort(items: list[pytest.Item]) -> None:
