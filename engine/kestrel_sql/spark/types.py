@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct, quote
 
 MAX_PRECISION = 38
 """The widest DECIMAL that Spark can hold."""
@@ -46,6 +46,21 @@ def name(text: str) -> str:
     return "`" + text.replace("`", "``") + "`"
 
 
+def is_wide(sql_type: SqlType | None) -> bool:
+    """Whether a type is or contains a DECIMAL that no type of Spark holds."""
+    match sql_type:
+        case Decimal(precision):
+            return precision > MAX_PRECISION
+        case Array(item):
+            return is_wide(item)
+        case Map(key, value):
+            return is_wide(key) or is_wide(value)
+        case Struct(fields):
+            return any(is_wide(field.type) for field in fields)
+        case _:
+            return False
+
+
 def to_spark(sql_type: SqlType | None) -> str:
     """Return a type as Spark SQL text; an untyped NULL is a STRING.
 
@@ -60,7 +75,8 @@ def to_spark(sql_type: SqlType | None) -> str:
         case Decimal(precision, scale):
             if precision > MAX_PRECISION:
                 raise UnsupportedError(
-                    f"{sql_type} has too many digits for Spark", hint=f"use at most {MAX_PRECISION} digits"
+                    f"{sql_type} has too many digits: Spark holds no DECIMAL of more than {MAX_PRECISION}",
+                    hint=f"cast to a DECIMAL of at most {MAX_PRECISION} digits, to DOUBLE or to STRING",
                 )
             return f"DECIMAL({precision},{scale})"
         case Array(item):
@@ -81,8 +97,19 @@ def schema_text(columns: Mapping[str, str]) -> str:
 
 
 def struct_of(columns: Iterable[Column]) -> str:
-    """Return the Spark struct type of a row of `columns`."""
-    return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
+    """Return the Spark struct type of a row of `columns`.
+
+    Raises:
+        UnsupportedError: a column holds a DECIMAL of more than 38 digits; names it.
+    """
+    return f"STRUCT<{','.join(f'{name(c.name)}:{_column_type(c)}' for c in columns)}>"
+
+
+def _column_type(column: Column) -> str:
+    try:
+        return to_spark(column.type)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"the column {quote(column.name)}: {error.message}", hint=error.hint) from error
 
 
 @lru_cache(maxsize=4096)

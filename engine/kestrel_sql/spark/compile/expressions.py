@@ -14,13 +14,19 @@ from sqlglot import exp
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import Checked, SparkLambda
-from kestrel_sql.functions.interpreter.evaluate import InterpretedCall, columns_of, is_lambda_or_unit, needs_interpreter
+from kestrel_sql.functions.interpreter.evaluate import (
+    InterpretedCall,
+    columns_of,
+    is_lambda_or_unit,
+    needs_interpreter,
+)
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, let, negative
 from kestrel_sql.spark.compile import arithmetic, casts, comparisons
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call
 from kestrel_sql.spark.compile.context import Context, Fault
 from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
@@ -58,6 +64,8 @@ def close(result: Checked, context: Context, message: str) -> Tree:
 def _compile(bound: Bound, context: Context) -> Operand:
     if isinstance(bound.node, e.Lambda):
         return _lambda(bound, context)
+    if is_over_wide(bound):
+        return over_wide(bound, context)
     if needs_interpreter(bound):
         return _in_python(bound, context)
     children = [_compile(child, context) for child in bound.children]
@@ -169,14 +177,14 @@ def _(node: e.LambdaVariable, bound: Bound, children: list[Checked], context: Co
 @translate.register
 def _(node: e.Not, bound: Bound, children: list[Checked], context: Context) -> Checked:
     (operand,) = children
-    return Checked(s.not_(operand.value), s.any_of([operand.fails, _nullable(operand.value)]))
+    return Checked(s.not_(operand.value), s.any_of([operand.fails, s.null_condition(operand.value)]))
 
 
 @translate.register
 def _(node: e.Logical, bound: Bound, children: list[Checked], context: Context) -> Checked:
     left, right = children
-    left_fails = s.any_of([left.fails, _nullable(left.value)])
-    right_fails = s.any_of([right.fails, _nullable(right.value)])
+    left_fails = s.any_of([left.fails, s.null_condition(left.value)])
+    right_fails = s.any_of([right.fails, s.null_condition(right.value)])
     is_and = node.op is e.LogicalOp.AND
     decided = left.value if is_and else s.not_(left.value)
     if right_fails is not None:
@@ -186,23 +194,7 @@ def _(node: e.Logical, bound: Bound, children: list[Checked], context: Context) 
 
 
 def _truth(value: Tree) -> Tree:
-    return value if _nullable(value) is None else s.coalesce_false(value)
-
-
-def _nullable(value: Tree) -> Tree | None:
-    """The condition that `value` is NULL, or None if it never is, such as a comparison."""
-    if isinstance(value, exp.Boolean | exp.Literal):
-        return None
-    if isinstance(value, exp.Anonymous) and value.name == "coalesce" and value.expressions[-1] == s.FALSE:
-        return None
-    if isinstance(value, exp.Paren) and isinstance(value.this, exp.And | exp.Or | exp.Is):
-        return None
-    if isinstance(value, exp.Paren) and isinstance(value.this, exp.Not):
-        inner = value.this.this
-        return (
-            _nullable(inner.this if isinstance(inner, exp.Paren) else inner) if not isinstance(inner, exp.Is) else None
-        )
-    return s.is_null(value)
+    return value if s.null_condition(value) is None else s.coalesce_false(value)
 
 
 @translate.register
@@ -244,7 +236,8 @@ def _(node: e.InList, bound: Bound, children: list[Checked], context: Context) -
 def _(node: e.Like, bound: Bound, children: list[Checked], context: Context) -> Checked:
     operand, pattern = children
     matched = compile_like(operand, pattern, node.escape, context)
-    fails = [operand.fails, pattern.fails, _nullable(operand.value), _nullable(pattern.value), matched.fails]
+    nulls = [s.null_condition(operand.value), s.null_condition(pattern.value)]
+    fails = [operand.fails, pattern.fails, *nulls, matched.fails]
     return Checked(s.coalesce_false(matched.value), s.any_of(fails))
 
 
@@ -290,7 +283,7 @@ def _(node: e.Case, bound: Bound, children: list[Checked], context: Context) -> 
     failures: list[tuple[Tree, Tree]] = []
     null_on_failure = True
     for condition, result in pairs:
-        broken = s.any_of([condition.fails, _nullable(condition.value)])
+        broken = s.any_of([condition.fails, s.null_condition(condition.value)])
         if broken is not None:
             failures.append((broken, s.TRUE))
             null_on_failure = null_on_failure and not is_large(broken)

@@ -179,3 +179,21 @@ def _grouped(tree: Tree) -> Tree:
         exp.Literal | exp.Column | exp.Anonymous | exp.Paren | exp.Null | exp.Boolean | exp.Cast | exp.Dot | exp.Case
     )
     return tree if isinstance(tree, simple) else exp.Paren(this=tree)
+
+
+def null_condition(value: Tree) -> Tree | None:
+    """The condition that `value` is NULL, or None if it never is, such as a comparison."""
+    if isinstance(value, exp.Boolean | exp.Literal):
+        return None
+    if isinstance(value, exp.Anonymous) and value.name == "coalesce" and value.expressions[-1] == FALSE:
+        return None
+    if isinstance(value, exp.Paren) and isinstance(value.this, exp.And | exp.Or | exp.Is):
+        return None
+    if isinstance(value, exp.Paren) and isinstance(value.this, exp.Not):
+        inner = value.this.this
+        return (
+            null_condition(inner.this if isinstance(inner, exp.Paren) else inner)
+            if not isinstance(inner, exp.Is)
+            else None
+        )
+    return is_null(value)
