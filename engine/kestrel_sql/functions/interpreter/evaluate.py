@@ -96,30 +96,6 @@ class InterpretedCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class InterpretedExpression:
-    """A Python function of the columns that an expression refers to."""
-
-    whole: Bound
-    columns: tuple[str, ...]
-    values: Values
-
-    @classmethod
-    def of(
-        cls, whole: Bound, columns: tuple[str, ...], *, nested: bool, preserve_nulls: bool, settings: Mapping[str, str]
-    ) -> InterpretedExpression:
-        """Prepare an expression over `columns`.
-
-        Raises:
-            UnsupportedError: a function in the expression has no Python implementation.
-        """
-        return cls(interpretable(whole), columns, Values({}, {}, nested, preserve_nulls, dict(settings)))
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Evaluate the expression."""
-        return evaluate(self.whole, replace(self.values, columns=dict(zip(self.columns, arguments, strict=True))))
-
-
 def is_lambda_or_unit(argument: Bound) -> bool:
     """Whether an argument is a lambda or an interval unit, which cannot be evaluated before the call."""
     return isinstance(argument.node, e.Lambda | e.IntervalUnit)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.evaluate import InterpretedExpression, columns_of, is_lambda_or_unit
+from kestrel_sql.functions.interpreter.evaluate import columns_of, is_lambda_or_unit
+from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.spark.compile.calls import python_result
 from kestrel_sql.spark.compile.context import Context
 from kestrel_sql.spark.types import MAX_PRECISION, is_wide

@@ -9,7 +9,7 @@ import pytest
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.evaluate import InterpretedExpression
+from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.compile.wide_decimals import is_over_wide
 from kestrel_sql.spark.types import struct_of
