@@ -55,6 +55,9 @@ clients: ## fetch the client of ksqlDB for Node.js that tests of the server run;
 
 nightly: $(READY) ## run all that `make test` leaves out: fuzz, many kills, clusters, every case cut and restarted
 	$(BIN)/python -m pytest -n 2 -m nightly || test $$? -eq 5
+	$(MAKE) fuzz N=1000000 KIND=expressions
+	$(MAKE) fuzz N=200000 KIND=codecs
+	$(MAKE) fuzz N=20000 KIND="statements properties"
 	$(MAKE) cuts
 
 fuzz: $(READY) ## generate and mutate input: N=10000 tries of every KIND from SEED=1; KIND="expressions codecs" chooses

@@ -73,6 +73,7 @@ def bound_and_row(text: str, columns: dict[str, Any]) -> tuple[Bound, Row]:
     return bind(parse_expression(text), COLUMNS), {**dict.fromkeys(COLUMNS), **columns}
 
 
+@pytest.mark.rules("U4.5", "L4.6.5", "L4.6.6", "L4.6.8", "L4.3.14")
 @pytest.mark.parametrize(("text", "columns", "expected"), FOUND)
 def test_the_evaluator_gives_what_java_gives(text: str, columns: dict[str, Any], expected: Any) -> None:
     bound, row = bound_and_row(text, columns)
