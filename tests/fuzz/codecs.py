@@ -21,7 +21,7 @@ from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
 from kestrel_sql.formats.registered.columns import generated_schema
 from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import Decoder, Encoder, SerdeSpec
-from kestrel_sql.plan.step import FormatInfo
+from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
 from kestrel_sql.types import sql_types as t
@@ -100,9 +100,11 @@ def some_spec(rng: random.Random, format: str) -> SerdeSpec:
     if format == "KAFKA":
         types = (t.INTEGER, t.BIGINT, t.DOUBLE, t.STRING)
     pool = ALIKE if rng.random() < 0.2 else NAMES if format in ("JSON", "DELIMITED", "KAFKA") else NAMES[:-2]
-    names = rng.sample(pool, 1 if format == "KAFKA" else rng.randint(1, 6))
+    names = rng.sample(pool, 1 if format == "KAFKA" else rng.choice((1, 1, 2, 3, 4, 6)))
     columns = tuple(Column(name, rng.choice(types)) for name in names)
-    return registered(SerdeSpec(FormatInfo(format, ()), columns, topic="topic"))
+    bare = len(columns) == 1 and format in ("JSON", "JSON_SR", "AVRO") and rng.random() < 0.3
+    features = frozenset({SerdeFeature.UNWRAP_SINGLES}) if bare else frozenset()
+    return registered(SerdeSpec(FormatInfo(format, ()), columns, features, topic="topic"))
 
 
 def registered(spec: SerdeSpec, *others: SerdeSpec) -> SerdeSpec:
@@ -132,6 +134,8 @@ def messages(rng: random.Random, spec: SerdeSpec, encode: Encoder, count: int) -
 
 
 def _odd_object(rng: random.Random, spec: SerdeSpec) -> bytes:
+    if spec.unwrapped:
+        return rng.choice(_ODD).encode()
     names = [column.name for column in spec.columns] + ["other"]
     spelled = [rng.choice((name, name, name.lower(), name.upper(), name.title())) for name in names]
     members = [f"{json.dumps(name)}:{rng.choice(_ODD)}" for name in spelled if rng.random() < 0.7]
