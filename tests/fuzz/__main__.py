@@ -37,12 +37,14 @@ def generated_expressions(seed: int, tries: int) -> Iterator[str]:
         count, found = expressions.batch(spark, seed * 1_000_003 + number, EXPRESSIONS, ROWS)
         done, number = done + count, number + 1
         yield from map(str, found)
+        print(f"expressions: {done:,} of {tries:,}", file=sys.stderr, flush=True)
 
 
 def generated_messages(seed: int, tries: int) -> Iterator[str]:
     """Compare the bulk codec with the record codec of each format."""
     for format in codecs.FORMATS:
         yield from codecs.differences(format, seed, tries)
+        print(f"codecs: {format} done", file=sys.stderr, flush=True)
 
 
 def mutated_messages(seed: int, tries: int) -> Iterator[str]:

@@ -64,6 +64,15 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
     ("ARRAY_DISTINCT(ARRAY[`ArrayDouble_A`])", {"ArrayDouble_A": [-0.0]}, [[-0.0]]),
     ("ARRAY_EXCEPT(`ArrayDouble_A`, ARRAY[0E0])", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
     ("ARRAY_CONTAINS(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [-0.0]}, False),
+    ("ROUND(`Decimal3810_A`)", {"Decimal3810_A": Decimal("-0.5000000001")}, Decimal(-1)),
+    ("ROUND(`Decimal3810_A`)", {"Decimal3810_A": Decimal("-0.5000000000")}, Decimal(0)),
+    (
+        "ROUND(`Decimal3810_A`)",
+        {"Decimal3810_A": Decimal("9999999999999999999999999999.4999999999")},
+        Decimal("9" * 28),
+    ),
+    ("ROUND(`Decimal3810_A`)", {"Decimal3810_A": Decimal("9999999999999999999999999999.5000000000")}, None),
+    ("ROUND(`Decimal44_A`)", {"Decimal44_A": Decimal("0.5000")}, Decimal(1)),
     ("ARRAY_REMOVE(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
 ]
 """What once differed: an expression, the columns that are not NULL, and what Java gives."""

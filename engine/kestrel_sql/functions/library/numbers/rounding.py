@@ -169,8 +169,14 @@ def round_decimal(types: CallTypes, value: Tree) -> Tree:
 
     Example: ROUND(-2.5) -> CAST(-2 AS DECIMAL(1, 0))
     """
-    half = cast(text("0.5"), "DECIMAL(2, 1)")
-    return cast_decimal(call("floor", op(exp.Add, value, half)), decimal_of(types.returns))
+    one, half = cast(text("1"), "DECIMAL(1, 0)"), cast(text("0.5"), "DECIMAL(1, 1)")
+
+    def body(x: Tree) -> Tree:
+        # Spark rounds a sum with 0.5 where it needs more than 38 digits; the rest of a division by 1 is exact.
+        up, down = op(exp.Add, call("floor", x), one), call("floor", x)
+        return if_(op(exp.GTE, call("pmod", x, one), half), up, down)
+
+    return cast_decimal(let([value], body), decimal_of(types.returns))
 
 
 def _scaled(value: decimal.Decimal, places: int, rounding: str) -> decimal.Decimal:
