@@ -8,8 +8,8 @@ from typing import Protocol
 
 from kestrel_qtt.cases.model import Case, Outcome
 
-DEFAULT_GROUP_SIZE = 240
-"""Most of what a group costs does not depend on its size: 60 cases at a time take a fifth more processor time."""
+DEFAULT_GROUP_SIZE = 60
+"""240 take a fifth less processor time, but 480 of ksqlDB's cases in such groups filled a JVM of 850 MB."""
 
 
 class PlanningError(Exception):
