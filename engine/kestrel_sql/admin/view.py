@@ -37,12 +37,14 @@ class EngineView:
         session: the catalog, queries and properties.
         broker: the topics.
         paused: the ids of paused queries.
+        failed: the ids of queries that an error has stopped.
         wait: waits a moment for topics or schemas to change; None if they cannot change.
     """
 
     session: Session
     broker: TopicStore
     paused: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
     wait: Callable[[], None] | None = None
 
     def source(self, name: str, span: Span | None) -> Source:
@@ -58,7 +60,9 @@ class EngineView:
         return source
 
     def state(self, query: PersistentQuery) -> str:
-        """Return `PAUSED` or `RUNNING`."""
+        """Return `ERROR`, `PAUSED` or `RUNNING`."""
+        if query.id in self.failed:
+            return "ERROR"
         return "PAUSED" if query.id in self.paused else "RUNNING"
 
     def readers(self, source: Source) -> list[PersistentQuery]:

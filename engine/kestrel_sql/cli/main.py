@@ -217,7 +217,8 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         if texts:
             done = all(commands.execute(text, here) for text in texts)
             show_totals(errors, bad)
-            return ExitCode.OK if done and not _fails(arguments, bad) else ExitCode.REFUSED
+            failed = bool(bad.stopped) or _fails(arguments, bad)
+            return ExitCode.OK if done and not failed else ExitCode.REFUSED
         welcome = WELCOME if server is None else f"{server.version()}. A statement ends with a semicolon; help, exit."
         run_shell(
             engine, out, errors, arguments.history, run=lambda text: commands.execute(text, here), welcome=welcome

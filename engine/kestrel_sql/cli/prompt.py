@@ -38,12 +38,17 @@ def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inp
         for parsed in engine.parse(text):
             show(out, engine.execute(parsed))
             inputs.feed(engine)
-            bad.note(engine.take_log())
+            _note(bad, engine)
     except EngineError as error:
-        bad.note(engine.take_log())
+        _note(bad, engine)
         show_error(errors, error, text)
         return False
     return True
+
+
+def _note(bad: BadRecords, engine: MemoryEngine) -> None:
+    bad.note(engine.take_log())
+    bad.note_errors(engine.errors())
 
 
 def run_shell(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -20,10 +20,12 @@ class BadRecords:
     Attributes:
         say: gets the first entry of each kind, that is of each type of entry and step of a query.
         counts: the number of bad records of each query.
+        stopped: the queries that an error has stopped.
     """
 
     say: Callable[[str], None]
     counts: Counter[str] = field(default_factory=Counter)
+    stopped: set[str] = field(default_factory=set)
     _said: set[tuple[int, str]] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
@@ -47,6 +49,13 @@ class BadRecords:
                 self.counts[query] += len(positions)
         for entry in fresh:
             self.say(sentence_of(entry, " (more of this kind are only counted)"))
+
+    def note_errors(self, errors: Mapping[str, str]) -> None:
+        """Say once of each query in `errors` what has stopped it."""
+        for query, error in errors.items():
+            if query not in self.stopped:
+                self.stopped.add(query)
+                self.say(f"{error}; the query has stopped")
 
     @property
     def total(self) -> int:

@@ -115,6 +115,10 @@ class MemoryEngine:
         """Return rows in, rows out, lag in records and error of every query."""
         return self.queries.progress()
 
+    def errors(self) -> Mapping[str, str]:
+        """Return what has stopped each query that failed, by query."""
+        return self.queries.errors()
+
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """Return the number of records that every query has not processed yet, by topic.
 
@@ -301,7 +305,11 @@ class MemoryEngine:
 
     def _view(self) -> EngineView:
         return EngineView(
-            session=self.session, broker=self.broker, paused=frozenset(self.queries.paused), wait=self._wait
+            session=self.session,
+            broker=self.broker,
+            paused=frozenset(self.queries.paused),
+            failed=frozenset(self.errors()),
+            wait=self._wait,
         )
 
     def _stop_queries(self) -> None:

@@ -195,6 +195,10 @@ class RunningQueries:
         derived = {plan.sink for plan in plans}
         return any(len(plan.sources) > 1 and derived & set(plan.sources) for plan in plans)
 
+    def errors(self) -> Mapping[str, str]:
+        """Return what has stopped each query that failed."""
+        return {name: running.error for name, running in list(self._running.items()) if running.error}
+
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Return rows in, rows out, lag in records and error of every query."""
         lags = self.lags()

@@ -6,6 +6,10 @@ import pytest
 
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.runner import Output
+from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import LogEntry
 
 
@@ -31,6 +35,26 @@ def test_the_first_of_each_kind_is_named_with_its_position_and_cause() -> None:
         ),
         "Q_1: a record cannot be written (more of this kind are only counted): no; V: x",
     ]
+
+
+@pytest.mark.rules("E12.3.1")
+def test_a_query_that_an_error_has_stopped_is_named_once_and_listed_as_such() -> None:
+    engine = MemoryEngine(Session(), open_spark=open_test_session)
+    for parsed in engine.parse("""
+        CREATE STREAM ORDERS (ID INT KEY, N INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
+        CREATE STREAM COPY AS SELECT * FROM ORDERS;
+    """):
+        engine.execute(parsed)
+    running = engine.queries.find("CSAS_COPY_0")
+    assert running is not None
+    engine.queries.take(running, Output(log=[entry(4)]), 0)
+    said: list[str] = []
+    bad = BadRecords(said.append)
+    bad.note_errors(engine.errors())
+    bad.note_errors(engine.errors())
+    assert said == ["CSAS_COPY_0: no; V: x (orders, partition 2, offset 0); the query has stopped"]
+    [parsed] = engine.parse("SHOW QUERIES;")
+    assert "ERROR" in engine.execute(parsed).rows[0]
 
 
 @pytest.mark.rules("E12.2")

@@ -173,6 +173,7 @@ class BrokerBackend:
             session=self._session,
             broker=BrokerTopics(self._config, self._offsets),
             paused=frozenset(self.paused),
+            failed=frozenset(name for name, (_, _, _, error) in self.progress().items() if error),
             wait=partial(time.sleep, _MOMENT_S),
         )
 
