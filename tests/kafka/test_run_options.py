@@ -78,7 +78,7 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
         str(tmp_path / "p"),
     ]
     given = options(*words, settings=(("auto.offset.reset", "earliest"), ("ksql.timestamp.throw.on.invalid", "true")))
-    assert run_on_broker("", given, Console(), Console(file=StringIO()))
+    assert run_on_broker("", tmp_path, given, Console(), Console(file=StringIO()))
     [application] = seen
     assert application.settings == RunSettings(
         config=KafkaConfig(

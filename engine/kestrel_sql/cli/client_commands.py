@@ -61,7 +61,7 @@ class ClientCommands:
             return False
         done = self.execute(script, file.parent, (*running, file))
         if not done:
-            self.errors.print(f"  in the script {file}", style="red", markup=False, highlight=False)
+            self.errors.print(f"  in the script {file}", style="red", markup=False, highlight=False, soft_wrap=True)
         return done
 
 
