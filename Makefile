@@ -38,7 +38,7 @@ test: $(READY) lint ## run linters, types, room order, then all cases and the te
 	@$(MAKE) --no-print-directory clients
 	$(BIN)/python -m pytest -n 2
 
-fast: $(READY) ## run the tests that need neither Spark nor a broker: within a minute, without a JVM
+fast: $(READY) ## run the tests that need neither Spark nor a broker: two minutes, without a JVM
 	$(BIN)/python -m pytest -n 2 tests -m "not spark and not conformance and not nightly" --ignore tests/kafka
 
 lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only
