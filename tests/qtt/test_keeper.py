@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import IO
 
 import pytest
@@ -320,7 +320,7 @@ def test_some_runs_are_cold(variable: str, monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("CI", "KESTREL_COLD", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
     opened: list[object] = []
-    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(getActiveSession=lambda: None))
     monkeypatch.setattr(session, "open_test_session", lambda connect=None: opened.append(connect))
     open_case_session()
     monkeypatch.setenv(variable, "1")
@@ -335,7 +335,7 @@ def test_a_folder_that_others_may_enter_makes_a_run_cold(
         monkeypatch.delenv(name, raising=False)
     folder.chmod(0o755)
     opened: list[object] = []
-    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(getActiveSession=lambda: None))
     monkeypatch.setattr(session, "open_test_session", lambda connect=None: opened.append(connect))
     open_case_session()
     assert opened == [None]

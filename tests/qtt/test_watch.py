@@ -49,13 +49,13 @@ def watch(
     """Watch while the steps are taken, one before each look at the files."""
     left = iter(steps)
 
-    def wait(_: float) -> None:
+    def wait() -> None:
         step = next(left, None)
         if step is None:
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr(watching.time, "sleep", wait)
+    monkeypatch.setattr(watching, "pause", wait)
     return main(["watch", "cases", *arguments], lambda: fake)
 
 

@@ -126,6 +126,11 @@ def touched(cases: Iterable[Case], changed: set[Path], arguments: argparse.Names
     return [case for case in cases if changed & {path.resolve() for path in case_files(case)}]
 
 
+def pause() -> None:
+    """Wait until the next look at the files."""
+    time.sleep(INTERVAL)
+
+
 def add_watch(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt watch`."""
     text = "run cases, and again whenever a file that they need is saved"
@@ -136,7 +141,7 @@ def add_watch(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
 
 def watch_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt watch`: run until Ctrl-C; the exit code says whether a case fails then."""
-    watch = Watch(arguments, open_driver, Console(soft_wrap=True), lambda: time.sleep(INTERVAL))
+    watch = Watch(arguments, open_driver, Console(soft_wrap=True), pause)
     try:
         watch.run()
     except KeyboardInterrupt:
