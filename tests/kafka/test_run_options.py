@@ -77,6 +77,7 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
         "--json-progress",
         str(tmp_path / "p"),
     ]
+    words += ["--grace", "8", "--health-file", str(tmp_path / "health"), "--log-format", "json"]
     given = options(*words, settings=(("auto.offset.reset", "earliest"), ("ksql.timestamp.throw.on.invalid", "true")))
     assert run_on_broker("", tmp_path, given, Console(), Console(file=StringIO()))
     [application] = seen
@@ -91,8 +92,10 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
         master="local[3]",
         spark={"a": "b", "c": "d=e"},
         patience=9.0,
+        grace=8.0,
     )
     assert application.log_topic == "log"
+    assert '"state": "stopped"' in (tmp_path / "health").read_text(encoding="utf-8")
     assert dict(application.session.config.overrides) == {
         "auto.offset.reset": "earliest",
         "ksql.timestamp.throw.on.invalid": "true",
@@ -128,6 +131,10 @@ def test_options_that_do_not_go_together_are_refused(
         ["--delivery", "twice"],
         ["--batch-records", "0"],
         ["--patience", "x"],
+        ["--grace", "x"],
+        ["--metrics", "here"],
+        ["--metrics", "here:0"],
+        ["--log-format", "xml"],
         ["--spark-conf", "a"],
     ],
 )

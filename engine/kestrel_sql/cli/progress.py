@@ -59,7 +59,11 @@ class Board:
         if not self.console.is_terminal and time.monotonic() - self._printed > _QUIET_S:
             self._printed = time.monotonic()
             for state in states:
-                self.console.print(Text(line(state)), soft_wrap=True)
+                self.print_state(state)
+
+    def print_state(self, state: QueryState) -> None:
+        """Print a state where there is no table."""
+        self.console.print(Text(line(state)), soft_wrap=True)
 
     def table(self) -> Table | Text:
         """The states as a table."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import signal
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,11 +15,13 @@ from rich.console import Console
 
 from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings
 from kestrel_sql.cli.client_commands import ClientCommands
+from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
+from kestrel_sql.kafka.run.progress import QueryState
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 
@@ -37,6 +41,38 @@ def add_kafka_options(parser: Any) -> None:
         "--json-progress", type=Path, metavar="FILE", help="append one JSON object for each query's progress"
     )
     group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
+    group.add_argument(
+        "--metrics",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="where Prometheus finds the metrics of the run; the host is 127.0.0.1 unless named",
+    )
+    group.add_argument(
+        "--health-file", type=Path, metavar="FILE", help="a file that says the state of the run, and when it was so"
+    )
+    group.add_argument(
+        "--log-format", choices=["text", "json"], default="text", help="messages for people, or as JSON lines"
+    )
+    group.add_argument(
+        "--grace",
+        type=_seconds,
+        default=25.0,
+        metavar="SECONDS",
+        help="how long a stopped run may finish its batches; the next start repeats a batch that takes longer (25)",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(f"HOST:PORT or PORT, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _seconds(text: str) -> float:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a number of seconds, not {text!r}")
+    return float(text)
 
 
 def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
@@ -54,11 +90,25 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
     config = Config.of({})
     for name, value in properties_of(arguments).items():
         config = config.with_property(name, value)
-    settings = run_settings(arguments, until_caught_up=arguments.until_caught_up)
+    settings = replace(run_settings(arguments, until_caught_up=arguments.until_caught_up), grace=arguments.grace)
     stop = _stop_on_signals()
+    monitor = Monitor(arguments.health_file)
     with ExitStack() as stack:
-        board = Board(errors, stack.enter_context(open_lines(arguments.json_progress)))
-        stack.enter_context(board.live())
+        stack.enter_context(monitor.open(arguments.metrics))
+        well = False
+        stack.callback(lambda: monitor.end(well=well))
+        lines = stack.enter_context(open_lines(arguments.json_progress))
+        if arguments.log_format == "json":
+            errors = JsonConsole(file=errors.file)
+            board: Board = JsonBoard(errors, lines)
+        else:
+            board = Board(errors, lines)
+            stack.enter_context(board.live())
+
+        def see(states: Sequence[QueryState]) -> None:
+            board.show(states)
+            monitor.show(states)
+
         application = Application(
             settings=settings,
             session=Session(
@@ -66,7 +116,7 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
             ),
             log_topic=arguments.processing_log_topic,
             say=warn(errors),
-            show=board.show,
+            show=see,
             report=report(errors),
             answer=lambda answer: show(out, answer, errors),
             stop=stop,
@@ -82,7 +132,8 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
         try:
             well = application.run(*parts)
             show_totals(errors, application.bad)
-            return well and not (BAD_RECORDS in arguments.fail_on and application.bad.total)
+            well = well and not (BAD_RECORDS in arguments.fail_on and application.bad.total)
+            return well
         except EngineError as error:
             show_error(errors, error, application.text)
             return False

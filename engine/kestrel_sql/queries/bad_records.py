@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, PROCESSING
 from kestrel_sql.topics.records import LogEntry
 
@@ -48,7 +49,9 @@ class BadRecords:
             for query, positions in found.items():
                 self.counts[query] += len(positions)
         for entry in fresh:
-            self.say(sentence_of(entry, " (more of this kind are only counted)"))
+            query, topic = query_of(entry.logger), entry.topic
+            with about(query=query, topic=topic, partition=entry.partition, offset=entry.offset):
+                self.say(sentence_of(entry, " (more of this kind are only counted)"))
 
     def note_errors(self, errors: Mapping[str, str]) -> None:
         """Say once of each query in `errors` what has stopped it."""

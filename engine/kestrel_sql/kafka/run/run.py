@@ -24,6 +24,7 @@ from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.log_context import about
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -37,7 +38,11 @@ _RETRY_S = (1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """The options of a run; `patience` (s) is how long to wait for a broker that does not answer."""
+    """The options of a run.
+
+    `patience` (s) is how long to wait for a broker that does not answer; `grace` (s) is how long a stopped run may
+    finish its batches, None without end.
+    """
 
     config: KafkaConfig
     checkpoint: Path
@@ -47,6 +52,7 @@ class RunSettings:
     master: str = "local[*]"
     spark: Mapping[str, str] = field(default_factory=dict)
     patience: float = 60.0
+    grace: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +73,8 @@ class ProductionRun:
     _told: set[str] = field(default_factory=set)
     _asked: float = 0.0
     _away: float | None = None
+    _stop_since: float | None = None
+    _cut: set[str] = field(default_factory=set)
 
     def run(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> bool:
         """Run all queries from the checkpoint, whose lock is held, and return whether all ended without an error.
@@ -164,7 +172,7 @@ class ProductionRun:
                 self._look(offsets)
                 self._watch(offsets)
                 if self.stop.is_set():
-                    query.stop_if_idle()
+                    self._stopped([query])
             self._look(offsets, last=True)
             if query.failure is not None or self.stop.is_set():
                 break
@@ -188,8 +196,18 @@ class ProductionRun:
         return self._ended_well(queries)
 
     def _stopped(self, queries: Sequence[RunningQuery]) -> list[bool]:
+        """Stop queries between two batches, or within one when the grace is over; say of each whether it has ended."""
         self.stop.set()
-        return [query.stop_if_idle() for query in queries if query.execution is not None]
+        now, grace = time.monotonic(), self.settings.grace
+        self._stop_since = self._stop_since or now
+        overdue = grace is not None and now - self._stop_since > grace
+        started = [query for query in queries if query.execution is not None]
+        for query in started:
+            if overdue and query.is_active and query.id not in self._cut:
+                self._cut.add(query.id)
+                with about(query=query.id, batch=query.progress.batch):
+                    self.say(f"{query.id} did not finish its batch in {grace:.0f} s; the next start repeats it")
+        return [query.stop_if_idle(at_once=overdue) for query in started]
 
     def _start(self, query: RunningQuery) -> bool:
         if self.stop.is_set():
@@ -259,7 +277,8 @@ class ProductionRun:
         if not query.may_be_retried or query.attempts >= len(_RETRY_S):
             self._tell(query)
             return False
-        self.say(f"{query.failure}; trying again")
+        with about(query=query.id, batch=query.progress.batch):
+            self.say(f"{query.failure}; trying again")
         flaw = self._flaw(query, offsets)
         if flaw is not None:
             query.fail(flaw)
@@ -295,7 +314,8 @@ class ProductionRun:
         """Tell the user once why a query has failed, if it has."""
         if query.failure is not None and query.id not in self._told:
             self._told.add(query.id)
-            self.say(f"{query.id} failed: {query.failure.render()}")
+            with about(query=query.id, batch=query.progress.batch):
+                self.say(f"{query.id} failed: {query.failure.render()}")
 
 
 def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, stop: Event) -> BrokerOffsets:

@@ -23,6 +23,7 @@ from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import Reading, open_source
 from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.topics.records import LogEntry
 
@@ -132,9 +133,9 @@ class RunningQuery:
         self.progress.error = error.message
         self.execution.stop()
 
-    def stop_if_idle(self) -> bool:
-        """Stop the query unless it is in a batch; return whether it has ended."""
-        if self.is_active and not self.execution.status["isTriggerActive"]:
+    def stop_if_idle(self, *, at_once: bool = False) -> bool:
+        """Stop the query unless it is in a batch, or `at_once`; return whether it has ended."""
+        if self.is_active and (at_once or not self.execution.status["isTriggerActive"]):
             self.execution.stop()
         return not self.is_active
 
@@ -155,7 +156,8 @@ class RunningQuery:
         if number > self._counted:
             # A batch that is done again has the same entries.
             self._counted = number
-            self.around.bad.note(entries)
+            with about(batch=number):
+                self.around.bad.note(entries)
             self.progress.bad_records = self.around.bad.counts[self.id]
         fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
