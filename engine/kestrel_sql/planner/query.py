@@ -25,9 +25,16 @@ from kestrel_sql.planner.lowering.aggregates import aggregated
 from kestrel_sql.planner.lowering.experimental import in_select_order, plan_columns
 from kestrel_sql.planner.lowering.headers import with_headers
 from kestrel_sql.planner.lowering.joins import join_sources
-from kestrel_sql.planner.lowering.projection import check_result, expand, project, select
+from kestrel_sql.planner.lowering.projection import check_items, check_result, expand, project, select
 from kestrel_sql.planner.lowering.relation import Relation
-from kestrel_sql.planner.lowering.single_source import TableFunctions, exploded, filtered, read, rekeyed
+from kestrel_sql.planner.lowering.single_source import (
+    TableFunctions,
+    check_predicate,
+    exploded,
+    filtered,
+    read,
+    rekeyed,
+)
 from kestrel_sql.planner.properties.serdes import sink_formats
 from kestrel_sql.planner.properties.with_clause import SinkProperties, check_retention, sink_properties
 from kestrel_sql.sql.nodes.expressions import ColumnRef, NullLiteral
@@ -178,9 +185,13 @@ def _plan_query(
     analysis = analyze(query, catalog, types, is_persistent=sink is not None)
     _check_emit(query, types.config)
     relation = join_sources(analysis, types) if analysis.scope.is_join else _single(analysis, types)
+    columns = {**relation.scope, **analysis.scope.columns_as_written()}
     if analysis.where is not None:
+        check_predicate(analysis.scope.as_written(analysis.where), "WHERE", columns, types)
         relation = filtered(relation, analysis.scope.plain(analysis.where), "WHERE", "WhereFilter", types)
     if analysis.partition_by is not None:
+        for expression in analysis.partition_by:
+            types.of(analysis.scope.as_written(expression), columns)
         relation = _partitioned(analysis, relation, types)
     if analysis.aggregates:
         relation = aggregated(analysis, relation, sink, types)
@@ -218,6 +229,7 @@ def _partitioned(analysis: Analysis, relation: Relation, types: Types) -> Relati
 def _projected(analysis: Analysis, relation: Relation, target: Schema | None, types: Types) -> Relation:
     if analysis.query.window is not None:
         raise StatementError("WINDOW clause requires a GROUP BY clause.", span=analysis.query.window.span)
+    check_items(analysis, relation.scope, types)
     functions = TableFunctions(types)
     items = expand(analysis, relation, target, functions.extract)
     if functions.calls:

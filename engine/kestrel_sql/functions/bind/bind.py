@@ -14,6 +14,7 @@ from kestrel_sql.functions.bind.common_type import decimal_literal_type
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.sql.format.expressions import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     Arithmetic,
     ArrayConstructor,
@@ -65,7 +66,9 @@ def bind(
     scope: Mapping[str, SqlType],
     functions: Registry = FUNCTIONS,
 ) -> Bound:
-    """Type `expression`; `scope` has the types of columns by name, and qualifiers are ignored.
+    """Type `expression`; `scope` has the types of columns by name.
+
+    A qualified column is looked up as it is written, such as `U.C`, and then by its name alone.
 
     An implicit conversion becomes a child with a `Cast` node that the expression does not have. A DECIMAL result may
     exceed 38 digits, as in ksqlDB.
@@ -121,7 +124,8 @@ def _(node: StringLiteral, scope: _Scope) -> Bound:
 
 @_bind.register
 def _(node: ColumnRef, scope: _Scope) -> Bound:
-    column_type = scope.columns.get(node.name)
+    written = None if node.qualifier is None else scope.columns.get(format_expression(node))
+    column_type = written or scope.columns.get(node.name)
     if column_type is None:
         raise UnknownColumnError(
             f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns)

@@ -142,7 +142,7 @@ def _name_item(item: SelectItem, scope: Scope, names: AliasGenerator, types: Typ
 
 def _struct_items(base: Expression, scope: Scope, types: Types) -> Iterator[SelectExpression]:
     scope.check(base, "SELECT")
-    sql_type = types.of(scope.plain(base), scope.columns())
+    sql_type = types.of(scope.as_written(base), scope.columns_as_written())
     if not isinstance(sql_type, Struct):
         raise StatementError(f"'->*' needs a STRUCT, but the expression before it is {sql_type}.", span=base.span)
     for field in sql_type.fields:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.plan.step import WindowType
-from kestrel_sql.planner.analysis.join_criteria import JOIN_SQL, Joined, is_key, unqualified
+from kestrel_sql.planner.analysis.join_criteria import JOIN_SQL, Joined, is_key
 from kestrel_sql.planner.analysis.scope import QuerySource
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.sql.format.statements import format_expression
@@ -100,7 +100,7 @@ def _check_types(join: Joined, types: Types) -> None:
 
 
 def _type(source: QuerySource, expression: Expression, types: Types) -> SqlType | None:
-    return types.of(unqualified(expression), {column.name: column.type for column in source.rows.value})
+    return types.of(expression, {column.name: column.type for column in source.rows.value})
 
 
 def _check_within(join: Joined, *, left_is_table: bool) -> None:

@@ -180,6 +180,22 @@ class Scope:
 
         return format_expression(rewrite(expression, qualified))
 
+    def as_written(self, expression: Expression) -> Expression:
+        """Return an expression as messages write it; only columns of a join keep their qualifiers."""
+        if self.is_join:
+            return expression
+        return rewrite(
+            expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
+        )
+
+    def columns_as_written(self) -> Mapping[str, SqlType]:
+        """The type of every column of the sources, by its name in `as_written` expressions."""
+        return {
+            format_expression(ColumnRef(column.name, source.alias)) if self.is_join else column.name: column.type
+            for source in self.sources
+            for column in source.rows.value
+        }
+
     def readable(self, expression: Expression) -> str:
         """Return the text of an expression for messages; columns of a join are qualified, not named as in its plan."""
         return self.written(expression) if self.is_join else format_expression(expression)
@@ -205,14 +221,6 @@ class Scope:
         sources = self.sources if qualifier is None else (self.source(qualifier),)
         for source in sources:
             yield from (prefixed(source.alias, name) if self.is_join else name for name in source.star())
-
-    def columns(self) -> Mapping[str, SqlType]:
-        """The type of every column of the sources, by its name in the plan."""
-        return {
-            prefixed(source.alias, column.name) if self.is_join else column.name: column.type
-            for source in self.sources
-            for column in source.rows.value
-        }
 
     def synthetic_key(self) -> str:
         """The name of a join key that no column provides: ROWKEY, with a number if that name is taken."""

@@ -20,7 +20,7 @@ from kestrel_sql.planner.analysis.scope import BOUND_NAMES, Scope
 from kestrel_sql.planner.ddl.columns import check_key_types
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite
-from kestrel_sql.planner.lowering.projection import COPY_KEY_HINT, check_distinct, expand, invalid_select, select
+from kestrel_sql.planner.lowering.projection import COPY_KEY_HINT, check_distinct, check_items, expand, select
 from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import check_predicate, filtered
 from kestrel_sql.planner.lowering.windows import window_expression, window_info
@@ -55,7 +55,7 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
     grouping = _grouping(analysis, relation, types)
     check_aggregates(analysis, grouping.items, grouping.group_by, grouping.having, types)
     names = _key_names(grouping, analysis.scope, sink)
-    _check_types(analysis, grouping, relation, types)
+    _check_types(analysis, relation, types)
     # In a query without WINDOW clause over windowed rows, the bounds are ordinary columns.
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
     where = () if analysis.where is None else (analysis.scope.plain(analysis.where),)
@@ -78,17 +78,7 @@ def aggregated(analysis: Analysis, relation: Relation, sink: str | None, types: 
 
 
 def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
-    first = analysis.scope.sources[0].alias
-    default = analysis.scope.plain(ColumnRef(ROWTIME.name, first))
-
-    def with_default(node: Expression) -> Expression | None:
-        if isinstance(node, FunctionCall) and not node.arguments and types.is_aggregate(node.name):
-            return replace(node, arguments=(default,))
-        return None
-
-    def prepare(expression: Expression) -> Expression:
-        return rewrite(expression, with_default)
-
+    prepare = _with_default(analysis.scope.plain(_row_time(analysis)), types)
     # Only push queries may lack GROUP BY; then all rows are one group.
     group_by = (
         tuple(map(analysis.scope.plain, analysis.group_by))
@@ -99,15 +89,33 @@ def _grouping(analysis: Analysis, relation: Relation, types: Types) -> Grouping:
     return Grouping(expand(analysis, relation, None, prepare), group_by, having)
 
 
-def _check_types(analysis: Analysis, grouping: Grouping, relation: Relation, types: Types) -> None:
+def _row_time(analysis: Analysis) -> ColumnRef:
+    return ColumnRef(ROWTIME.name, analysis.scope.sources[0].alias)
+
+
+def _with_default(default: Expression, types: Types) -> Callable[[Expression], Expression]:
+    """Return a function that gives the aggregates in an expression that lack an argument the argument `default`."""
+
+    def rule(node: Expression) -> Expression | None:
+        if isinstance(node, FunctionCall) and not node.arguments and types.is_aggregate(node.name):
+            return replace(node, arguments=(default,))
+        return None
+
+    return lambda expression: rewrite(expression, rule)
+
+
+def _check_types(analysis: Analysis, relation: Relation, types: Types) -> None:
     """Check the types before aggregates become columns, so that messages name expressions as they are written."""
     own_bounds = WINDOW_BOUNDS if analysis.query.window is not None else ()
-    scope = {**relation.scope, **{column.name: column.type for column in own_bounds}}
-    for item in grouping.items:
-        with invalid_select():
-            types.of(item.expression, scope)
-    if grouping.having is not None:
-        check_predicate(grouping.having, "HAVING", scope, types)
+    columns = {**relation.scope, **{column.name: column.type for column in own_bounds}}
+    as_written = analysis.scope.as_written
+    prepare = _with_default(as_written(_row_time(analysis)), types)
+    for expression in analysis.group_by or ():
+        types.of(as_written(expression), {**columns, **analysis.scope.columns_as_written()})
+    check_items(analysis, columns, types, prepare)
+    if analysis.having is not None:
+        scope = {**columns, **analysis.scope.columns_as_written()}
+        check_predicate(prepare(as_written(analysis.having)), "HAVING", scope, types)
 
 
 def _key_names(grouping: Grouping, scope: Scope, sink: str | None) -> tuple[str | None, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from kestrel_sql.errors import StatementError
@@ -18,7 +18,7 @@ from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.sql.nodes.statements import SelectAll
 from kestrel_sql.types.schema import Column, Schema
-from kestrel_sql.types.sql_types import quote
+from kestrel_sql.types.sql_types import SqlType, quote
 
 COPY_KEY_HINT = (
     "Each key column must only be in the projection once. If you intended to copy the key into the value, "
@@ -42,6 +42,26 @@ def expand(
         SelectItem(fit_literal(item.expression, columns[i].type), item.alias) if i < len(columns) else item
         for i, item in enumerate(items)
     )
+
+
+def check_items(
+    analysis: Analysis,
+    columns: Mapping[str, SqlType],
+    types: Types,
+    prepare: Callable[[Expression], Expression] = lambda expression: expression,
+) -> None:
+    """Check the types of the items of SELECT as they are written, so that messages show no column of the plan.
+
+    `columns` has the columns that no source has, and `prepare` is applied to every expression.
+
+    Raises:
+        StatementError: an item has a type error.
+    """
+    scope = {**columns, **analysis.scope.columns_as_written()}
+    for item in analysis.select:
+        if not isinstance(item, SelectAll):
+            with invalid_select():
+                types.of(prepare(analysis.scope.as_written(item.expression)), scope)
 
 
 def _expanded(

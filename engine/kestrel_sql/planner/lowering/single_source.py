@@ -81,12 +81,11 @@ def _source_step(source: Source, context: str) -> Step:
 
 
 def filtered(relation: Relation, predicate: Expression, clause: str, context: str, types: Types) -> Relation:
-    """Keep the rows for which `predicate` is true; `clause` is WHERE or HAVING.
+    """Keep the rows for which `predicate`, which `check_predicate` has accepted, is true.
 
     Raises:
-        StatementError: the predicate has a type error, or is not a BOOLEAN.
+        StatementError: the predicate calls an aggregate or a table function; names `clause`.
     """
-    check_predicate(predicate, clause, relation.scope, types)
     _check_row_wise(predicate, clause, types)
     step = TableFilterV1 if relation.is_table else StreamFilterV1
     return relation.then(step(query_context=context, source=relation.step, filter_expression=predicate), types)
