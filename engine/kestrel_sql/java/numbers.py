@@ -18,8 +18,10 @@ EXACT = decimal.Context(
 ROUNDING = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
 """Computes with all digits of a DECIMAL; Python's default context keeps 28."""
 
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DIGIT = r"(?=[\0-\uffff])\d"
+"""A digit of any script that Java writes as one unit of UTF-16, as `Character.digit` takes it."""
+_INTEGER = re.compile(rf"[+-]?(?:{_DIGIT})+")
+_DECIMAL = re.compile(rf"[+-]?((?:{_DIGIT})+\.?(?:{_DIGIT})*|\.(?:{_DIGIT})+)([eE][+-]?(?:{_DIGIT})+)?")
 _DOUBLE = re.compile(r"([+-]?)(?:(NaN)|(Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
 _HEX_DOUBLE = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
 JAVA_BLANKS = "".join(map(chr, range(33)))

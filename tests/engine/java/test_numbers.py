@@ -8,6 +8,7 @@ import pytest
 from kestrel_sql.java.numbers import (
     fit_decimal,
     java_double,
+    parse_decimal,
     parse_double,
     parse_int,
     parse_long,
@@ -52,7 +53,16 @@ def test_doubles_as_java_writes_them(value: float, text: str) -> None:
     assert parse_double(text) == value or math.isnan(value)
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "2147483648", "x", "+", "٣"])
+@pytest.mark.rules("L4.6.6", "F4.4.4")
+def test_digits_of_other_scripts() -> None:
+    assert [parse_int(text) for text in ("٣", "+1٣", "-٣４")] == [3, 13, -34]
+    assert parse_long("\uff19223372036854775807") == 2**63 - 1
+    assert parse_decimal("٣.٤e\u0661") == Decimal(34)
+    with pytest.raises(ValueError, match="For input string"):
+        parse_double("٣")
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "2147483648", "x", "+", "\U0001d7cf", "²", "\u22121"])
 def test_what_is_no_int(text: str) -> None:
     with pytest.raises(ValueError, match="For input string"):
         parse_int(text)

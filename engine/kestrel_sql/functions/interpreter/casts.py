@@ -14,18 +14,22 @@ from typing import Any
 
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, time_text
-from kestrel_sql.java.numbers import JAVA_BLANKS, java_double, round_decimal, wrap_integer
+from kestrel_sql.java.numbers import (
+    JAVA_BLANKS,
+    java_double,
+    parse_decimal,
+    parse_int,
+    parse_long,
+    round_decimal,
+    wrap_integer,
+)
 from kestrel_sql.java.time import iso
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import decimal_of
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_DIGIT = r"(?=[\0-\uffff])\d"
-_EXACT = re.compile(rf"[+-]?(({_DIGIT})+\.?({_DIGIT})*|\.({_DIGIT})+)([eE][+-]?({_DIGIT})+)?")
-"""A number as BigDecimal reads it: with digits of any script that Java writes as one unit of UTF-16."""
 
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
@@ -117,25 +121,9 @@ def _to_decimal(value: Any) -> decimal.Decimal:
         case float():
             return decimal.Decimal(java_double(value))
         case str():
-            text = value.strip(JAVA_BLANKS)
-            if _EXACT.fullmatch(text) is None:
-                raise ValueError(f"not a number: {value}")
-            return decimal.Decimal(text)
+            return parse_decimal(value.strip(JAVA_BLANKS))
         case _:
             return decimal.Decimal(int(value))
-
-
-def _to_integer(bits: int) -> Callable[[str], int]:
-    def convert(value: str) -> int:
-        text = value.strip(JAVA_BLANKS)
-        if _INTEGER.fullmatch(text) is None:
-            raise ValueError(f"not an integer: {value}")
-        number = int(text)
-        if wrap_integer(number, bits) != number:
-            raise ValueError(f"out of range: {value}")
-        return number
-
-    return convert
 
 
 def _to_double(value: str) -> float:
@@ -180,8 +168,8 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.DOUBLE, Base.BIGINT): lambda value: saturating_int(value, 64),
     (Base.DOUBLE, Base.STRING): java_double,
     (Base.STRING, Base.BOOLEAN): lambda value: value.strip(JAVA_BLANKS).lower() in _TRUE,
-    (Base.STRING, Base.INTEGER): _to_integer(32),
-    (Base.STRING, Base.BIGINT): _to_integer(64),
+    (Base.STRING, Base.INTEGER): _stripped(parse_int),
+    (Base.STRING, Base.BIGINT): _stripped(parse_long),
     (Base.STRING, Base.DOUBLE): _to_double,
     (Base.STRING, Base.BYTES): _to_bytes,
     (Base.STRING, Base.TIMESTAMP): _stripped(iso.parse_timestamp),

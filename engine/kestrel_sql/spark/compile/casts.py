@@ -195,8 +195,13 @@ def _plain(target: SqlType) -> Callable[[Tree], Checked]:
 
 
 def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
-    # A string that does not match becomes the empty string, which is not a number.
-    return lambda value: _null_means_failure(value, s.cast(_matched(value, "[+-]?[0-9]+"), target))
+    # A string that does not match becomes the empty string, which is not a number. Spark reads digits of other scripts
+    # in a DECIMAL only.
+    def converted(value: Tree) -> Tree:
+        number = s.cast(_matched(value, r"[+-]?[\p{Nd}&&[\x{0}-\x{FFFF}]]+"), Decimal(38, 0))
+        return s.cast(s.cast(number, t.STRING), target)
+
+    return lambda value: _null_means_failure(value, converted(value))
 
 
 def _string_to_double(value: Tree) -> Checked:
