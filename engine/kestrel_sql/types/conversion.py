@@ -110,6 +110,13 @@ def wider_number(left: SqlType, right: SqlType) -> SqlType:
     return left if numeric_rank(left) >= numeric_rank(right) else right
 
 
+def finds_keys(index: SqlType | None, key: SqlType) -> bool:
+    """Whether a value of type `index` can equal a key of a MAP as `Map.get` of Java compares: by class and scale."""
+    if isinstance(index, Decimal) and isinstance(key, Decimal):
+        return index.scale == key.scale
+    return index is None or index == key
+
+
 def base_name(sql_type: SqlType | None) -> str:
     """Return the type without its parameters, as several messages name it; NULL for None."""
     match sql_type:

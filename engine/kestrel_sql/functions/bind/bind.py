@@ -51,7 +51,7 @@ from kestrel_sql.sql.nodes.expressions import (
     Subscript,
     UnaryPlus,
 )
-from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, Array, Map, SqlType, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,35 @@ def bind(
         UnknownColumnError: a column or field does not exist.
         FunctionError: a function does not exist, or not for its arguments.
         TypeMismatchError: operand types do not fit (rules L4), or a lambda or interval unit is outside a call.
-        UnsupportedError: `CASE x WHEN` or `AT TIME ZONE`.
+        UnsupportedError: `CASE x WHEN` or `AT TIME ZONE`, or a part is a MAP whose keys are an ARRAY, MAP or STRUCT.
     """
-    return _bind(expression, _Scope(scope, {}, functions))
+    bound = _bind(expression, _Scope(scope, {}, functions))
+    _check_keys(bound)
+    return bound
+
+
+def _check_keys(bound: Bound) -> None:
+    if bound.type is not None and (refused := _composite_key(bound.type)):
+        raise UnsupportedError(
+            f"{format_expression(bound.node)} is a {refused}: the keys of a MAP cannot be an ARRAY, MAP or STRUCT.",
+            span=bound.node.span,
+            hint="cast the keys to STRING",
+        )
+    for child in bound.children:
+        _check_keys(child)
+
+
+def _composite_key(sql_type: SqlType) -> SqlType | None:
+    """Return the first MAP in a type whose keys are composite."""
+    match sql_type:
+        case Map(Array() | Map() | Struct(), _):
+            return sql_type
+        case Array(item) | Map(_, item):
+            return _composite_key(item)
+        case Struct(fields):
+            return next((found for field in fields if (found := _composite_key(field.type))), None)
+        case _:
+            return None
 
 
 @singledispatch

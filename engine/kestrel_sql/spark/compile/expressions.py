@@ -30,6 +30,7 @@ from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.conversion import finds_keys
 from kestrel_sql.types.sql_types import Map, is_numeric
 
 Operand = Checked | SparkLambda
@@ -368,8 +369,11 @@ def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context
     base, index = children
     fails = s.any_of([base.fails, index.fails])
     null_on_failure = base.is_null_on_failure and index.is_null_on_failure
-    if isinstance(bound.children[0].type, Map):
-        return Checked(s.call("try_element_at", base.value, index.value), fails, null_on_failure)
+    if isinstance(of := bound.children[0].type, Map):
+        if not finds_keys(bound.children[1].type, of.key):
+            return Checked(s.null_of(bound.type), fails)
+        key = s.cast(index.value, of.key) if isinstance(of.key, t.Decimal) else index.value
+        return Checked(s.call("try_element_at", base.value, key), fails, null_on_failure)
     position = s.cast(index.value, t.INTEGER)
     given = bound.children[1].node
     if isinstance(given, e.IntegerLiteral):
