@@ -27,13 +27,15 @@ class RunOptions:
     `cut` says how the input is cut into micro-batches: `one`, `each`, `random:SEED`, or None for the driver's choice.
 
     With `restart` every query is stopped and restarted from its checkpoint in the middle; `group_size` is how many
-    cases share one running query at most, and `jobs` how many groups run at the same time.
+    cases share one running query at most, and `jobs` how many groups run at the same time. With `reuse` the driver
+    does not run a query again over the same records.
     """
 
     cut: str | None = None
     restart: bool = False
     group_size: int = DEFAULT_GROUP_SIZE
     jobs: int = 1
+    reuse: bool = False
 
 
 class Driver(Protocol):

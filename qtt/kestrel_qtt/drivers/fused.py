@@ -6,7 +6,7 @@ Those of equal depth and equal functions share a Spark query, and a group that d
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ class Job:
     Afterwards it has an `output`, or an `outcome` that says why there is none.
 
     `partitions` are those of the topics that it reads, as far as they matter to it; `window` is that of the key that it
-    writes.
+    writes. `number` is that of the query in the pipeline of its group.
     """
 
     run: QueryRun
@@ -42,6 +42,12 @@ class Job:
     output: Output | None = None
     outcome: model.Rejected | model.Crashed | None = None
     seconds: float = 0.0
+    number: int = 0
+
+    @property
+    def shared(self) -> Hashable:
+        """Equal for jobs that can be one query of a pipeline, which reads the records of all of them."""
+        return id(self)
 
     def plan(self) -> bool:
         """Find out how many stages the query has, and whether it can be built at all."""
@@ -61,7 +67,10 @@ class Job:
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 RunGroup = Callable[[Pipeline, Sequence[AnyJob]], list[Output]]
-"""Runs the pipeline of several jobs over what they are fed, and gives what each wrote."""
+"""Runs the pipeline of several jobs over what they are fed, and gives what each wrote.
+
+Several jobs have the same `number` if their query is shared.
+"""
 
 
 def run_jobs(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
@@ -71,8 +80,16 @@ def run_jobs(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
         if job.plan():
             groups.setdefault((job.depth, id(job.functions)), []).append(job)
     for members in groups.values():
-        for start in range(0, len(members), MOST_FUSED):
-            _run(members[start : start + MOST_FUSED], run_group)
+        by_query = list(_by_query(members).values())
+        for start in range(0, len(by_query), MOST_FUSED):
+            _run([job for jobs in by_query[start : start + MOST_FUSED] for job in jobs], run_group)
+
+
+def _by_query(jobs: Iterable[AnyJob]) -> dict[Hashable, list[AnyJob]]:
+    found: dict[Hashable, list[AnyJob]] = {}
+    for job in jobs:
+        found.setdefault(job.shared, []).append(job)
+    return found
 
 
 def failure(output: Output) -> model.Failed | None:
@@ -92,8 +109,12 @@ def crashed(error: BaseException) -> model.Crashed:
 def _run(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
     """Run jobs as one, and halve the group as long as it dies, until the guilty one is alone."""
     started = time.perf_counter()
+    by_query = _by_query(jobs).values()
+    for number, sharing in enumerate(by_query):
+        for job in sharing:
+            job.number = number
     try:
-        outputs = run_group(build_pipeline([job.run for job in jobs], jobs[0].functions), jobs)
+        outputs = run_group(build_pipeline([sharing[0].run for sharing in by_query], jobs[0].functions), jobs)
     except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns one query of the group
         if len(jobs) == 1:
             jobs[0].outcome = crashed(error)

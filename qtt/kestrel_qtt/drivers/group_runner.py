@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +25,30 @@ class GroupRunner(MemoryRunner):
         feeds: Sequence[Sequence[Record]],
         cut: Cut | None = None,
         *,
+        queries: Sequence[int] | None = None,
         look: Callable[[Path], None] | None = None,
         tasks: Sequence[int] | None = None,
         pages: int = 1,
     ) -> list[Output]:
-        """Feed each query its records in order, and return what each query wrote.
+        """Feed each query its records in order, and return what was written for each feed.
 
+        `queries` is the number of the query that reads each feed, one feed each if it is not given. A query that keeps
+        no state may read several, if they are not cut.
         `look` is given the checkpoint at the end, before it is removed. `tasks` is the number of partitions of each
         query's topics, 1 if it is not given.
 
         Raises:
             Exception: Spark's own, when the pipeline as a whole does not run.
         """
-        rows = [input_row(query, at, record) for query, feed in enumerate(feeds) for at, record in enumerate(feed)]
+        rows: list[Row] = []
+        owners: dict[tuple[int, int], int] = {}
+        """The number of the feed that each record of a query is from, by the numbers of query and record."""
+        fed: Counter[int] = Counter()
+        for number, (query, feed) in enumerate(zip(queries or range(len(feeds)), feeds, strict=True)):
+            for at, record in enumerate(feed, start=fed[query]):
+                rows.append(input_row(query, at, record))
+                owners[query, at] = number
+            fed[query] += len(feed)
         rows.sort(key=lambda row: int(row["feed"]))
         chosen, run = cut or Cut(), _GroupRun(self, pipeline, tasks, pages, self.name())
         batches = list(chosen.batches(rows))
@@ -49,7 +61,7 @@ class GroupRunner(MemoryRunner):
                 look(self.folder(run.name))
         finally:
             shutil.rmtree(self.folder(run.name), ignore_errors=True)
-        return outputs_of(written, len(feeds))
+        return outputs_of([{**row, "q": owners[row["q"], row["ordinal"][0]]} for row in written], len(feeds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,9 @@ def _rounds(tried: Iterable[Tried], driver: PlanningDriver, tell: Callable[[str]
             for case in each.cases[turn : turn + width]
             for variant in [each.variant(case, number)]
         }
-        outcomes = run_group([variant for _, _, variant in variants.values()], driver, RunOptions())
+        outcomes = run_group(
+            [variant for _, _, variant in variants.values()], driver, RunOptions(group_size=len(variants), reuse=True)
+        )
         for ran, outcome, seconds in outcomes:
             each, case, variant = variants[ran.id]
             if isinstance(outcome, Rejected):

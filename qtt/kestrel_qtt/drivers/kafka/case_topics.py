@@ -29,6 +29,7 @@ class BrokerTopics:
     """The topics of cases on one broker, read and written by one Spark session."""
 
     most_cases = 60
+    can_share = False
 
     def __init__(self, servers: str) -> None:
         """Connect to the broker and start Spark.

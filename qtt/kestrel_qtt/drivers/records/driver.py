@@ -12,6 +12,7 @@ from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare, prepared
+from kestrel_qtt.drivers.records.reuse import QueryResults
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
@@ -23,6 +24,10 @@ class CaseTopics(Protocol):
     @property
     def most_cases(self) -> int:
         """How many cases may have their topics at once."""
+
+    @property
+    def can_share(self) -> bool:
+        """Whether a query can read the records of several cases at once."""
 
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Create what the planned cases of a group need, and produce their inputs."""
@@ -49,6 +54,7 @@ class RecordDriver:
 
     def __init__(self, topics: CaseTopics) -> None:
         self._topics = topics
+        self._results = QueryResults()
 
     def close(self) -> None:
         """Close the topics; Spark itself ends with the process."""
@@ -61,7 +67,7 @@ class RecordDriver:
         cut = Cut.parse(options.cut, options.restart)
         size = min(options.group_size, self._topics.most_cases)
         for start in range(0, len(cases), size):
-            yield from self._run_group(cases[start : start + size], cut)
+            yield from self._run_group(cases[start : start + size], cut, reuse=options.reuse)
 
     def explain(self, case: model.Case) -> str:
         """The plans of a case as JSON, each followed by the Spark SQL that it becomes.
@@ -84,23 +90,33 @@ class RecordDriver:
         """The plan of a case as it is stored."""
         return plan_text(case)
 
-    def _run_group(self, cases: Sequence[model.Case], cut: Cut) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+    def _run_group(
+        self, cases: Sequence[model.Case], cut: Cut, *, reuse: bool
+    ) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         started = time.perf_counter()
         runs = [prepared(case) for case in cases]
         try:
             self._topics.begin(runs)
             share = (time.perf_counter() - started) / max(len(runs), 1)
             while active := [run for run in runs if run.is_active]:
-                self._round(active, cut)
+                self._round(active, cut, reuse=reuse)
             for run in runs:
                 yield run.case, outcome_of(run), run.seconds + share
         finally:
             self._topics.end(runs)
 
-    def _round(self, runs: Sequence[CaseRun], cut: Cut) -> None:
+    def _round(self, runs: Sequence[CaseRun], cut: Cut, *, reuse: bool) -> None:
         """Run the next query of every case."""
-        jobs = [run.job(run.pending.pop(0)) for run in runs]
-        run_jobs(jobs, lambda pipeline, members: self._topics.run(pipeline, members, cut))
+        may_share = self._topics.can_share and cut == Cut()
+        jobs = [run.job(run.pending.pop(0), may_share=may_share) for run in runs]
+
+        def run_all(jobs: Sequence[CaseJob]) -> None:
+            run_jobs(jobs, lambda pipeline, members: self._topics.run(pipeline, members, cut))
+
+        if reuse:
+            self._results.run(jobs, run_all)
+        else:
+            run_all(jobs)
         for job in jobs:
             job.case_run.seconds += job.seconds
             if job.output is None:

@@ -19,14 +19,21 @@ class MemoryTopics:
 
     memory: Memory
     most_cases: int = sys.maxsize
+    can_share: bool = True
 
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Do nothing: cases hold their inputs."""
 
     def run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
         """Feed each query its records, cut into micro-batches as asked."""
-        tasks = [job.tasks() for job in jobs]
-        return self.memory.runner().run_group(pipeline, [job.feed for job in jobs], cut, tasks=tasks)
+        tasks = {job.number: job.tasks() for job in jobs}
+        return self.memory.runner().run_group(
+            pipeline,
+            [job.feed for job in jobs],
+            cut,
+            queries=[job.number for job in jobs],
+            tasks=[tasks[number] for number in sorted(tasks)],
+        )
 
     def collect(self, job: CaseJob, output: Output) -> None:
         """Hand what a query wrote to its case."""

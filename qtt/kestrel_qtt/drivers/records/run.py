@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -72,11 +72,12 @@ class CaseRun:
         derived = (record for topic in topics if topic not in given for record in self.topics.get(topic, ()))
         return [*(record for record in self.inputs if record.topic in topics), *derived]
 
-    def job(self, query: PersistentQuery) -> CaseJob:
+    def job(self, query: PersistentQuery, *, may_share: bool = False) -> CaseJob:
         """A query with what it is to be run over."""
         return CaseJob(
             case_run=self,
             query=query,
+            may_share=may_share,
             run=self.query_run(query),
             functions=self.session.functions,
             feed=self.feed_of(query),
@@ -105,12 +106,29 @@ class CaseRun:
 
 @dataclass(slots=True, kw_only=True)
 class CaseJob(Job):
-    """The next query of a case."""
+    """The next query of a case; it may share the query with others if their topics and the cut allow that."""
 
     case_run: CaseRun
     query: PersistentQuery
+    may_share: bool = False
 
     def tasks(self) -> int:
         """How many tasks the query has: the partitions of the widest topic that it reads."""
         counts = map(self.case_run.partitions.count, self.case_run.topics_read(self.query))
         return max(counts, default=1)
+
+    @property
+    def identity(self) -> Hashable:
+        """All that determines what the query writes."""
+        return self._query_identity(), tuple(self.feed)
+
+    @property
+    def shared(self) -> Hashable:
+        """Without state, the same query over the records of several cases is one query."""
+        return self._query_identity() if self.may_share and self.depth == 1 else id(self)
+
+    def _query_identity(self) -> Hashable:
+        """As text, because values such as 1.0 and 1.00 are equal in Python and differ in SQL."""
+        schemas = self.case_run.session.registry.snapshot()
+        plan = repr((self.run.plan, self.run.settings, schemas, sorted(self.partitions.items()), self.tasks()))
+        return plan, id(self.functions)
