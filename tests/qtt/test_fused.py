@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kestrel_qtt.cases.model import Crashed
+from kestrel_qtt.cases.model import Case, Crashed, InputRecord, Produced
 from kestrel_qtt.drivers import fused
+from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.fused import Job, run_jobs
+from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.open import open_driver
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import Output
@@ -17,12 +22,12 @@ STATELESS = "CREATE STREAM R AS SELECT ID, N FROM S;"
 STATEFUL = "CREATE TABLE R AS SELECT ID, COUNT(*) AS C FROM S GROUP BY ID;"
 
 
-def job(statement: str) -> Job:
+def job(statement: str, kind: type[Job] = Job) -> Job:
     session = Session()
     for parsed in session.parse(f"{SOURCE} {statement}"):
         session.execute(parsed)
     (query,) = session.queries.values()
-    return Job(
+    return kind(
         run=QueryRun(plan=query.plan, settings=query.config, serde=session.serde()), functions=FUNCTIONS, feed=()
     )
 
@@ -55,3 +60,71 @@ def test_a_group_that_dies_is_halved_until_the_guilty_query_is_alone() -> None:
     assert sizes == [5, 2, 3, 1, 2, 1, 1]
     assert isinstance(jobs[3].outcome, Crashed)
     assert [each.output is not None for each in jobs] == [True, True, True, False, True]
+
+
+class Shared(Job):
+    """A job whose query other jobs run, too."""
+
+    @property
+    def shared(self) -> str:
+        return self.run.plan.query_id
+
+
+def test_jobs_that_share_a_query_count_as_one_and_fail_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "MOST_FUSED", 1)
+    jobs = [job(STATELESS, Shared), job(STATELESS), job(STATELESS, Shared)]
+    ran: list[tuple[int, list[int], list[Job]]] = []
+
+    def run_group(pipeline: Pipeline, members: Sequence[Job]) -> list[Output]:
+        ran.append((len(pipeline.group.plans), [each.number for each in members], list(members)))
+        if jobs[2] in members:
+            raise ValueError("no")
+        return [Output() for _ in members]
+
+    run_jobs(jobs, run_group)
+    assert ran == [
+        (1, [0, 0], [jobs[0], jobs[2]]),
+        (1, [0], [jobs[0]]),
+        (1, [0], [jobs[2]]),
+        (1, [0], [jobs[1]]),
+    ]
+    assert [each.output is not None for each in jobs] == [True, True, False]
+
+
+STATEMENTS = (
+    "CREATE STREAM S (ID STRING KEY, N INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);",
+    "CREATE STREAM R AS SELECT ID, 10 / N AS Q, ROWOFFSET AS O FROM S WHERE N IS NOT NULL;",
+    "CREATE TABLE C AS SELECT ID, COUNT(*) AS N FROM R GROUP BY ID;",
+)
+
+
+def case(number: int, *values: int | None) -> Case:
+    inputs = tuple(
+        InputRecord(topic="s", key=f"k{at % 2}", value={"N": n}, timestamp=at) for at, n in enumerate(values)
+    )
+    return Case(id=f"{number}", file=Path("x"), line=number, name="x", statements=STATEMENTS, inputs=inputs)
+
+
+@pytest.mark.spark
+def test_cases_that_share_queries_have_the_outcomes_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [case(0, 1, 0, 3), case(1, 2, None, 5, 1), case(2, 1, 0, 3), case(3), case(4, 0)]
+    ran: list[tuple[int, int]] = []
+    run_group = GroupRunner.run_group
+
+    def counted(self: GroupRunner, pipeline: Pipeline, feeds: Sequence[Any], *given: Any, **options: Any) -> Any:
+        ran.append((len(pipeline.group.plans), len(feeds)))
+        return run_group(self, pipeline, feeds, *given, **options)
+
+    monkeypatch.setattr(GroupRunner, "run_group", counted)
+    driver = open_driver()
+    alone = [outcome for each in cases for _, outcome, _ in driver.run([each], RunOptions(cut="random:3"))]
+    ran.clear()
+    together = [outcome for _, outcome, _ in driver.run(cases, RunOptions())]
+    assert ran == [(1, 5), (5, 5)], "the stateless query once, that with state once for each case"
+    ran.clear()
+    reused = [outcome for _ in range(2) for _, outcome, _ in driver.run(cases, RunOptions(reuse=True))]
+    assert ran == [(1, 4), (4, 4)], "the third case has the records of the first"
+    driver.close()
+    assert together == alone
+    assert reused == alone * 2
+    assert [len(each.log) for each in alone if isinstance(each, Produced)] == [1, 0, 1, 0, 1]

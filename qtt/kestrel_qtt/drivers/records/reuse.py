@@ -18,7 +18,7 @@ class QueryResults:
     Not for several threads.
     """
 
-    _known: dict[Hashable, tuple[Output | None, model.Outcome | None]] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[Output | None, model.Rejected | model.Crashed | None]] = field(default_factory=dict)
 
     def run(self, jobs: Sequence[CaseJob], run: Callable[[Sequence[CaseJob]], None]) -> None:
         """Run those jobs that have no result yet, each once, and give all jobs their results."""
