@@ -59,7 +59,11 @@ class SocketDriver(FullDriver):
 
 
 class _RefusedError(Exception):
-    """A request that the server refused; the text is its message."""
+    """A request that the server refused; the text is its message, `code` the server's error code."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.code = str(error["error_code"])
 
 
 @dataclass(slots=True)
@@ -125,7 +129,7 @@ class _Asking:
                     self._close(query_id)
 
     def _close(self, query_id: str) -> None:
-        with closing(self._connection()) as connection, closing(self._connection()):
+        with closing(self._connection()) as connection:
             connection.request("POST", "/close-query", json.dumps({"queryId": query_id}))
             connection.getresponse().read()
 
@@ -153,10 +157,7 @@ def _run(case: RestCase) -> model.Outcome:
                 asking.query(text, len(expected) if isinstance(expected, list) else 0)
             asking.feed()
         except _RefusedError as error:
-            said = str(error)
-            return model.Rejected(
-                message=said, statement_index=at, is_last=True, error_code=said.split(" at ", 1)[0].split(":", 1)[0]
-            )
+            return model.Rejected(message=str(error), statement_index=at, error_code=error.code)
         return answered(engine.session, engine.broker, (*asking.answers, *asking.proto_answers))
 
 
@@ -164,7 +165,7 @@ def _sent(connection: http.client.HTTPConnection, path: str, body: object, accep
     connection.request("POST", path, json.dumps(body), {"Accept": accept})
     answer = connection.getresponse()
     if answer.status != http.client.OK:
-        raise _RefusedError(json.loads(answer.read())["message"])
+        raise _RefusedError(json.loads(answer.read()))
     return answer
 
 
@@ -181,7 +182,7 @@ def _element(line: bytes) -> dict[str, Any] | None:
         return None
     element: dict[str, Any] = json.loads(bare)
     if "errorMessage" in element:
-        raise _RefusedError(element["errorMessage"]["message"])
+        raise _RefusedError(element["errorMessage"])
     return element
 
 
