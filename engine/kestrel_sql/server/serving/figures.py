@@ -8,15 +8,14 @@ from kestrel_sql.server.serving.backend import Backend
 
 def query_figures(engine: Backend) -> list[QueryFigures]:
     """The figures of all persistent queries; any thread may ask."""
-    progress = engine.progress()
+    view, progress = engine.view(), engine.progress()
     figures = []
     for query in [*engine.session.queries.values()]:
         rows_in, rows_out, lag, error = progress.get(query.id, (0, 0, 0, ""))
-        state = "ERROR" if error else ("PAUSED" if query.id in engine.paused else "RUNNING")
         figures.append(
             QueryFigures(
                 id=query.id,
-                state=state,
+                state=view.state(query),
                 statement=query.statement_text,
                 sources=query.plan.sources,
                 sink=query.plan.sink,
