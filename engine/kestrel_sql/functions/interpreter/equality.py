@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -12,26 +12,22 @@ from kestrel_sql.java.hash_order import java_hash_order
 
 def equality_key(value: Any) -> Hashable:
     """Return a key that is equal for equal values: NULL equals NULL, NaN equals NaN, the order of a map is ignored."""
-    match value:
-        case float():
-            return "NaN" if math.isnan(value) else value
-        case list():
-            return ("array", *map(equality_key, value))
-        case dict():
-            return ("map", frozenset((key, equality_key(item)) for key, item in value.items()))
-        case _:
-            return (value,)
+    return _key(value, lambda number: "NaN" if math.isnan(number) else number)
 
 
 def item_key(value: Any) -> Hashable:
     """Return a key that is equal where Java's `equals` is true, as between items of arrays: -0.0 is not 0.0."""
+    return _key(value, lambda number: ("double", repr(number)))
+
+
+def _key(value: Any, of_double: Callable[[float], Hashable]) -> Hashable:
     match value:
         case float():
-            return ("double", repr(value))
+            return of_double(value)
         case list():
-            return ("array", *map(item_key, value))
+            return ("array", *(_key(item, of_double) for item in value))
         case dict():
-            return ("map", frozenset((key, item_key(item)) for key, item in value.items()))
+            return ("map", frozenset((key, _key(item, of_double)) for key, item in value.items()))
         case _:
             return (value,)
 
