@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from kestrel_sql.errors import EngineError
@@ -31,16 +31,15 @@ from kestrel_sql.types.conversion import can_cast
 from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, Primitive, SqlType, Struct
 from tests.fuzz.values import BY_NAME, constant, value
 
-_STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
-SIMPLE: tuple[SqlType, ...] = (
-    *(t.BOOLEAN, t.INTEGER, t.BIGINT, t.DOUBLE, t.STRING, t.BYTES, t.DATE, t.TIME, t.TIMESTAMP),
-    *(Decimal(6, 2), Decimal(4, 4), Decimal(38, 0), Decimal(38, 10)),
-)
+STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
+PRIMITIVES = (t.BOOLEAN, t.INTEGER, t.BIGINT, t.DOUBLE, t.STRING, t.BYTES, t.DATE, t.TIME, t.TIMESTAMP)
+DECIMALS = (Decimal(6, 2), Decimal(4, 4), Decimal(38, 0), Decimal(38, 10))
+SIMPLE: tuple[SqlType, ...] = (*PRIMITIVES, *DECIMALS)
 TYPES: tuple[SqlType, ...] = (
     *SIMPLE,
     *(Array(t.STRING), Array(t.INTEGER), Array(t.DOUBLE), Array(t.BYTES), Array(Decimal(6, 2)), Array(Array(t.BIGINT))),
     *(Map(t.STRING, t.INTEGER), Map(t.STRING, t.STRING), Map(t.STRING, t.DOUBLE), Map(t.STRING, Array(t.STRING))),
-    *(_STRUCT, Array(_STRUCT)),
+    *(STRUCT, Array(STRUCT)),
 )
 NUMERIC = tuple(each for each in SIMPLE if t.is_numeric(each))
 
@@ -95,6 +94,23 @@ _SHAPES: Mapping[str, int] = {
     "dereference": 1,
     "negate": 2,
 }
+
+
+def instantiated(pattern: Pattern, chosen: Callable[[Generic | AnyType | AnyDecimal], SqlType]) -> SqlType:
+    """Return the type of a pattern whose variables have the `chosen` types; lambdas and interval units have none."""
+    match pattern:
+        case Generic() | AnyType() | AnyDecimal():
+            return chosen(pattern)
+        case ArrayOf(item):
+            return Array(instantiated(item, chosen))
+        case MapOf(key, item):
+            return Map(instantiated(key, chosen), instantiated(item, chosen))
+        case StructOf(fields):
+            return Struct(tuple(Field(name, instantiated(inner, chosen)) for name, inner in fields))
+        case Interval() | LambdaOf():
+            raise TypeError(f"{pattern} has no type")
+        case _:
+            return pattern
 
 
 @cache
@@ -245,25 +261,15 @@ class Generator:
         return self.of(wanted, depth, scope)
 
     def _concrete(self, pattern: Pattern, binding: Binding) -> SqlType:
-        match pattern:
-            case Generic(name):
-                return binding.types[name]
-            case AnyType():
-                return self.rng.choice(TYPES)
-            case AnyDecimal(precision, scale):
-                if precision in binding.sizes:
+        def chosen(variable: Generic | AnyType | AnyDecimal) -> SqlType:
+            match variable:
+                case Generic(name):
+                    return binding.types[name]
+                case AnyDecimal(precision, scale) if precision in binding.sizes:
                     return Decimal(binding.sizes[precision], binding.sizes[scale])
-                return self.rng.choice([each for each in SIMPLE if isinstance(each, Decimal)])
-            case ArrayOf(item):
-                return Array(self._concrete(item, binding))
-            case MapOf(key, item):
-                return Map(self._concrete(key, binding), self._concrete(item, binding))
-            case StructOf(fields):
-                return Struct(tuple(Field(name, self._concrete(inner, binding)) for name, inner in fields))
-            case Interval() | LambdaOf():
-                raise TypeError(f"{pattern} has no type")
-            case _:
-                return pattern
+            return self.rng.choice(DECIMALS if isinstance(variable, AnyDecimal) else TYPES)
+
+        return instantiated(pattern, chosen)
 
     def _arithmetic(self, depth: int, scope: Mapping[str, SqlType]) -> e.Expression:
         left, right = (self.of(self.rng.choice(NUMERIC), depth - 1, scope) for _ in range(2))
@@ -331,7 +337,7 @@ class Generator:
         return e.Subscript(self.of(of, depth - 1, scope), index)
 
     def _dereference(self, depth: int, scope: Mapping[str, SqlType]) -> e.Expression:
-        return e.Dereference(self.of(_STRUCT, depth - 1, scope), self.rng.choice("AB"))
+        return e.Dereference(self.of(STRUCT, depth - 1, scope), self.rng.choice("AB"))
 
     def _negate(self, depth: int, scope: Mapping[str, SqlType]) -> e.Expression:
         return self.rng.choice([e.Negate, e.Negate, e.UnaryPlus])(self.of(self.rng.choice(NUMERIC), depth - 1, scope))

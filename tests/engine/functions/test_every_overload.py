@@ -27,7 +27,6 @@ from kestrel_sql.functions.signature import (
     LambdaOf,
     MapOf,
     Pattern,
-    StructOf,
 )
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.compile import sql as s
@@ -39,25 +38,12 @@ from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.types import to_spark
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
 from tests.engine.functions.values import plain
+from tests.fuzz.generator import PRIMITIVES, STRUCT, UNSTABLE, instantiated
 
-_STRUCT = Struct((Field("A", t.INTEGER), Field("B", t.STRING)))
-_GENERICS: tuple[SqlType, ...] = (
-    t.BOOLEAN,
-    t.INTEGER,
-    t.BIGINT,
-    t.DOUBLE,
-    Decimal(6, 2),
-    t.STRING,
-    t.BYTES,
-    t.DATE,
-    t.TIME,
-    t.TIMESTAMP,
-    Array(t.STRING),
-    Map(t.STRING, t.INTEGER),
-    _STRUCT,
-)
+_DECIMAL = Decimal(6, 2)
+_GENERICS: tuple[SqlType, ...] = (*PRIMITIVES, _DECIMAL, Array(t.STRING), Map(t.STRING, t.INTEGER), STRUCT)
 _LAMBDAS = {
     "BOOLEAN": "{last} IS NOT NULL",
     "R": "{first}",
@@ -66,26 +52,18 @@ _LAMBDAS = {
 }
 
 
-def concrete(pattern: Pattern, generic: SqlType) -> SqlType | None:
-    """Return the type of a pattern with `generic` for its variables; None for a lambda or an interval unit."""
-    match pattern:
-        case Generic() | AnyType():
-            return generic
-        case AnyDecimal():
-            return Decimal(6, 2)
-        case ArrayOf(item):
-            inner = concrete(item, generic)
-            return None if inner is None else Array(inner)
-        case MapOf(key, value):
-            of_key = t.STRING if isinstance(key, Generic) else concrete(key, generic)
-            inner = concrete(value, generic)
-            return None if inner is None or of_key is None else Map(of_key, inner)
-        case StructOf(fields):
-            return Struct(tuple(Field(name, concrete(inner, generic) or t.STRING) for name, inner in fields))
-        case Interval() | LambdaOf():
-            return None
-        case _:
-            return pattern
+def concrete(pattern: Pattern, generic: SqlType) -> SqlType:
+    """Return the type of a pattern with `generic` for its variables, except for keys of maps."""
+
+    def chosen(variable: Generic | AnyType | AnyDecimal) -> SqlType:
+        match variable:
+            case AnyDecimal():
+                return _DECIMAL
+            case Generic("K"):
+                return t.STRING
+        return generic
+
+    return instantiated(pattern, chosen)
 
 
 def _is_variable(pattern: object) -> bool:
@@ -115,7 +93,6 @@ def arguments_of(overload: Overload) -> Iterator[tuple[list[str], dict[str, SqlT
                     arguments.append(f"({', '.join(names)}) => {body}")
                 case pattern:
                     sql_type = concrete(pattern, generic)
-                    assert sql_type is not None
                     column = f"C{number}_{columns_name(sql_type)}"
                     columns[column] = sql_type
                     arguments.append(column)
@@ -152,7 +129,6 @@ CALLS = [
 
 COLUMNS = dict(itertools.chain.from_iterable(given.items() for _, _, given in CALLS))
 STORED = Path(__file__).with_name("overloads.txt")
-NEVER_TWICE_THE_SAME = frozenset({"RANDOM", "UNIX_DATE", "UNIX_TIMESTAMP", "UUID"})
 
 Result = tuple[Any, bool]
 """A value, and whether the call failed."""
@@ -203,7 +179,7 @@ def lines(found: Mapping[str, list[Result]]) -> list[str]:
     """A line for each call: what it gives over values, then over NULLs if that is something else than NULL."""
     made = []
     for call, results in sorted(found.items()):
-        if name_of(call) not in NEVER_TWICE_THE_SAME:
+        if name_of(call) not in UNSTABLE:
             (null, null_fails), (value, fails) = results
             over_null = "" if null is None and not null_fails else f"; over NULL {null!r}{' fails' * null_fails}"
             made.append(f"{call}: {value!r}{' fails' * fails}{over_null}")
