@@ -119,9 +119,10 @@ class Application:
                 self._spark.close(self.close_spark)
 
     def _parsed(self, texts: Iterable[str]) -> Iterator[tuple[str, ParsedStatement]]:
-        for self.text in texts:
-            for statement in self.session.parse(self.text):
-                yield self.text, statement
+        for text in texts:
+            self.text = text
+            for statement in self.session.parse(text):
+                yield text, statement
 
     def _connected(self) -> BrokerOffsets | None:
         """Wait for the broker; None if the user stopped the run."""
