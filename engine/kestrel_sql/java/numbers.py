@@ -6,6 +6,9 @@ import decimal
 import math
 import re
 
+from kestrel_sql.types.conversion import decimal_of
+from kestrel_sql.types.sql_types import SqlType
+
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
@@ -193,16 +196,17 @@ def fit_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.D
     return fitted or fitted.copy_abs()
 
 
-def round_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal:
-    """Return `value` rounded to exactly `scale` digits after the point, half up.
+def round_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
+    """Round to the scale of a DECIMAL type, half up; INTEGER and BIGINT count as the DECIMAL that holds them.
 
     Raises:
         ArithmeticError: the number has too many digits, or is not finite.
     """
-    if not value.is_finite() or value.adjusted() > precision:
+    size = decimal_of(target)
+    if not value.is_finite() or value.adjusted() > size.precision:
         raise ArithmeticError("Numeric field overflow")
-    result = value.quantize(decimal.Decimal(1).scaleb(-scale), context=ROUNDING)
-    if result != 0 and result.adjusted() >= precision - scale:
+    result = value.quantize(decimal.Decimal(1).scaleb(-size.scale), context=ROUNDING)
+    if result != 0 and result.adjusted() >= size.precision - size.scale:
         raise ArithmeticError("Numeric field overflow")
     return result or result.copy_abs()
 

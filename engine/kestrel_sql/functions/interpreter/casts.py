@@ -25,7 +25,6 @@ from kestrel_sql.java.numbers import (
 )
 from kestrel_sql.java.time import iso
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.conversion import decimal_of
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
 
@@ -47,7 +46,7 @@ def cast_value(value: Any, source: SqlType | None, target: SqlType) -> Any:
         case Primitive(a), Primitive(b):
             return _PRIMITIVE[a, b](value)
         case _, Decimal():
-            return fit_decimal(_to_decimal(value), target)
+            return round_decimal(_to_decimal(value), target)
         case Decimal(), Primitive(Base.STRING):
             return java_text(value, source)
         case Decimal(), Primitive(Base.DOUBLE):
@@ -94,16 +93,6 @@ def java_text(value: Any, sql_type: SqlType) -> str:
             return str(_PRIMITIVE[base, Base.STRING](value))
         case _:
             return str(value)
-
-
-def fit_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
-    """Round to the scale of a DECIMAL type.
-
-    Raises:
-        ArithmeticError: the number has too many digits, or is not finite.
-    """
-    size = decimal_of(target)
-    return round_decimal(value, size.precision, size.scale)
 
 
 def saturating_int(value: float, bits: int) -> int:

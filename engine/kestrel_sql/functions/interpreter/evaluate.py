@@ -15,13 +15,13 @@ from typing import Any
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal
+from kestrel_sql.functions.interpreter.casts import cast_value
 from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as COLLECTION_IMPLEMENTATIONS
 from kestrel_sql.functions.interpreter.operators import compare, compute
 from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as SCALAR_IMPLEMENTATIONS
 from kestrel_sql.functions.interpreter.scalars import Implementation
 from kestrel_sql.functions.library.text.like import like_pattern
-from kestrel_sql.java.numbers import ROUNDING, wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
@@ -204,7 +204,7 @@ def _(node: e.StringLiteral, bound: Bound, values: Values) -> Any:
 
 @_evaluate.register
 def _(node: e.DecimalLiteral, bound: Bound, values: Values) -> Any:
-    return fit_decimal(node.value, bound.type) if bound.type is not None else None
+    return round_decimal(node.value, bound.type) if bound.type is not None else None
 
 
 @_evaluate.register

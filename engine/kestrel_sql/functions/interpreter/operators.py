@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.functions.interpreter.casts import fit_decimal
 from kestrel_sql.functions.interpreter.equality import as_comparable_numbers, equality_key, sort_key
-from kestrel_sql.java.numbers import ROUNDING, wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Decimal, SqlType
@@ -49,7 +48,7 @@ def compute(op: ArithmeticOp, left: Any, right: Any, result: SqlType | None) -> 
     if result == t.DOUBLE:
         return _double(op, float(left), float(right))
     if isinstance(result, Decimal):
-        return fit_decimal(_decimal(op, decimal.Decimal(left), decimal.Decimal(right), result), result)
+        return round_decimal(_decimal(op, decimal.Decimal(left), decimal.Decimal(right), result), result)
     return wrap_integer(_integer(op, left, right), 32 if result == t.INTEGER else 64)
 
 
@@ -95,7 +94,7 @@ def _decimal(op: ArithmeticOp, left: decimal.Decimal, right: decimal.Decimal, re
         case ArithmeticOp.MULTIPLY:
             return ROUNDING.multiply(left, right)
         case ArithmeticOp.DIVIDE:
-            quotient = fit_decimal(ROUNDING.divide(left, right), result)
+            quotient = round_decimal(ROUNDING.divide(left, right), result)
             if ROUNDING.multiply(quotient, right) != left:
                 raise ArithmeticError("Rounding necessary")
             return quotient

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
-from kestrel_sql.functions.interpreter.casts import cast_value, fit_decimal, saturating_int
+from kestrel_sql.functions.interpreter.casts import cast_value, saturating_int
 from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
-from kestrel_sql.java.numbers import ROUNDING, wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
 from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
@@ -73,7 +73,7 @@ def _round_double(types: CallTypes, value: float) -> int:
 def _round_towards(rounding: str) -> Implementation:
     def implementation(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal | None:
         try:
-            return fit_decimal(value.to_integral_value(rounding=rounding, context=ROUNDING), types.returns)
+            return round_decimal(value.to_integral_value(rounding=rounding, context=ROUNDING), types.returns)
         except ArithmeticError:
             return None
 
@@ -99,7 +99,7 @@ def _extreme(choose: Callable[..., Any]) -> Implementation:
             return None
         key = (lambda text: text.encode("utf-16-be", "surrogatepass")) if types.returns == t.STRING else sort_key
         chosen = choose(present, key=key)
-        return fit_decimal(chosen, types.returns) if isinstance(types.returns, t.Decimal) else chosen
+        return round_decimal(chosen, types.returns) if isinstance(types.returns, t.Decimal) else chosen
 
     return implementation
 

@@ -189,11 +189,6 @@ def _half(value: decimal.Decimal) -> str:
     return decimal.ROUND_HALF_UP if value > 0 else decimal.ROUND_HALF_DOWN
 
 
-def _sized(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
-    size = decimal_of(sql_type)
-    return round_decimal_to(value, size.precision, size.scale)
-
-
 @python_scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", display_name="Round")
 def round_places(value: float, places: int) -> float:
     """Round to `places` digits after the point, or before it if `places` is negative; ties of negative values go up.
@@ -212,7 +207,7 @@ def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
 
     Example: ROUND(12.345, 1) -> 12.300
     """
-    return _sized(_scaled(value, places, _half(value)), types.returns)
+    return round_decimal_to(_scaled(value, places, _half(value)), types.returns)
 
 
 @scalar(
@@ -255,7 +250,7 @@ def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
 
     Example: TRUNC(12.345, 1) -> 12.300
     """
-    return _sized(_scaled(value, places, decimal.ROUND_DOWN), types.returns)
+    return round_decimal_to(_scaled(value, places, decimal.ROUND_DOWN), types.returns)
 
 
 def _extreme(types: CallTypes, function: str, values: Sequence[Tree]) -> Tree:
