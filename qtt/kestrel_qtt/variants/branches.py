@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kestrel_qtt.cases.model import Case, Produced
+from kestrel_qtt.drivers.declared_topics import Topic, topic_of
 from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
 from kestrel_qtt.runner import run_group
 from kestrel_qtt.variants.grouping import one_variant, same_statements
 from kestrel_qtt.variants.probes import NAME, Found, branches_of
-from kestrel_qtt.variants.topics import Topic, topic_of
 from kestrel_sql.errors import EngineError
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script

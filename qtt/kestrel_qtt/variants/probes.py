@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kestrel_qtt.cases.model import Case, Produced
+from kestrel_qtt.drivers.declared_topics import Topic, topic_of
 from kestrel_qtt.variants.nodes import nodes
-from kestrel_qtt.variants.topics import Topic, topic_of
 from kestrel_sql.errors import Span
 from kestrel_sql.sql.format.expressions import format_expression
 from kestrel_sql.sql.format.statements import format_statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kestrel_qtt.variants.topics import Topic, topic_of
+from kestrel_qtt.drivers.declared_topics import Topic, topic_of
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.parser import ParsedStatement
 

@@ -9,6 +9,7 @@ from functools import partial, singledispatch
 from typing import Any
 
 from kestrel_qtt.cases.model import InputRecord
+from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.variants.drafts import Draft, Part
 from kestrel_qtt.variants.nodes import nodes
 from kestrel_sql.sql.nodes import expressions as e
@@ -46,9 +47,9 @@ def _without_inputs(draft: Draft, numbers: frozenset[int]) -> Draft:
 def _of_columns(draft: Draft, number: int, part: Part) -> Iterator[Reduction]:
     """Yield the removal of each column of a declared source, in its records too."""
     if isinstance(part.statement, s.CreateSource):
-        topic = next((str(value) for name, value in part.statement.properties if name == "KAFKA_TOPIC"), None)
+        topic = topic_of(part.statement).name
         for element in part.statement.elements:
-            yield partial(_without_column, number=number, column=element.name, topic=topic or part.statement.name)
+            yield partial(_without_column, number=number, column=element.name, topic=topic)
 
 
 def _without_column(draft: Draft, number: int, column: str, topic: str) -> Draft:

@@ -10,6 +10,7 @@ from itertools import chain
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, InputRecord, Rejected, Topic
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.case_records import actual_records
+from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.kafka.mask import Mask
 from kestrel_qtt.drivers.records.prepare import prepare
@@ -185,7 +186,7 @@ def _topics_with_schemas(case: Case, registry: SchemaRegistry) -> Iterator[Topic
     """The topics of the CREATE statements that the registry has schemas for."""
     for parsed in Session(variables=dict(case.variables)).parse("\n".join(case.statements)):
         if isinstance(parsed.statement, CreateSource):
-            name = str(dict(parsed.statement.properties).get("KAFKA_TOPIC", parsed.statement.name))
+            name = topic_of(parsed.statement).name
             key, value = (registry.latest(f"{name}-{side}") for side in ("key", "value"))
             if key is not None or value is not None:
                 yield Topic(
