@@ -26,8 +26,8 @@ def test_each_relation_is_guarded_by_its_number() -> None:
     for relation in (0, 7):
         stage.add(relation, Operation(fields=(("v", s.column(f"r{relation}", "v")),)), TYPE)
     text = written(stage)
-    assert "CASE WHEN (`rel` = 0) THEN NAMED_STRUCT('v', `r0`.`v`) END AS `r0`" in text
-    assert "CASE WHEN (`rel` = 7) THEN NAMED_STRUCT('v', `r7`.`v`) END AS `r7`" in text
+    assert "`when`(`=`(`rel`, 0), NAMED_STRUCT('v', `r0`.`v`)) AS `r0`" in text
+    assert "`when`(`=`(`rel`, 7), NAMED_STRUCT('v', `r7`.`v`)) AS `r7`" in text
 
 
 def test_a_relation_without_an_operation_in_a_layer_passes_through() -> None:
@@ -42,7 +42,7 @@ def test_a_dropped_row_stays_for_its_log_entries() -> None:
     fault = Fault(s.is_null(s.column("r0", "v")), "it's gone")
     stage.add(0, Operation(fields=(), keep=s.FALSE, faults=(fault,), logger="processing.Q"), TYPE)
     text = written(stage)
-    assert "THEN (-1) ELSE `rel` END AS `rel`" in text
+    assert ", (-1), `rel`) AS `rel`" in text
     assert "'message', 'it\\'s gone'" in text
 
 
