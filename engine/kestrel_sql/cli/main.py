@@ -26,6 +26,7 @@ from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
 from kestrel_sql.cli.run_kafka import BAD_RECORDS, add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
+from kestrel_sql.cli.state import add_state_parser, state_command
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
@@ -130,6 +131,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_functions_option(functions)
     add_broker_parser(commands, EXAMPLES)
     add_prepare_parser(commands)
+    add_state_parser(commands)
     importing = commands.add_parser(
         "import", help="say which statements of a script or of a ksqlDB installation would run"
     )
@@ -320,6 +322,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace, Console, Console], int]] =
     "functions": functions_command,
     "broker": broker_command,
     "prepare": prepare_command,
+    "state": state_command,
     "import": import_command,
 }
 

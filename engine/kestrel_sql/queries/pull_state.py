@@ -18,7 +18,6 @@ from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Scope, State, Window
-from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.operators.table_rows import SerialisedKeys, StoredRow, table_rows
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import StreamSinkV1
@@ -27,7 +26,7 @@ from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.session.source_records import source_spec
-from kestrel_sql.spark.build.keyed import EncodedKey
+from kestrel_sql.spark.build.keyed import key_decoder
 from kestrel_sql.spark.build.queryable import QueryableTable
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_row
@@ -37,9 +36,6 @@ from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
 
 _LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
 """Value formats that do not preserve all values; ksqlDB's stores have the format of the sink."""
-
-_UNWRITTEN = b"\xff" + dump_state({"key": []})[:6]
-"""The first bytes of a serialised key that its format could not write."""
 
 _CHUNK = 10_000
 
@@ -109,6 +105,7 @@ class TableReader:
         steps = RowSteps(self.query_id, self.functions, self.settings, log)
         run = steps.chain(self.queryable.steps)
         lossy = self._round_trip()
+        restored = key_decoder(self.queryable.stateful.operator.key_bytes)
         handle = self.queryable.stateful.output
         names = [column.name for column in handle.schema.value]
         for chunk in _chunks(self._entries(keys), _CHUNK):
@@ -117,7 +114,7 @@ class TableReader:
             for entry, value in zip(chunk, values, strict=True):
                 found = run(dict(zip(names, value or (), strict=True)))
                 if found is not None:
-                    yield TableRow(self._key(entry.key), lossy(found), entry.timestamp, entry.window)
+                    yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)
 
     def _entries(self, keys: Keys | None) -> Iterator[StoredRow]:
         stateful = self.queryable.stateful
@@ -148,12 +145,6 @@ class TableReader:
             return None
         # The hash of a struct of the key columns is that of its fields.
         return {hash_row(key, columns) % self.states.pages for key in keys}
-
-    def _key(self, name: bytes) -> tuple[Any, ...]:
-        key_bytes = self.queryable.stateful.operator.key_bytes
-        if name.startswith(_UNWRITTEN) or not isinstance(key_bytes, EncodedKey):
-            return tuple(load_state(name[1:])["key"])
-        return decoder(key_bytes.spec)(name) or (None,) * len(key_bytes.spec.columns)
 
     def _round_trip(self) -> Callable[[RowValues], RowValues]:
         if self.source.formats.value_format.format not in _LOSSY:

@@ -8,9 +8,9 @@ from typing import Any
 
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.table import encoder
-from kestrel_sql.operators.operator import Operator
-from kestrel_sql.operators.state_codec import dump_state
+from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.operators.operator import Key, KeyBytes, Operator
+from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.operators.tables.previous_row import Materialise
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
@@ -23,6 +23,10 @@ _EXACT = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, BYTES, TIME, DATE, TIMESTA
 
 DOUBLE is not one (0.0 and -0.0); lists cannot be dictionary keys.
 """
+
+
+_UNWRITTEN = b"\xff" + dump_state({"key": []})[:6]
+"""The first bytes of a serialised key that its format could not write."""
 
 
 class EncodedKey:
@@ -71,6 +75,21 @@ def key_bytes(build: QueryBuild, handle: Handle) -> EncodedKey:
     """Return the function with which operators over a relation serialise its keys."""
     codec = handle.key_codec
     return EncodedKey(build.serde(SerdeSpec(codec.format, handle.schema.key, codec.features, Side.KEY, handle.topic)))
+
+
+def key_decoder(key_bytes: KeyBytes) -> Callable[[bytes], Key]:
+    """Return the function that restores a key from the bytes that an operator made of it.
+
+    It raises SerdeError for bytes that are not a key of the operator's format.
+    """
+    if not isinstance(key_bytes, EncodedKey):
+        return _unwritten
+    decode, absent = decoder(key_bytes.spec), (None,) * len(key_bytes.spec.columns)
+    return lambda name: _unwritten(name) if name.startswith(_UNWRITTEN) else decode(name) or absent
+
+
+def _unwritten(name: bytes) -> Key:
+    return tuple(load_state(name[1:])["key"])
 
 
 def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:

@@ -1,0 +1,68 @@
+"""Finds the queries of a checkpoint folder, to look into their state while no run needs to be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kestrel_sql.errors import CheckpointError, did_you_mean
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
+from kestrel_sql.kafka.run.resume import plan_of
+from kestrel_sql.planner.config import Config
+from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
+from kestrel_sql.topics.paths import path_part
+
+
+def stored_queries(folder: Path, functions: Registry, wanted: str | None = None) -> list[StoredQuery]:
+    """Open the queries of a checkpoint that have committed a batch or may do so.
+
+    Args:
+        folder: the folder of `--checkpoint`, or Spark's checkpoint of one query.
+        functions: the functions of their expressions.
+        wanted: the id or the name of the only query to open.
+
+    Raises:
+        CheckpointError: there is no checkpoint or no such query, or a file is damaged or of another release.
+        EngineError: the manifest cannot be read.
+    """
+    if (folder / "manifest.json").is_file():
+        named = CheckpointFolder(folder).load().queries.values()
+        begun = [query for query in named if (folder / "queries" / path_part(query.id)).is_dir()]
+        return [_opened(folder, query, functions) for query in _chosen(folder, begun, wanted)]
+    if not (folder / "offsets").is_dir():
+        reason = "has no manifest.json" if folder.is_dir() else "does not exist"
+        raise CheckpointError(
+            f"there is no checkpoint in {folder}: it {reason}", hint="name the folder of --checkpoint of a run"
+        )
+    found = open_stored(folder, functions)
+    if wanted is not None and wanted != found.id:
+        raise _unknown(folder, wanted, [found.id])
+    return [found]
+
+
+def _opened(folder: Path, query: ManifestQuery, functions: Registry) -> StoredQuery:
+    return open_stored(
+        folder / "queries" / path_part(query.id),
+        functions,
+        name=query.name,
+        query_id=query.id,
+        plans=[plan_of(query)],
+        settings=Config.of(query.settings),
+    )
+
+
+def _chosen(folder: Path, queries: list[ManifestQuery], wanted: str | None) -> list[ManifestQuery]:
+    if wanted is None:
+        return queries
+    chosen = [query for query in queries if wanted.upper() in (query.id.upper(), query.name.upper())]
+    if not chosen:
+        raise _unknown(folder, wanted, [query.id for query in queries])
+    return chosen
+
+
+def _unknown(folder: Path, wanted: str, known: list[str]) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint {folder} has no query {wanted}",
+        hint=did_you_mean(wanted.upper(), known) or f"its queries are {', '.join(known) or 'none'}",
+    )

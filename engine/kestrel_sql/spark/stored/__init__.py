@@ -1,0 +1,1 @@
+"""Stored state: the files of a query's checkpoint, read and rewritten without Spark."""

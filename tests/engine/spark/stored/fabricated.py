@@ -1,0 +1,67 @@
+"""Checkpoints as Spark leaves them, made without Spark: operators run over rows, and their state is written."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kestrel_sql.operators.operator import Row, Scope
+from kestrel_sql.operators.state_codec import dump_state
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.state.hashing import hash_ints, hash_row
+from kestrel_sql.spark.state.level import PLAN
+from kestrel_sql.spark.state.packing import task_page
+from kestrel_sql.spark.stored.store_files import StoredPage, write_pages
+from kestrel_sql.topics.partitioner import partition_of
+
+
+def fabricate(
+    folder: Path, pipeline: Pipeline, rows: Iterable[Row], *, pages: int = 4, tasks: int = 2, partitions: int = 2
+) -> Path:
+    """Write the checkpoint of a pipeline with one operator that has processed rows, as its first batch."""
+    (stateful,) = pipeline.group.levels[0]
+    operator: Any = stateful.operator
+    states: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
+    for row in rows:
+        assert row.key is not None
+        task = 0 if operator.scope is Scope.QUERY else partition_of(operator.key_bytes(row.key), tasks)
+        page = task_page(task)
+        if operator.scope is Scope.KEY:
+            page = hash_row(row.key, stateful.inputs[0].schema.key) % pages
+        list(operator.process(row, states[task, page]))
+    for partition in range(partitions):
+        own = [
+            StoredPage(task, page, dump_state({PLAN: pipeline.level(1).fingerprint(), _relation(pipeline): state}))
+            for (task, page), state in sorted(states.items())
+            if hash_ints(task, page) % partitions == partition
+        ]
+        write_pages(folder / "state" / "0" / str(partition), 1, own)
+    write_logs(folder, partitions)
+    write_metadata(folder, CheckpointMetadata.of(pipeline, pages, [tasks], has_task_pages=True))
+    return folder
+
+
+def _relation(pipeline: Pipeline) -> str:
+    return str(pipeline.group.levels[0][0].output.relation)
+
+
+def write_logs(folder: Path, partitions: int) -> None:
+    """Write the logs of one committed batch, and the metadata of the operator."""
+    conf = {"spark.sql.shuffle.partitions": str(partitions)}
+    head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": conf})
+    operator = {
+        "operatorInfo": {"operatorId": 0, "operatorName": "transformWithStateInPySparkExec"},
+        "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}],
+    }
+    for name, text in {
+        "metadata": json.dumps({"id": "6f2e7a0c"}),
+        "offsets/0": f"v1\n{head}\n0",
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+        "state/0/_metadata/v2/0": f"v2\n{json.dumps(operator)}",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
