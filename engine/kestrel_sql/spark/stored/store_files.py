@@ -20,8 +20,6 @@ from uuid import uuid4
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 from zlib import error as ZlibError
 
-from rocksdict import AccessType, BlockBasedOptions, DBCompressionType, Options, Rdict
-
 from kestrel_sql.errors import CheckpointError
 
 _VARIABLE = "page"
@@ -90,6 +88,8 @@ def read_pages(partition: Path, version: int) -> Iterator[StoredPage]:
 
 def write_pages(partition: Path, version: int, pages: Iterable[StoredPage]) -> None:
     """Write a new partition with one version, as Spark's RocksDB reads it."""
+    from rocksdict import Rdict
+
     (partition / _TABLES).mkdir(parents=True)
     with TemporaryDirectory(prefix="kestrel-state-") as name:
         written = 0
@@ -124,7 +124,9 @@ _FAMILIES = {"default": 1, _VARIABLE: 2}
 """Spark's numbers of the column families of a store with one state variable."""
 
 
-def _options() -> Options:
+def _options() -> Any:
+    from rocksdict import BlockBasedOptions, DBCompressionType, Options
+
     tables = BlockBasedOptions()
     tables.set_format_version(_TABLE_FORMAT)
     options = Options(raw_mode=True)
@@ -173,8 +175,11 @@ def _link_tables(partition: Path, listed: Mapping[str, Any], target: Path) -> Ma
 
 
 @contextmanager
-def _opened(archive: Path, folder: Path, names: Mapping[str, Path]) -> Iterator[Rdict]:
+def _opened(archive: Path, folder: Path, names: Mapping[str, Path]) -> Iterator[Any]:
     """Open the database of a version; errors of RocksDB name the file of the checkpoint."""
+    # Every command would load the library, which takes 20 ms.
+    from rocksdict import AccessType, Options, Rdict
+
     options = Options(raw_mode=True)
     options.set_paranoid_checks(True)
     try:
