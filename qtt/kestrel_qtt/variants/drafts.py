@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from kestrel_qtt.cases.model import Case, InputRecord
@@ -61,10 +61,6 @@ class Draft:
             serdes=None,
         )
 
-    def without_statement(self, number: int) -> Draft:
-        """Return the draft without a statement."""
-        return replace(self, statements={each: part for each, part in self.statements.items() if each != number})
-
     def with_statement(self, number: int, part: Part) -> Draft:
         """Return the draft with another statement under a number."""
         return replace(self, statements={**self.statements, number: part})
@@ -73,6 +69,11 @@ class Draft:
         """Return the draft with each input changed, or removed where `change` returns None."""
         changed = {number: change(number, record) for number, record in self.inputs.items()}
         return replace(self, inputs={number: record for number, record in changed.items() if record is not None})
+
+    @property
+    def content(self) -> Hashable:
+        """The statements and inputs, equal for drafts that run alike."""
+        return tuple(part.text for part in self.statements.values()), repr(tuple(self.inputs.values()))
 
     @property
     def size(self) -> int:

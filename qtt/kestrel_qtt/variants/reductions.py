@@ -12,6 +12,7 @@ from kestrel_qtt.cases.model import InputRecord
 from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.variants.drafts import Draft, Part
 from kestrel_qtt.variants.nodes import nodes
+from kestrel_qtt.variants.pruning import unneeded
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
 
@@ -20,17 +21,26 @@ Reduction = Callable[[Draft], Draft]
 
 
 def reductions(draft: Draft) -> Iterator[Reduction]:
-    """Yield the reductions of a draft, the largest steps first."""
-    yield from _of_inputs(draft)
-    for number, part in reversed(draft.statements.items()):
-        yield partial(Draft.without_statement, number=number)
-        yield from _of_columns(draft, number, part)
-    for number, part in draft.statements.items():
-        yield from _of_statement(number, part)
-    yield from _of_values(draft)
+    """Yield all reductions of a draft."""
+    for kind in (without_queries, without_inputs, without_columns, smaller_statements, smaller_values):
+        yield from kind(draft)
 
 
-def _of_inputs(draft: Draft) -> Iterator[Reduction]:
+def without_queries(draft: Draft) -> Iterator[Reduction]:
+    """Yield the removal of all that a query does not need, for each query, and that of each statement."""
+    statements = [part.statement for part in draft.statements.values()]
+    numbers = list(draft.statements)
+    for index in range(len(numbers)):
+        yield partial(_without_statements, numbers=frozenset(numbers[gone] for gone in unneeded(statements, index)))
+    for number in reversed(numbers):
+        yield partial(_without_statements, numbers=frozenset([number]))
+
+
+def _without_statements(draft: Draft, numbers: frozenset[int]) -> Draft:
+    return replace(draft, statements={each: part for each, part in draft.statements.items() if each not in numbers})
+
+
+def without_inputs(draft: Draft) -> Iterator[Reduction]:
     """Yield the removal of each run of inputs: halves, quarters, and so on down to single records."""
     numbers = list(draft.inputs)
     length = (len(numbers) + 1) // 2
@@ -44,12 +54,13 @@ def _without_inputs(draft: Draft, numbers: frozenset[int]) -> Draft:
     return draft.with_inputs(lambda number, record: None if number in numbers else record)
 
 
-def _of_columns(draft: Draft, number: int, part: Part) -> Iterator[Reduction]:
+def without_columns(draft: Draft) -> Iterator[Reduction]:
     """Yield the removal of each column of a declared source, in its records too."""
-    if isinstance(part.statement, s.CreateSource):
-        topic = topic_of(part.statement).name
-        for element in part.statement.elements:
-            yield partial(_without_column, number=number, column=element.name, topic=topic)
+    for number, part in draft.statements.items():
+        if isinstance(part.statement, s.CreateSource):
+            topic = topic_of(part.statement).name
+            for element in part.statement.elements:
+                yield partial(_without_column, number=number, column=element.name, topic=topic)
 
 
 def _without_column(draft: Draft, number: int, column: str, topic: str) -> Draft:
@@ -76,13 +87,13 @@ def _dropped(value: Any, column: str) -> Any:
     return {name: member for name, member in value.items() if name.upper() != column.upper()}
 
 
-def _of_statement(number: int, part: Part) -> Iterator[Reduction]:
-    """Yield each smaller form of a statement: a clause or item less, or an expression in place of one around it."""
-    if not isinstance(part.statement, s.CreateAs | s.InsertInto):
-        return
-    for node, rebuild in nodes(part.statement):
-        for smaller in _smaller(node):
-            yield partial(_with_statement, number=number, before=part, after=Part.of(rebuild(smaller)))
+def smaller_statements(draft: Draft) -> Iterator[Reduction]:
+    """Yield each smaller form of a query: a clause or item less, or an expression in place of one around it."""
+    for number, part in draft.statements.items():
+        if isinstance(part.statement, s.CreateAs | s.InsertInto):
+            for node, rebuild in nodes(part.statement):
+                for smaller in _smaller(node):
+                    yield partial(_with_statement, number=number, before=part, after=Part.of(rebuild(smaller)))
 
 
 def _with_statement(draft: Draft, number: int, before: Part, after: Part) -> Draft:
@@ -99,6 +110,7 @@ def _smaller(node: e.Node) -> Iterator[e.Node]:
 def _(node: s.Query) -> Iterator[e.Node]:
     if len(node.select) > 1:
         for index in range(len(node.select)):
+            yield replace(node, select=node.select[index : index + 1])
             yield replace(node, select=node.select[:index] + node.select[index + 1 :])
     for clause in ("where", "having", "window", "partition_by", "emit", "limit"):
         if getattr(node, clause) is not None:
@@ -144,7 +156,7 @@ def _(node: e.InList) -> Iterator[e.Node]:
             yield replace(node, items=node.items[:index] + node.items[index + 1 :])
 
 
-def _of_values(draft: Draft) -> Iterator[Reduction]:
+def smaller_values(draft: Draft) -> Iterator[Reduction]:
     """Yield smaller headers, strings and numbers of each input."""
     for number, record in draft.inputs.items():
         if record.headers:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kestrel_qtt.cases.decode import output_of
@@ -25,7 +25,15 @@ from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differenc
 from kestrel_qtt.judge.record_json import record_json
 from kestrel_qtt.runner import run_group
 from kestrel_qtt.variants.drafts import Draft
-from kestrel_qtt.variants.reductions import Reduction, reductions
+from kestrel_qtt.variants.reductions import (
+    Reduction,
+    reductions,
+    smaller_statements,
+    smaller_values,
+    without_columns,
+    without_inputs,
+    without_queries,
+)
 from kestrel_sql.errors import EngineError
 
 ROUND_SIZE = 240
@@ -53,7 +61,8 @@ class Reason:
 def shrink(case: Case, driver: Driver, tell: Callable[[str], None]) -> tuple[Case, Reason]:
     """Return the smallest case that the reductions find, and the reason for which both fail.
 
-    Each round runs all candidates fused, then combines those that still fail.
+    Statements go before records, records before columns, columns before expressions and values; at the end all are
+    tried until none works. Each round runs its candidates fused, then combines those that still fail.
 
     Raises:
         ShrinkError: the case passes, or fails in a way that no smaller case can be compared with.
@@ -65,24 +74,81 @@ def shrink(case: Case, driver: Driver, tell: Callable[[str], None]) -> tuple[Cas
     outcome = _run([draft], driver)[0]
     reason = reason_of(case, outcome)
     tell(f"fails because {reason.text}")
-    number = 1
-    while True:
-        candidates = _smaller(draft, reason)
-        tell(f"round {number}: {_sizes(draft)}, {len(candidates)} smaller ones to try")
-        outcomes = _run([smaller for _, smaller in candidates], driver)
-        working = [each for each, found in zip(candidates, outcomes, strict=True) if reason.holds(found)]
-        if not working:
-            break
-        draft, outcome = _combined(draft, [reduce for reduce, _ in working], driver, reason)
-        number += 1
-    return replace(draft.to_case(case.id), outputs=reason.outputs(outcome), post=None, log=None), reason
+    search = _Search(driver, reason, tell, draft, outcome)
+    for kind in (without_queries, without_inputs, without_columns, smaller_statements, smaller_values):
+        search.reduce(kind, until_none=False)
+    search.reduce(reductions, until_none=True)
+    return replace(search.draft.to_case(case.id), outputs=reason.outputs(search.outcome), post=None, log=None), reason
 
 
-def _smaller(draft: Draft, reason: Reason) -> list[tuple[Reduction, Draft]]:
-    """Apply each reduction by itself; keep those that make the draft smaller, the largest steps first."""
-    found = [(reduce, reduce(draft)) for reduce in reductions(draft)]
-    smaller = [pair for pair in found if pair[1].size < draft.size and _has_needed(draft, pair[1], reason)]
-    return sorted(smaller, key=lambda pair: pair[1].size)[:ROUND_SIZE]
+@dataclass(slots=True)
+class _Search:
+    """The smallest draft so far that fails for the reason, its outcome, and the contents that do not fail so."""
+
+    driver: Driver
+    reason: Reason
+    tell: Callable[[str], None]
+    draft: Draft
+    outcome: Outcome
+    number: int = 0
+    tried: set[Hashable] = field(default_factory=set)
+
+    def reduce(self, kind: Callable[[Draft], Iterator[Reduction]], *, until_none: bool) -> None:
+        """Apply reductions of a kind: until none works, or until those that work are all combined."""
+        while working := self._working(kind):
+            if self._combine(working) and not until_none:
+                return
+
+    def _working(self, kind: Callable[[Draft], Iterator[Reduction]]) -> list[Reduction]:
+        """Return the reductions with which the draft still fails, the largest first; the first that do of a round."""
+        candidates = self._smaller(kind)
+        for start in range(0, len(candidates), ROUND_SIZE):
+            chosen = candidates[start : start + ROUND_SIZE]
+            self.number += 1
+            self.tell(f"round {self.number}: {_sizes(self.draft)}, {len(chosen)} smaller ones to try")
+            outcomes = _run([smaller for _, smaller in chosen], self.driver)
+            holds = [self.reason.holds(found) for found in outcomes]
+            self.tried |= {each.content for (_, each), works in zip(chosen, holds, strict=True) if not works}
+            if any(holds):
+                return [reduce for (reduce, _), works in zip(chosen, holds, strict=True) if works]
+        return []
+
+    def _smaller(self, kind: Callable[[Draft], Iterator[Reduction]]) -> list[tuple[Reduction, Draft]]:
+        """Apply each reduction by itself; keep those that make a new, smaller draft, the largest steps first."""
+        found: dict[Hashable, tuple[Reduction, Draft]] = {}
+        for reduce in kind(self.draft):
+            smaller = reduce(self.draft)
+            if smaller.size < self.draft.size and _has_needed(self.draft, smaller, self.reason):
+                found.setdefault(smaller.content, (reduce, smaller))
+        new = [pair for content, pair in found.items() if content not in self.tried]
+        return sorted(new, key=lambda pair: pair[1].size)
+
+    def _combine(self, working: Sequence[Reduction]) -> bool:
+        """Apply as many of the working reductions, the largest first, as still fail together.
+
+        Returns:
+            Whether all are applied.
+        """
+        combined = [working[0](self.draft)]
+        for reduce in working[1:]:
+            smaller = reduce(combined[-1])
+            if smaller.size < combined[-1].size and _has_needed(self.draft, smaller, self.reason):
+                combined.append(smaller)
+        # Those whose statement another one changed do not combine with it.
+        drafts = [combined[count - 1] for count in _halves(len(combined))]
+        outcomes = _run(drafts, self.driver)
+        self.draft, self.outcome = next(
+            ((each, found) for each, found in zip(drafts, outcomes, strict=True) if self.reason.holds(found)),
+            (drafts[-1], outcomes[-1]),
+        )
+        return self.draft is drafts[0]
+
+
+def _halves(count: int) -> Iterator[int]:
+    while count > 1:
+        yield count
+        count = (count + 1) // 2 if count > 2 else 1
+    yield 1
 
 
 def _has_needed(draft: Draft, smaller: Draft, reason: Reason) -> bool:
@@ -100,29 +166,10 @@ def _is_part(smaller: Any, value: Any) -> bool:
     return bool(smaller == value)
 
 
-def _combined(draft: Draft, working: Sequence[Reduction], driver: Driver, reason: Reason) -> tuple[Draft, Outcome]:
-    """Apply as many of the working reductions, the largest first, as still fail together."""
-    counts = []
-    count = len(working)
-    while count > 1:
-        counts.append(count)
-        count = (count + 1) // 2
-    drafts = []
-    for count in (*counts, 1):
-        combined = draft
-        for reduce in working[:count]:
-            combined = reduce(combined)
-        drafts.append(combined)
-    outcomes = _run(drafts, driver)
-    return next(
-        ((each, found) for each, found in zip(drafts, outcomes, strict=True) if reason.holds(found)),
-        (drafts[-1], outcomes[-1]),
-    )
-
-
 def _run(drafts: Sequence[Draft], driver: Driver) -> list[Outcome]:
     cases = [draft.to_case(f"{draft.case.id}#{number}") for number, draft in enumerate(drafts)]
-    found = {case.id: outcome for case, outcome, _ in run_group(cases, driver, RunOptions())}
+    options = RunOptions(group_size=len(cases), reuse=True)
+    found = {case.id: outcome for case, outcome, _ in run_group(cases, driver, options)}
     return [found[case.id] for case in cases]
 
 
