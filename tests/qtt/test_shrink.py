@@ -73,6 +73,14 @@ def test_only_what_the_failure_needs_is_left() -> None:
     assert driver.runs < 20
 
 
+def test_values_of_one_record_become_small_in_one_round() -> None:
+    given = InputRecord(topic="s", key="17", value={"B": "bad", **{f"N{n}": 100 + n for n in range(20)}}, timestamp=17)
+    driver = Fails()
+    small, _ = shrink(case_of(given), driver, lambda _: None)
+    assert small.inputs[0].value == {"B": "bad", **{f"N{n}": 0 for n in range(20)}}
+    assert driver.runs < 15
+
+
 def test_nothing_runs_twice_without_success() -> None:
     class Never(Fails):
         def __init__(self) -> None:

@@ -160,16 +160,25 @@ def smaller_values(draft: Draft) -> Iterator[Reduction]:
     """Yield smaller headers, strings and numbers of each input."""
     for number, record in draft.inputs.items():
         if record.headers:
-            yield partial(_with_record, number=number, before=record, after=replace(record, headers=()))
+            yield partial(_without_headers, number=number)
         if isinstance(record.value, Mapping):
             for name, value in record.value.items():
                 for smaller in _simpler(value):
-                    changed = replace(record, value={**record.value, name: smaller})
-                    yield partial(_with_record, number=number, before=record, after=changed)
+                    yield partial(_with_member, number=number, name=name, before=value, after=smaller)
 
 
-def _with_record(draft: Draft, number: int, before: InputRecord, after: InputRecord) -> Draft:
-    return draft.with_inputs(lambda each, record: after if each == number and record is before else record)
+def _without_headers(draft: Draft, number: int) -> Draft:
+    return draft.with_inputs(lambda each, record: replace(record, headers=()) if each == number else record)
+
+
+def _with_member(draft: Draft, number: int, name: str, before: Any, after: Any) -> Draft:
+    def changed(each: int, record: InputRecord) -> InputRecord:
+        value = record.value
+        if each != number or not isinstance(value, Mapping) or value.get(name) is not before:
+            return record
+        return replace(record, value={**value, name: after})
+
+    return draft.with_inputs(changed)
 
 
 def _simpler(value: Any) -> Iterator[Any]:
