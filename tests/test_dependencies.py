@@ -72,7 +72,8 @@ def distribution_of(module: str) -> str:
     found = owners().get(module.partition(".")[0], [])
     assert found, f"{module} is imported, and belongs to no distribution that is installed"
     parts = module.split(".")
-    for depth in range(2, len(parts) + 1):
+    # The list of files of a distribution is long, and only a namespace needs it.
+    for depth in range(2, len(parts) + 1) if len(found) > 1 else ():
         folder = "/".join(parts[:depth]) + "/"
         having = [name for name in found if any(str(file).startswith(folder) for file in metadata.files(name) or ())]
         found = having or found
