@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp
@@ -109,11 +109,9 @@ def _server(make: Callable[[Callable[[], None]], Backend], settings: ServerSetti
         )
         return settings.traces.app(app)
 
-    listener = Listener(make_app, settings.host, settings.port, settings.tls)
-    service = ServedService(make, settings.traces)
-    try:
+    with (
+        closing(Listener(make_app, settings.host, settings.port, settings.tls)) as listener,
+        closing(ServedService(make, settings.traces)) as service,
+    ):
         listener.start()
         yield Running(listener, service)
-    finally:
-        service.close()
-        listener.close()

@@ -47,10 +47,10 @@ class Listener:
         self._sockets: Sockets = self._config.create_sockets()
         # The sockets are made here, so that their port is known before anybody is told of it.
         self._config.create_sockets = lambda: self._sockets  # type: ignore[method-assign]
-        (bound,) = self._sockets.secure_sockets or self._sockets.insecure_sockets
+        (self._bound,) = self._sockets.secure_sockets or self._sockets.insecure_sockets
         # Clients that come before the event loop does wait for it.
-        bound.listen(_BACKLOG)
-        self.port: int = bound.getsockname()[1]
+        self._bound.listen(_BACKLOG)
+        self.port: int = self._bound.getsockname()[1]
         name = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{name}:{self.port}"
         self._make_app = make_app
@@ -68,10 +68,12 @@ class Listener:
             raise self._failure
 
     def close(self) -> None:
-        """Stop answering, and end all connections."""
+        """Stop answering, end all connections, and free the port."""
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(2 * _GRACE_S + 1)
+        if self._thread.ident is not None:
+            self._thread.join(2 * _GRACE_S + 1)
+        self._bound.close()
 
     def _run(self) -> None:
         try:
