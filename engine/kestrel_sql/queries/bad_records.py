@@ -11,6 +11,9 @@ from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, PROCESSING
 from kestrel_sql.topics.records import LogEntry
 
+TRANSIENT = "push and pull queries"
+"""Their name in the counts, which they share."""
+
 _VERBS = {DESERIALIZATION: "read", PROCESSING: "computed"}
 
 
@@ -19,12 +22,15 @@ class BadRecords:
     """Takes the entries of the processing log; any thread may hand them over.
 
     Attributes:
-        say: gets the first entry of each kind, that is of each type of entry and step of a query.
+        say: gets the first entry of each kind: of a type of entry and a step, or of a type and a topic if the query is
+            not persistent.
+        is_persistent: whether a query has a count of its own; the others come and go without end, and share one.
         counts: the number of bad records of each query.
         stopped: the queries that an error has stopped.
     """
 
     say: Callable[[str], None]
+    is_persistent: Callable[[str], bool] = lambda _: True
     counts: Counter[str] = field(default_factory=Counter)
     stopped: set[str] = field(default_factory=set)
     _said: set[tuple[int, str]] = field(default_factory=set)
@@ -42,12 +48,14 @@ class BadRecords:
                 if entry.kind == FATAL:
                     continue
                 position = at if entry.topic is None else (entry.topic, entry.partition, entry.offset)
-                found.setdefault(query_of(entry.logger), set()).add(position)
-                if (entry.kind, entry.logger) not in self._said:
-                    self._said.add((entry.kind, entry.logger))
+                query = query_of(entry.logger)
+                found.setdefault(query, set()).add(position)
+                kind = entry.kind, entry.logger if self.is_persistent(query) else f"{TRANSIENT} {entry.topic}"
+                if kind not in self._said:
+                    self._said.add(kind)
                     fresh.append(entry)
             for query, positions in found.items():
-                self.counts[query] += len(positions)
+                self.counts[query if self.is_persistent(query) else TRANSIENT] += len(positions)
         for entry in fresh:
             query, topic = query_of(entry.logger), entry.topic
             with about(query=query, topic=topic, partition=entry.partition, offset=entry.offset):

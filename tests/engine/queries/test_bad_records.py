@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
-from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.bad_records import TRANSIENT, BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import Output
@@ -65,6 +65,18 @@ def test_a_record_counts_once_for_each_query() -> None:
     assert (bad.total, bad.counts) == (2, {"Q_1": 1, "Q_2": 1})
     bad.note([entry(offset=5)])
     assert bad.summary() == "3 bad records: Q_1 2, Q_2 1"
+
+
+@pytest.mark.rules("E12.2")
+def test_queries_that_come_and_go_share_a_count_and_the_sentences() -> None:
+    said: list[str] = []
+    bad = BadRecords(said.append, is_persistent={"Q_1"}.__contains__)
+    bad.note([entry()])
+    for number in range(3):
+        bad.note([entry(logger=f"processing.query_{number}.KsqlTopic.Source", offset=7)])
+    assert bad.counts == {"Q_1": 1, TRANSIENT: 3}
+    assert [sentence.partition(":")[0] for sentence in said] == ["Q_1", "query_0"]
+    assert bad.summary() == "4 bad records: Q_1 1, push and pull queries 3"
 
 
 def report(batch: int, rows: int, offset: int, *, idle: bool = False) -> dict[str, object]:

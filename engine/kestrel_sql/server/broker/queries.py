@@ -66,9 +66,13 @@ class BrokerQueries:
     paused: set[str] = field(default_factory=set)
     adopting: Adoption | None = None
     """Where queries begin that another engine ran before; until the first `follow` is over."""
-    errors: ErrorLog = field(default_factory=ErrorLog)
+    errors: ErrorLog = field(init=False)
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Begin without entries in the processing log."""
+        self.errors = ErrorLog(self.session)
 
     def check(self, query: PersistentQuery, session: Session) -> None:
         """Check that a query could be started.

@@ -17,7 +17,7 @@ class Turns:
 
     def __init__(self, engine: ServedEngine, pushes: Pushes) -> None:
         """Do nothing until `begin`."""
-        self.errors = ErrorLog()
+        self.errors = ErrorLog(engine.session)
         self._engine = engine
         self._pushes = pushes
         self._active = False

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.session.session import Session
 from kestrel_sql.topics.records import LogEntry
 
 _log = logging.getLogger(__name__)
@@ -21,9 +22,14 @@ _KEPT = 200
 class ErrorLog:
     """Entries of all queries; any thread may add some."""
 
-    bad: BadRecords = field(default_factory=lambda: BadRecords(_log.warning))
+    session: Session
+    bad: BadRecords = field(init=False)
     latest: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT))
     """Objects with `query`, `message`, `time` (ms), `topic`, `partition` and `offset`."""
+
+    def __post_init__(self) -> None:
+        """Begin without entries."""
+        self.bad = BadRecords(_log.warning, lambda query: query in self.session.queries)
 
     def note(self, entries: Sequence[LogEntry]) -> None:
         """Count the records of entries, and show the entries."""
