@@ -63,8 +63,9 @@ nightly: $(READY) ## run all that `make test` leaves out: fuzz, many kills, clus
 fuzz: $(READY) ## generate and mutate input: N=10000 tries of every KIND from SEED=1; KIND="expressions codecs" chooses
 	$(BIN)/python -m tests.fuzz --seed $(SEED) --tries $(N) $(KIND)
 
-kills: $(READY) ## kill a run against a broker KILLS=200 times, then its workers, its broker and a zombie; count what came out of five shapes of queries
-	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly --log-cli-level=INFO tests/kafka/test_run_kills.py
+kills: $(READY) ## kill a run against a broker KILLS=200 times, then its workers, its broker and a zombie; count what came out of five shapes of queries; then kill a server as often
+	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly --log-cli-level=INFO \
+		tests/kafka/test_run_kills.py tests/kafka/test_serve_kills.py
 
 cuts: $(READY) ## run every case whole, record by record, and cut at random with restarts; ksqlDB's cases, too, where they are
 	for cut in "one" "each" $(SEEDS:%="random:% --restart"); do \
