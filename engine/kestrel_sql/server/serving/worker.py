@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import TypeVar
 
 from kestrel_sql.errors import EngineError
@@ -105,10 +104,6 @@ async def result_of(future: asyncio.Future[_T]) -> _T:
     try:
         return await future
     except (ApiError, EngineError):
-        raise
-    except asyncio.CancelledError:
-        with suppress(Exception):
-            future.cancel()
         raise
     except Exception as error:
         _log.exception("a request failed")
