@@ -54,7 +54,7 @@ def terminated_sinks(sources: Iterable[Source], topics: Sequence[str]) -> list[S
     try:
         patterns = [re.compile(topic) for topic in topics]
     except re.error as error:
-        raise StatementError(f"Invalid pattern: {error}") from error
+        raise StatementError(f"Invalid pattern {error.pattern!r}: {error}") from error
     created = [source for source in sources if source.created_by is not None]
     return [source for source in created if any(pattern.fullmatch(source.topic) for pattern in patterns)]
 

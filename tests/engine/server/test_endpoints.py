@@ -1,0 +1,220 @@
+"""Every endpoint and every error of the API, by raw HTTP, on a server whose topics are in memory."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server.http.app import ROUTES
+from kestrel_sql.server.open import ServerSettings, memory_server
+from kestrel_sql.server.service import State
+from kestrel_sql.session.insert_values import Constants
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_test_session
+from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server
+
+ORDERS = (
+    "CREATE STREAM orders (id INT KEY, item STRING) WITH (kafka_topic='orders', value_format='JSON', partitions=1);"
+)
+SELECT = "SELECT * FROM orders LIMIT 0;"
+NO_INSERTS = {"ksql.insert.into.values.enabled": False}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with sparkless_server() as running:
+        ksql(running.url, ORDERS)
+        yield running.url
+
+
+ANSWERS: list[tuple[str, str, Any, int]] = [
+    ("GET", "/", None, 307),
+    ("POST", "/ksql", {"ksql": "LIST STREAMS;"}, 200),
+    ("POST", "/ksql", {"ksql": "", "nobody": "knows this"}, 200),
+    ("POST", "/ksql", None, 200),
+    ("POST", "/query", {"ksql": SELECT}, 200),
+    ("POST", "/query-stream", {"sql": SELECT}, 200),
+    ("GET", "/info", None, 200),
+    ("GET", "/info", {}, 200),
+    ("GET", "/healthcheck", None, 200),
+    ("GET", "/v1/metadata", None, 200),
+    ("GET", "/v1/metadata/id", None, 200),
+    ("GET", "/status", None, 200),
+    ("GET", "/status/stream/`ORDERS`/create", None, 200),
+    ("GET", "/status/stream%2F%60ORDERS%60%2Fcreate", None, 200),
+    ("GET", "/is_valid_property/ksql.streams.auto.offset.reset", None, 200),
+    ("GET", "/chc/ready", None, 200),
+    ("GET", "/chc/live", None, 200),
+    ("GET", "/metrics", None, 200),
+    ("GET", "/ui", None, 200),
+    ("GET", "/ui/page.js", None, 200),
+    ("GET", "/ui/data", None, 200),
+]
+
+ERRORS: list[tuple[str, str, Any, int, int, str]] = [
+    ("POST", "/ksql", {"ksql": "LIST TYPES;", "streamsProperties": []}, 400, 40000, "streamsProperties"),
+    ("POST", "/ksql", {"ksql": "LIST TYPES;", "sessionVariables": 1}, 400, 40000, "sessionVariables"),
+    ("POST", "/ksql", {"ksql": "LIST TYPES;", "commandSequenceNumber": "1"}, 400, 40000, "commandSequenceNumber"),
+    ("POST", "/ksql", {"ksql": "CREATE SOURCE CONNECTOR c WITH ('a'='b');"}, 400, 40001, "connectors"),
+    ("POST", "/ksql", {"ksql": "DROP CONNECTOR c;"}, 400, 40001, "connectors"),
+    ("POST", "/ksql", {"ksql": "DESCRIBE CONNECTOR c;"}, 400, 40001, "connectors"),
+    ("POST", "/ksql", {"ksql": "SELECT * FROM orders;"}, 400, 40002, "/query"),
+    ("POST", "/ksql", {"ksql": "ASSERT SCHEMA SUBJECT 'none';"}, 417, 41700, "none"),
+    ("POST", "/ksql/terminate", {"deleteTopicList": "a"}, 400, 40000, "list of strings"),
+    ("POST", "/ksql/terminate", {"deleteTopicList": ["a["]}, 400, 40000, "Invalid pattern 'a['"),
+    ("POST", "/query", {"ksql": "LIST STREAMS;"}, 400, 40001, "not supported"),
+    ("POST", "/query", {"ksql": "PRINT nowhere;"}, 400, 40001, "nowhere"),
+    ("POST", "/query-stream", {"sql": SELECT, "properties": {"nonsense": 1}}, 400, 40000, "nonsense"),
+    ("POST", "/inserts-stream", None, 400, 40004, "HTTP2"),
+    ("POST", "/close-query", {"queryId": "nobody"}, 400, 40000, "nobody"),
+    ("GET", "/clusterStatus", None, 404, 40400, "Heartbeats"),
+    ("POST", "/heartbeat", {"hostInfo": "h:1", "timestamp": 1}, 400, 50000, "cluster"),
+    ("POST", "/lag", {"ksqlHost": "h:1", "hostStoreLags": {}}, 400, 50000, "cluster"),
+    ("GET", "/status/stream/`NOBODY`/create", None, 404, 40400, "Command not found"),
+    ("GET", "/is_valid_property/ksql.service.id", None, 400, 40000, "ksql.service.id"),
+    ("GET", "/is_valid_property/nonsense", None, 400, 40000, "nonsense"),
+    ("GET", "/ui/nothing.js", None, 404, 40400, "no such file"),
+    ("GET", "/ui/plan/NOBODY", None, 404, 40000, "NOBODY"),
+]
+
+
+def test_every_route_is_asked() -> None:
+    asked = {path for _, path, *_ in [*ANSWERS, *ERRORS]} | {"/ws/query"}
+    assert [route.path for route in ROUTES if not any(route.path_regex.match(path) for path in asked)] == []
+
+
+def request(url: str, method: str, path: str, body: Any) -> httpx.Response:
+    return http.request(method, url + path, content=None if body is None else json.dumps(body))
+
+
+def http2_error(url: str, path: str, body: str) -> dict[str, Any]:
+    with httpx.Client(http1=False, http2=True, timeout=60) as client:
+        found: dict[str, Any] = client.post(url + path, content=body).json()
+        return found
+
+
+@pytest.mark.rules("R3.1")
+@pytest.mark.parametrize(("method", "path", "body", "status"), ANSWERS)
+def test_an_endpoint_answers(url: str, method: str, path: str, body: Any, status: int) -> None:
+    answer = request(url, method, path, body)
+    assert answer.status_code == status
+    assert not {"server", "date", "x-powered-by"} & answer.headers.keys()
+
+
+@pytest.mark.rules("R4.1")
+@pytest.mark.parametrize(("method", "path", "body", "status", "code", "says"), ERRORS)
+def test_an_endpoint_refuses(url: str, method: str, path: str, body: Any, status: int, code: int, says: str) -> None:
+    answer = request(url, method, path, body)
+    error = answer.json()
+    assert (answer.status_code, error["error_code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/json"
+    assert error["@type"] == ("statement_error" if "statementText" in error else "generic_error")
+    assert says in error["message"]
+
+
+@pytest.mark.rules("R10.2")
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("{", 40000, "JSON"),
+        ("[]", 40000, "object"),
+        ("{}", 40000, "target"),
+        ('{"target":"orders","properties":{"nonsense":1}}', 40000, "nonsense"),
+        (json.dumps({"target": "orders", "properties": NO_INSERTS}), 40000, "disabled INSERT INTO"),
+        ('{"target":"`orders`"}', 40001, "orders"),
+    ],
+)
+def test_rows_are_refused_before_the_first(url: str, line: str, code: int, says: str) -> None:
+    error = http2_error(url, "/inserts-stream", f"{line}\n")
+    assert error["error_code"] == code
+    assert says in error["message"]
+
+
+@pytest.mark.rules("R10.1")
+def test_print_needs_http_1_on_query(url: str) -> None:
+    assert http2_error(url, "/query", json.dumps({"ksql": "PRINT orders;"}))["error_code"] == 40500
+
+
+@pytest.mark.rules("R12.1")
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("version=2&request=%7B%7D", "version"),
+        ("request=%7B", "JSON"),
+        ("version=1", "JSON"),
+        ("request=%7B%22ksql%22%3A%22LIST%20STREAMS%3B%22%7D", "not supported"),
+    ],
+)
+def test_a_websocket_is_told_what_is_wrong(url: str, query: str, says: str) -> None:
+    frames = []
+    with connect(f"{url.replace('http', 'ws')}/ws/query?{query}") as client, suppress(ConnectionClosed):
+        while True:
+            frames.append(client.recv())
+    assert len(frames) == 1
+    assert says in json.loads(frames[0])["error"]
+
+
+@dataclass(slots=True)
+class Broken(Sparkless):
+    """An engine that fails for a reason that nobody foresaw."""
+
+    def constants(self) -> Constants:
+        """Fail."""
+        raise RuntimeError("/a/secret/path")
+
+
+@pytest.mark.rules("R4.1", "R14.3")
+def test_a_failure_that_nobody_foresaw_is_told_without_its_message() -> None:
+    with memory_server(Broken(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
+        ksql(running.url, ORDERS)
+        answer = ksql(running.url, "INSERT INTO orders VALUES (1 + 1, 'a');")
+        assert (answer.status_code, answer.json()["error_code"]) == (500, 50000)
+        assert "secret" not in answer.text
+        assert ksql(running.url, "LIST TYPES;").status_code == 200
+
+
+@dataclass(slots=True)
+class Refusing(ServedEngine):
+    """An engine whose Spark does not start."""
+
+    def start(self) -> None:
+        """Fail."""
+        raise RuntimeError("no Java")
+
+
+@pytest.mark.rules("R4.1", "R11.1")
+def test_a_server_whose_spark_does_not_start_says_so() -> None:
+    with memory_server(Refusing(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
+        deadline = time.monotonic() + 60
+        while running.service.state is State.STARTING and time.monotonic() < deadline:
+            time.sleep(0.01)
+        answer = ksql(running.url, "LIST TYPES;")
+        assert (answer.status_code, answer.json()["error_code"]) == (503, 50302)
+        assert http.get(f"{running.url}/info").json()["KsqlServerInfo"]["serverStatus"] == "ERROR"
+        assert http.get(f"{running.url}/healthcheck").json()["isHealthy"] is False
+        assert http.get(f"{running.url}/chc/live").status_code == 200
+
+
+def test_a_port_is_free_again_when_the_engine_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("no engine")
+
+    monkeypatch.setattr("kestrel_sql.server.open.MemoryBackend", refuse)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    engine = Sparkless(Session(), open_spark=open_test_session)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no engine"), memory_server(engine, ServerSettings(port=port)):
+            pass
