@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.arrow_passes import Passes
@@ -116,12 +117,14 @@ def decoded(
     return rows.selectExpr(*columns)
 
 
-def drained(frame: DataFrame, folder: Path, mode: str = "update") -> None:
-    """Run a stream to its end and discard its rows."""
+def drained(frame: DataFrame, folder: Path, mode: str = "update") -> list[StreamingQueryProgress]:
+    """Run a stream to its end and discard its rows; returns Spark's reports of its batches."""
     checkpoint = folder / f"checkpoint-{next(_runs)}"
     writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
     shutil.rmtree(checkpoint, ignore_errors=True)
+    return query.recentProgress
 
 
 def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> None:
