@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.functions.declaration import Fold
@@ -18,15 +17,20 @@ from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
-
-MIN_ROWS = 64
-"""From this many rows of a relation on, whole columns are cheaper than single rows."""
-
-_MAX_ROWS = 1 << 15
-"""The most outputs in one blob."""
+from kestrel_sql.spark.state.column_rows import (
+    Made,
+    codes_of,
+    enveloped,
+    numbers_of,
+    order_of,
+    present,
+    small,
+    sorted_by,
+    valid,
+)
+from kestrel_sql.spark.state.tables_by_column import column_table
 
 MAX_OUTPUTS = 1 << 18
 """Roughly the most outputs in memory at once.
@@ -45,6 +49,10 @@ class ColumnAggregate:
         self._output = stateful.output
         self._made = made
 
+    def accepts(self, rows: pa.RecordBatch) -> bool:
+        """Whether rows that `can_run` accepts may go by column."""
+        return True
+
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         chosen = self._in_order(rows)
@@ -58,9 +66,9 @@ class ColumnAggregate:
         times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
         structs = self._structs(grouped, folded, shares)
         self._store(grouped, folded, times, state)
-        batch = self._enveloped(rows, shares, grouped.unsorted(times.after.values), structs, task)
-        for start in range(0, batch.num_rows, _MAX_ROWS):
-            yield batch.slice(start, _MAX_ROWS)
+        after = grouped.unsorted(times.after.values)
+        made = Made(self._output.relation, structs, after, shares.positions, shares.bounds)
+        yield from enveloped(rows, made, self._made, task)
 
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:
         """The stored groups of a share."""
@@ -74,19 +82,16 @@ class ColumnAggregate:
     def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have a key and a value, sorted by ordinal."""
         structs = rows.column(struct_column(self._input.relation))
-        usable = _present(structs, "k") & _present(structs, "v")
+        usable = present(structs, "k") & present(structs, "v")
         if len(self._input.schema.key) == 1:
-            usable &= _valid(structs.field("k").field(0))
-        ordinals = _ordinals(rows)
-        order = np.lexsort(ordinals.T[::-1])
-        order = order[usable[order]]
-        return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
+            usable &= valid(structs.field("k").field(0))
+        return sorted_by(rows, order_of(rows, usable))
 
     def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> _Grouped:
         structs = rows.column(struct_column(self._input.relation))
-        codes = _codes(structs.field("k"))
+        codes = codes_of(structs.field("k").flatten())
         if len(shares.names) > 1:
-            codes = _small(codes.astype(np.int64) * len(shares.names) + shares.numbers)
+            codes = small(codes.astype(np.int64) * len(shares.names) + shares.numbers)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
         firsts = to_rows(structs.field("k").take(pa.array(order[starts])))
@@ -107,14 +112,14 @@ class ColumnAggregate:
         assert aggregator.fold is not None  # noqa: S101 - `column_aggregates` checks it
         values = [grouped.structs.field("v").field(index) for index in arguments]
         numbers = (
-            _numbers(values[0])
+            numbers_of(values[0])
             if values and aggregator.fold is not Fold.COUNT
             else np.zeros(len(grouped.order), np.int64)
         )
-        valid = np.ones(len(grouped.order), dtype=bool)
+        known = np.ones(len(grouped.order), dtype=bool)
         for array in values:
-            valid &= _valid(array)
-        given = Values(numbers[grouped.order], valid[grouped.order])
+            known &= valid(array)
+        given = Values(numbers[grouped.order], known[grouped.order])
         return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
 
     def _structs(self, grouped: _Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
@@ -156,27 +161,6 @@ class ColumnAggregate:
         lasts = map(list, zip(times.states, columns, states, strict=True))
         for stored, name, key, last in zip(grouped.own, grouped.names, grouped.keys, lasts, strict=True):
             stored[name] = self._group(last, key)
-
-    def _enveloped(
-        self, rows: pa.RecordBatch, shares: Shares, times: Numbers, structs: pa.StructArray, task: int
-    ) -> pa.RecordBatch:
-        size = rows.num_rows
-        starts, ends = shares.bounds or (pa.nulls(size, pa.int64()), pa.nulls(size, pa.int64()))
-        columns: dict[str, pa.Array] = {
-            field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"
-        }
-        columns |= {
-            "rel": pa.array(np.full(size, self._output.relation, np.int32)),
-            "ordinal": _child_ordinals(rows, shares.positions),
-            "ts": pa.array(times),
-            "ws": starts,
-            "we": ends,
-            "task": pa.array(np.full(size, task, np.int32)),
-            "log": pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type)),
-            struct_column(self._output.relation): structs,
-        }
-        made = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in self._made]
-        return pa.RecordBatch.from_arrays(made, schema=self._made)
 
 
 class ColumnWindows(ColumnAggregate):
@@ -279,23 +263,31 @@ class _Grouped:
         return pa.array(values, kind, mask=None if column.valid.all() else ~self.unsorted(column.valid))
 
 
-def column_aggregates(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, ColumnAggregate]:
-    """Return the aggregates of a level that can be computed over columns, by the relation that they read."""
-    found = {}
-    for stateful in operators:
-        operator = stateful.operator
-        if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
-            found[stateful.inputs[0].relation] = ColumnAggregate(stateful, operator, made)
-        elif isinstance(operator, TimeWindowAggregate) and not operator.final and _is_plain(operator, stateful):
-            found[stateful.inputs[0].relation] = ColumnWindows(stateful, operator, made)
-    return found
+class ColumnOperator(Protocol):
+    """Runs a stateful operator over whole columns; the operator, which works row by row, says what is right."""
+
+    def accepts(self, rows: pa.RecordBatch) -> bool:
+        """Whether rows that `can_run` accepts may go by column."""
+        ...
+
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Process rows of the operator's inputs, update its `state`, and return its outputs by ordinal."""
+        ...
 
 
-def can_run(rows: pa.RecordBatch) -> bool:
-    """Whether there are enough rows, all with a timestamp, and all ordinals have the same length."""
-    ordinals = rows.column("ordinal")
-    lengths = np.diff(ordinals.offsets.to_numpy())
-    return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
+def column_operators(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, ColumnOperator]:
+    """Return what runs operators of a level over columns, by their output relations; other operators have nothing."""
+    found = ((stateful.output.relation, _column_operator(stateful, made)) for stateful in operators)
+    return {relation: runner for relation, runner in found if runner is not None}
+
+
+def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | None:
+    operator = stateful.operator
+    if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
+        return ColumnAggregate(stateful, operator, made)
+    if isinstance(operator, TimeWindowAggregate) and not operator.final and _is_plain(operator, stateful):
+        return ColumnWindows(stateful, operator, made)
+    return column_table(stateful, made)
 
 
 def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:
@@ -307,51 +299,3 @@ def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Statefu
         and keys.exact
         and all(call.fold is not None for call, _ in operator.calls)
     )
-
-
-def _ordinals(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The ordinals of rows as a matrix; all have the same length."""
-    ordinals = rows.column("ordinal")
-    bounds = ordinals.offsets.to_numpy()
-    flat: npt.NDArray[np.int64] = ordinals.values.to_numpy()[bounds[0] : bounds[-1]]
-    return flat.reshape(rows.num_rows, -1)
-
-
-def _child_ordinals(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
-    """The ordinals of outputs: those of their rows, each with a position appended."""
-    ordinals = _ordinals(rows)
-    deeper = np.concatenate([ordinals, positions[:, None]], axis=1)
-    offsets = np.arange(len(ordinals) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
-
-
-def _codes(keys: pa.StructArray) -> Numbers:
-    """A number for each key, the same for equal keys only."""
-    codes: Numbers = np.zeros(len(keys), np.int64)
-    for child in keys.flatten():
-        encoded = child.dictionary_encode(null_encoding="encode")
-        own = encoded.indices.to_numpy()
-        if not codes.any():
-            codes = own
-            continue
-        _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
-    return _small(codes)
-
-
-def _small(codes: Numbers) -> Numbers:
-    """Return codes as 16-bit numbers if they fit: NumPy sorts those by radix, which is faster."""
-    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
-
-
-def _numbers(array: pa.Array) -> Numbers:
-    found: Numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
-    return found
-
-
-def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def _present(structs: pa.StructArray, part: str) -> npt.NDArray[np.bool_]:
-    return _valid(structs) & _valid(structs.field(part))

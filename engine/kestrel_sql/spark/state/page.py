@@ -19,7 +19,8 @@ from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.log_entries import FATAL, failed
 from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
-from kestrel_sql.spark.state.by_column import MIN_ROWS, can_run, column_aggregates
+from kestrel_sql.spark.state.by_column import column_operators
+from kestrel_sql.spark.state.column_rows import MIN_ROWS, can_run
 from kestrel_sql.spark.state.level import Level
 
 _MAX_OUTPUTS = 1 << 15
@@ -81,7 +82,7 @@ class PageRunner:
         """Prepare for any number of pages."""
         self._schema = level.made()
         self._operators = level.operators
-        self._by_column = column_aggregates(level.operators, self._schema)
+        self._by_column = column_operators(level.operators, self._schema)
         self._inputs = {
             handle.relation: _Input(stateful, side, handle)
             for stateful in level.operators
@@ -100,26 +101,22 @@ class PageRunner:
             The outputs, with the schema `Level.made`.
         """
         rest = rows
-        if self._by_column and can_run(rows):
-            relations = rows.column("rel").to_numpy()
-            for relation in set(np.unique(relations).tolist()) & set(self._by_column):
-                own = relations == relation
-                if np.count_nonzero(own) >= MIN_ROWS:
-                    yield from self._over_columns(
-                        relation, rows if own.all() else rows.filter(pa.array(own)), task, state
-                    )
-                    rest = rest.filter(pa.array(rest.column("rel").to_numpy() != relation))
+        for stateful in self._operators if self._by_column and can_run(rows) else ():
+            runner = self._by_column.get(stateful.output.relation)
+            own = np.isin(rest.column("rel").to_numpy(), [handle.relation for handle in stateful.inputs])
+            if runner is None or np.count_nonzero(own) < MIN_ROWS:
+                continue
+            given = rest if own.all() else rest.filter(pa.array(own))
+            if runner.accepts(given):
+                _, kept = self._owner(stateful.inputs[0].relation, state)
+                if "failed" not in kept:
+                    yield from runner.run(given, task, kept)
+                rest = rest.filter(pa.array(~own))
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:
             if isinstance(stateful.operator, TimeWindowAggregate):
                 stateful.operator.pack(state.get(str(stateful.output.relation), {}))
-
-    def _over_columns(
-        self, relation: int, rows: pa.RecordBatch, task: int, state: dict[str, Any]
-    ) -> Iterator[pa.RecordBatch]:
-        _, own = self._owner(relation, state)
-        return iter(()) if "failed" in own else self._by_column[relation].run(rows, task, own)
 
     def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         relations = rows.column("rel").to_numpy()

@@ -1,0 +1,131 @@
+"""Rows by ordinal, numbers for keys and the envelope of outputs, for operators that work on whole columns of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
+from kestrel_sql.spark.stages.stage import struct_column
+
+MIN_ROWS = 64
+"""From this many rows of a relation on, whole columns are cheaper than single rows."""
+
+MAX_ROWS = 1 << 15
+"""The most outputs in one blob."""
+
+
+def can_run(rows: pa.RecordBatch) -> bool:
+    """Whether there are enough rows, all with a timestamp, and all ordinals have the same length."""
+    ordinals = rows.column("ordinal")
+    lengths = np.diff(ordinals.offsets.to_numpy())
+    return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Outputs without their envelope.
+
+    Attributes:
+        relation: their relation.
+        structs: its struct column.
+        times: their timestamps (ms).
+        positions: the position of each output among those of its input row.
+        bounds: start and end (ms) of the window of each output.
+    """
+
+    relation: int
+    structs: pa.StructArray
+    times: Numbers
+    positions: Numbers
+    bounds: tuple[pa.Array, pa.Array] | None = None
+
+
+def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) -> Iterator[pa.RecordBatch]:
+    """Yield outputs with the envelope of `rows`, the row that each comes from, as `Level.made` wants them."""
+    size = rows.num_rows
+    starts, ends = made.bounds or (pa.nulls(size, pa.int64()), pa.nulls(size, pa.int64()))
+    columns: dict[str, pa.Array] = {
+        field.name: rows.column(field.name) for field in ENVELOPE_FIELDS if field.name != "log"
+    }
+    columns |= {
+        "rel": pa.array(np.full(size, made.relation, np.int32)),
+        "ordinal": _child_ordinals(rows, made.positions),
+        "ts": pa.array(made.times),
+        "ws": starts,
+        "we": ends,
+        "task": pa.array(np.full(size, task, np.int32)),
+        "log": pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type)),
+        struct_column(made.relation): made.structs,
+    }
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for start in range(0, size, MAX_ROWS):
+        yield batch.slice(start, MAX_ROWS)
+
+
+def order_of(rows: pa.RecordBatch, usable: Flags) -> Numbers:
+    """The indices of the usable rows in the order of their ordinals, which have the same length."""
+    order = np.lexsort(_ordinals(rows).T[::-1])
+    return order[usable[order]]
+
+
+def sorted_by(rows: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
+    """The rows at these indices; the same rows if those are all of them in order."""
+    return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
+
+
+def _ordinals(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The ordinals of rows as a matrix; all have the same length."""
+    ordinals = rows.column("ordinal")
+    bounds = ordinals.offsets.to_numpy()
+    flat: npt.NDArray[np.int64] = ordinals.values.to_numpy()[bounds[0] : bounds[-1]]
+    return flat.reshape(rows.num_rows, -1)
+
+
+def _child_ordinals(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
+    """The ordinals of outputs: those of their rows, each with a position appended."""
+    ordinals = _ordinals(rows)
+    deeper = np.concatenate([ordinals, positions[:, None]], axis=1)
+    offsets = np.arange(len(ordinals) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
+
+
+def codes_of(columns: Sequence[pa.Array]) -> Numbers:
+    """A number for each row of key columns, the same for equal keys only."""
+    codes: Numbers = np.zeros(len(columns[0]), np.int64)
+    for child in columns:
+        encoded = child.dictionary_encode(null_encoding="encode")
+        own = encoded.indices.to_numpy()
+        if not codes.any():
+            codes = own
+            continue
+        _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
+    return small(codes)
+
+
+def small(codes: Numbers) -> Numbers:
+    """Return codes as 16-bit numbers if they fit: NumPy sorts those by radix, which is faster."""
+    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+
+
+def numbers_of(array: pa.Array) -> Numbers:
+    """The numbers of a column, 0 for NULL."""
+    found: Numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
+    return found
+
+
+def valid(array: pa.Array) -> Flags:
+    """Which values are not NULL."""
+    found: Flags = array.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def present(structs: pa.StructArray, part: str) -> Flags:
+    """In which rows of a relation a field of the struct is not NULL."""
+    return valid(structs) & valid(structs.field(part))

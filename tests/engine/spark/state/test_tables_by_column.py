@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.state_codec import dump_state, load_state
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.state import page as page_module
+from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.state.page import PageRunner
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column
+
+_COLUMNS = (
+    "I INT, B BIGINT, D DOUBLE, N STRING, W DATE, M DECIMAL(6, 2), X BYTES, L ARRAY<INT>, P MAP<STRING, INT>,"
+    " S STRUCT<A INT, Z ARRAY<STRING>>"
+)
+_WITH = "WITH (KAFKA_TOPIC='{}', KEY_FORMAT='JSON', VALUE_FORMAT='JSON')"
+_BOTH = "A.K, A.I, A.D, A.N, A.W, A.M, A.X, A.L, A.P, A.S, B.K, B.B, B.D, B.L, B.P, B.S"
+_PICKED = "A.K, A.I, A.D, B.K, B.L, B.N"
+
+_QUERIES: Mapping[str, tuple[str, int]] = {
+    "stream-table inner": (f"CREATE STREAM C AS SELECT {_BOTH} FROM S A JOIN T B ON A.K = B.K;", 1),
+    "stream-table left": (f"CREATE STREAM C AS SELECT {_BOTH} FROM S A LEFT JOIN T B ON A.K = B.K;", 1),
+    "table-table inner": (f"CREATE TABLE C AS SELECT {_BOTH} FROM T A JOIN U B ON A.K = B.K;", 1),
+    "table-table left": (f"CREATE TABLE C AS SELECT {_BOTH} FROM T A LEFT JOIN U B ON A.K = B.K;", 1),
+    "table-table right": (f"CREATE TABLE C AS SELECT {_BOTH} FROM T A RIGHT JOIN U B ON A.K = B.K;", 1),
+    "table-table outer": (
+        "CREATE TABLE C AS SELECT ROWKEY, A.I, A.D, B.L, B.N FROM T A FULL OUTER JOIN U B ON A.K = B.K;",
+        1,
+    ),
+    "table-table with old rows": (
+        "CREATE TABLE C AS SELECT A.N, COUNT(*) AS C FROM T A LEFT JOIN U B ON A.K = B.K GROUP BY A.N;",
+        1,
+    ),
+    "table-table of a join": (
+        f"CREATE TABLE C AS SELECT {_PICKED}, C.I FROM T A LEFT JOIN U B ON A.K = B.K LEFT JOIN V C ON A.K = C.K;",
+        2,
+    ),
+    "table-table outer of a join with old rows": (
+        "CREATE TABLE X AS SELECT C.N, COUNT(*) AS N FROM T A JOIN U B ON A.K=B.K FULL JOIN V C ON A.K=C.K GROUP BY C.N;",
+        2,
+    ),
+    "previous row": ("CREATE TABLE C AS SELECT N, COUNT(*) AS C, SUM(I) AS I FROM T GROUP BY N;", 1),
+    "previous row with time": ("CREATE TABLE C AS SELECT N, SUM(ROWTIME) AS R FROM T GROUP BY N;", 1),
+    "previous row of two keys": ("CREATE TABLE C AS SELECT N, COUNT(*) AS C FROM Q GROUP BY N;", 1),
+}
+"""Queries with the level whose operators are compared."""
+
+_CHOICES: Mapping[Any, Sequence[Any]] = {
+    t.INTEGER: (0, 1, -1, 2**31 - 1, -(2**31)),
+    t.BIGINT: (0, 3, -7, 2**63 - 1, -(2**63)),
+    t.DOUBLE: (0.0, -0.0, 0.1, 1e300, 5e-324, math.inf, -math.inf, math.nan),
+    t.STRING: ("", "x", "ü", "a longer one", "\U0001f600"),
+    t.DATE: (0, -1, 19_000),
+    t.BYTES: (b"", b"\x00", b"\xff\xfe"),
+}
+
+
+def level_of(query: str, key: str) -> Level:
+    """The level of a query whose operators are compared."""
+    text, number = _QUERIES[query]
+    sources = [f"CREATE STREAM S (K {key} KEY, {_COLUMNS}) {_WITH.format('s')};"]
+    sources += [f"CREATE TABLE {name} (K {key} PRIMARY KEY, {_COLUMNS}) {_WITH.format(name)};" for name in "TUV"]
+    sources.append(f"CREATE TABLE Q (K {key} PRIMARY KEY, J STRING PRIMARY KEY, {_COLUMNS}) {_WITH.format('q')};")
+    session = Session()
+    for statement in session.parse(" ".join([*sources, text])):
+        session.execute(statement)
+    (query_,) = session.queries.values()
+    run = QueryRun(plan=query_.plan, settings=query_.config, serde=session.serde())
+    return build_pipeline([run], FUNCTIONS).level(number)
+
+
+def some_value(kind: Any, random_: random.Random) -> Any:
+    """A value for Arrow, often NULL or awkward."""
+    if random_.random() < 0.2:
+        return None
+    match kind:
+        case t.Array(item):
+            return [some_value(item, random_) for _ in range(random_.randrange(3))]
+        case t.Map(_, value):
+            return [(key, some_value(value, random_)) for key in random_.sample("abc", random_.randrange(3))]
+        case t.Struct(fields):
+            return {each.name: some_value(each.type, random_) for each in fields}
+        case t.Decimal():
+            return Decimal(random_.randrange(-999_999, 999_999)).scaleb(-2)
+        case _:
+            return random_.choice(_CHOICES[kind])
+
+
+def some_key(columns: Sequence[Column], random_: random.Random, spread: int) -> dict[str, Any] | None:
+    """One of few keys, sometimes NULL as a whole or in a column."""
+    if random_.random() < 0.03:
+        return None
+    number = random_.randrange(spread)
+    found = {each.name: f"k{number}" if each.type == t.STRING else number for each in columns}
+    for name in found:
+        if random_.random() < 0.04:
+            found[name] = None
+    return found
+
+
+def some_struct(handle: Handle, random_: random.Random, spread: int) -> dict[str, Any]:
+    def row() -> dict[str, Any] | None:
+        if random_.random() < 0.2:
+            return None
+        return {each.name: some_value(each.type, random_) for each in handle.schema.value}
+
+    key = some_key(handle.schema.key, random_, spread)
+    return {"k": key, "v": row(), **({"o": row()} if handle.has_old else {})}
+
+
+def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> pa.RecordBatch:
+    """Rows of all inputs, with tombstones, unordered timestamps and shuffled ordinals, and seldom with windows."""
+    windowed = random_.random() < 0.1
+    rows = []
+    for ordinal in random_.sample(range(count * 3), count):
+        relation, handle = random_.choice(list(level.inputs().items()))
+        rows.append(
+            {
+                "rel": relation,
+                "q": 0,
+                "ordinal": [ordinal, ordinal % 3],
+                "ts": random_.randrange(100) + random_.choice([0, ordinal // 2, -120]),
+                "ws": 10 if windowed else None,
+                "we": 20 if windowed else None,
+                "headers": [{"key": "h", "value": bytes([ordinal % 256])}],
+                "topic": "s",
+                "part": 1,
+                "off": ordinal,
+                "task": 0,
+                struct_column(relation): some_struct(handle, random_, spread),
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, schema=level.read())
+
+
+def through(runner: PageRunner, rows: pa.RecordBatch, stored: bytes) -> tuple[dict[int, list[str]], bytes]:
+    """The outputs of each relation as text, which tells -0.0 from 0.0 and knows NaN, and the new state."""
+    state: State = load_state(stored)
+    made: dict[int, list[str]] = {}
+    for out in runner.run(rows, 3, state):
+        out.validate(full=True)
+        for row in out.to_pylist():
+            made.setdefault(row["rel"], []).append(repr(row))
+    return made, dump_state(state)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 60), marks=pytest.mark.nightly)], ids=["few", "many"]
+)
+@pytest.mark.parametrize("key", ["BIGINT", "STRING"])
+@pytest.mark.parametrize("query", list(_QUERIES))
+def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
+    query: str, key: str, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level = level_of(query, key)
+    runner = PageRunner(level)
+    assert set(runner._by_column) == level.outputs()
+    monkeypatch.setattr(page_module, "MIN_ROWS", 1)
+    for seed in seeds:
+        random_ = random.Random(seed)
+        spread = random_.choice([1, 3, 40, 400])
+        stored = dump_state({})
+        for _ in range(5):
+            rows = some_rows(level, random_, random_.choice([1, 2, 9, 90, 300]), spread)
+            monkeypatch.setattr(page_module, "can_run", lambda rows: False)
+            single = through(runner, rows, stored)
+            monkeypatch.setattr(page_module, "can_run", lambda rows: True)
+            bulk = through(runner, rows, stored)
+            assert bulk == single
+            stored = single[1]
