@@ -1,6 +1,6 @@
 """What people run, over typed rows without formats and without a broker, so that a change shows in a minute or two.
 
-    python -m tests.bench shapes       (ROWS=200000 ROUNDS=1 SHAPES="filter count" as environment variables)
+    python -m tests.bench shapes       (ROWS=500000 ROUNDS=1 SHAPES="filter count" as environment variables)
 
 PYTHONS names the Python of several environments, separated by spaces. Each keeps a process, and they take turns at
 each shape, which compares two versions of Kestrel fairly. Rows are read from files in micro-batches, state is in
@@ -29,7 +29,7 @@ from kestrel_sql.spark.runtime.session import open_session
 from tests.bench.changelog import BATCHES, SETTINGS, between, decoded, drained, planned, stream, write_rows
 from tests.bench.measure import machine, processor_seconds
 
-ROWS = int(os.environ.get("ROWS", "200000"))
+ROWS = int(os.environ.get("ROWS", "500000"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
 KEYS = 1_000

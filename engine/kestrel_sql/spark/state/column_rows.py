@@ -122,6 +122,8 @@ def numbers_of(array: pa.Array) -> Numbers:
 
 def valid(array: pa.Array) -> Flags:
     """Which values are not NULL."""
+    if not array.null_count:
+        return np.ones(len(array), dtype=bool)
     found: Flags = array.is_valid().to_numpy(zero_copy_only=False)
     return found
 

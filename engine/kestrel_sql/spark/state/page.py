@@ -111,7 +111,7 @@ class PageRunner:
                 _, kept = self._owner(stateful.inputs[0].relation, state)
                 if "failed" not in kept:
                     yield from runner.run(given, task, kept)
-                rest = rest.filter(pa.array(~own))
+                rest = rest.slice(rest.num_rows) if own.all() else rest.filter(pa.array(~own))
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:

@@ -18,6 +18,7 @@ from kestrel_sql.operators.row_keys import unchanged
 from kestrel_sql.operators.tables.previous_row import Materialise
 from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import to_list, to_rows
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
@@ -27,6 +28,8 @@ from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.schema import Column
 
 _LEFT, _RIGHT = 0, 1
+
+_ENVELOPE = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
 
 
 class ColumnTable(ABC):
@@ -97,11 +100,7 @@ class ColumnTable(ABC):
         fields = {**parts, "k": pa.StructArray.from_arrays(key, fields=list(kind.field("k").type), mask=mask)}
         structs = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
         made = Made(self._output.relation, structs, times, np.zeros(len(at), np.int64))
-        envelope = keyed.rows.select([name for name in keyed.rows.schema.names if name not in self._structs()])
-        yield from enveloped(sorted_by(envelope, at), made, self._made, task)
-
-    def _structs(self) -> frozenset[str]:
-        return frozenset(struct_column(handle.relation) for handle in self._inputs)
+        yield from enveloped(sorted_by(keyed.rows.select(_ENVELOPE), at), made, self._made, task)
 
     def _value(self, columns: Sequence[pa.Array], field: str = "v", mask: Flags | None = None) -> pa.StructArray:
         """A row of the result from its columns; the columns that are left over are NULL."""
