@@ -14,9 +14,10 @@ KILLS ?= 200
 SEED ?= 1
 N ?= 10000
 KIND ?=
+JOB ?= count
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly fuzz kills cuts bench plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +77,9 @@ cuts: $(READY) ## run every case whole, record by record, and cut at random with
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench
+
+profile: $(READY) ## say where the time of JOB=count goes, Python and JVM together; the jobs are the shapes of `python -m tests.bench shapes`
+	JOB=$(JOB) $(BIN)/python -m tests.bench profile
 
 plans: $(READY) ## run every plan that ksqlDB stored, and write the ledger of those that do not match
 	$(BIN)/qtt plans run $(PLANS) --group-size 80 --json build/plans.json || test $$? -eq 1

@@ -85,13 +85,7 @@ def main() -> None:
         f"  {ROWS:,} rows, {KEYS:,} keys, {BATCHES} micro-batches; {machine()}; {ROUNDS} rounds, load {os.getloadavg()[0]:.1f}"
     )
     with tempfile.TemporaryDirectory(prefix="kestrel-bench-") as folder:
-        random = np.random.default_rng(7)
-        columns = {
-            name: random.integers(0, most, ROWS) for name, most in {"K": KEYS, "V": 100, "F": KEYS // 10}.items()
-        }
-        given = Path(folder) / "in"
-        given.mkdir()
-        write_rows(given, {**columns, "TS": np.arange(ROWS) + random.integers(0, 500, ROWS)})
+        rows_in(Path(folder))
         runs = [_Run(python, folder) for python in PYTHONS]
         for name in WANTED:
             for turn in range(1 + ROUNDS):
@@ -101,6 +95,15 @@ def main() -> None:
                 run.show(name)
         for run in runs:
             run.close()
+
+
+def rows_in(folder: Path) -> None:
+    """Write the rows of all shapes into a folder."""
+    random = np.random.default_rng(7)
+    columns = {name: random.integers(0, most, ROWS) for name, most in {"K": KEYS, "V": 100, "F": KEYS // 10}.items()}
+    given = folder / "in"
+    given.mkdir()
+    write_rows(given, {**columns, "TS": np.arange(ROWS) + random.integers(0, 500, ROWS)})
 
 
 class _Run:

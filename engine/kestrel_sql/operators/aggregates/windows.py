@@ -56,14 +56,14 @@ class TimeWindowAggregate:
             if start + self.size_ms > close:
                 self._update(start, row, row.key, row.value, state, outputs)
         # Pull queries can read emitted windows for the retention, which is at least size + grace.
-        self._close(
+        self.close(
             close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs
         )
         return outputs
 
     def forget(self, state: State) -> None:
         """Delete the windows whose retention is over."""
-        self._close(state.get("newest", 0) - self.retention_ms - 1, state, [])
+        self.close(state.get("newest", 0) - self.retention_ms - 1, state, [])
 
     def pack(self, state: State) -> None:
         """Pack the windows that rows have changed, so that windows without new rows stay encoded."""
@@ -91,7 +91,7 @@ class TimeWindowAggregate:
             old = None if before is None else with_shared(before, after, self.calls) + bounds
             outputs.append(Output(key, after + bounds, group[TIMESTAMP], window=bounds, old=old))
 
-    def _close(self, last_start: int, state: State, outputs: list[Output]) -> None:
+    def close(self, last_start: int, state: State, outputs: list[Output]) -> None:
         """Delete the windows that start at `last_start` (ms) or before; FINAL emits them."""
         starts = state.get("starts", [])
         while starts and starts[0] <= last_start:

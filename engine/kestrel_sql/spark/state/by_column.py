@@ -14,7 +14,7 @@ from kestrel_sql.operators.aggregates.by_column import Folded, Numbers, Segments
 from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, Group, new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
-from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.operator import Output, State
 from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
@@ -25,6 +25,7 @@ from kestrel_sql.spark.state.column_rows import (
     enveloped,
     numbers_of,
     order_of,
+    output_structs,
     present,
     small,
     sorted_by,
@@ -61,14 +62,19 @@ class ColumnAggregate:
 
     def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Fold rows into the groups of their shares, and store the groups."""
-        grouped = self._grouped(rows, shares, state)
-        folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
-        times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
+        grouped, folded, times = self._update(rows, shares, state)
         structs = self._structs(grouped, folded, shares)
-        self._store(grouped, folded, times, state)
         after = grouped.unsorted(times.after.values)
         made = Made(self._output.relation, structs, after, shares.positions, shares.bounds)
         yield from enveloped(rows, made, self._made, task)
+
+    def _update(self, rows: pa.RecordBatch, shares: Shares, state: State) -> tuple[_Grouped, Sequence[Folded], Folded]:
+        """Fold rows into the groups of their shares, and store those; the last result has the timestamps (ms)."""
+        grouped = self._grouped(rows, shares, state)
+        folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
+        times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
+        self._store(grouped, folded, times, state)
+        return grouped, folded, times
 
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:
         """The stored groups of a share."""
@@ -178,18 +184,28 @@ class ColumnWindows(ColumnAggregate):
             yield from self._run_some(chosen.slice(start, most), task, state)
 
     def _run_some(self, chosen: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        at, shares = self._shares(chosen.column("ts").to_numpy(), state)
-        if len(at):
-            taken = chosen if len(at) == len(chosen) and (np.diff(at) == 1).all() else chosen.take(pa.array(at))
-            yield from self._results(taken, shares, task, state)
-            # No later row of the batch reaches an expired window, so deleting them once at the end is enough.
-            self._windows.forget(state)
-
-    def _shares(self, times: Numbers, state: State) -> tuple[Numbers, Shares]:
-        """The indices of the rows in open windows, once for each window, and the windows as shares."""
-        size, advance = self._windows.size_ms, self._windows.advance_ms
+        times = chosen.column("ts").to_numpy()
         now = np.maximum.accumulate(np.maximum(times, state.get("time", times[0])))
         state["time"] = int(now[-1])
+        at, shares = self._shares(times, now)
+        newest = np.full(len(times), state.get("newest", 0))
+        if len(at):
+            # Of the windows of a row, the last is the newest.
+            newest[at] = np.maximum(newest[at], np.array(shares.names)[shares.numbers])
+            yield from self._results(sorted_by(chosen, at), shares, task, state)
+        yield from self._closed(chosen, now, np.maximum.accumulate(newest), task, state)
+
+    def _closed(
+        self, rows: pa.RecordBatch, now: Numbers, newest: Numbers, task: int, state: State
+    ) -> Iterator[pa.RecordBatch]:
+        """Delete expired windows; each row has its stream time `now` and the start of the `newest` window (ms)."""
+        # No later row of the batch reaches an expired window, so deleting them once at the end is enough.
+        self._windows.forget(state)
+        yield from ()
+
+    def _shares(self, times: Numbers, now: Numbers) -> tuple[Numbers, Shares]:
+        """The indices of the rows in open windows, once for each window, and the windows as shares."""
+        size, advance = self._windows.size_ms, self._windows.advance_ms
         first = np.maximum(0, times - size + advance) // advance * advance
         counts = np.where(times < 0, 0, (times - first) // advance + 1)
         at = np.repeat(np.arange(len(times)), counts)
@@ -206,6 +222,40 @@ class ColumnWindows(ColumnAggregate):
 
     def _group(self, last: Group, key: Sequence[Any]) -> Group:
         return [*last, list(key)]
+
+
+class ColumnFinalWindows(ColumnWindows):
+    """Computes an aggregate in time windows over whole columns, with the results of a window when it closes."""
+
+    def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        self._update(rows, shares, state)
+        yield from ()
+
+    def _closed(
+        self, rows: pa.RecordBatch, now: Numbers, newest: Numbers, task: int, state: State
+    ) -> Iterator[pa.RecordBatch]:
+        """Emit the windows that close, each at the row that closes it; later rows have not changed it."""
+        last_starts = now - self._windows.grace_ms - self._windows.size_ms
+        closing = [start for start in state.get("starts", []) if start <= last_starts[-1]]
+        if not closing:
+            return
+        outputs: list[Output] = []
+        causes: list[int] = []
+        positions: list[int] = []
+        for cause in np.unique(np.searchsorted(last_starts, closing)).tolist():
+            state["newest"] = int(newest[cause])
+            own: list[Output] = []
+            self._windows.close(int(last_starts[cause]), state, own)
+            outputs += own
+            causes += [cause] * len(own)
+            positions += range(len(own))
+        state["newest"] = int(newest[-1])
+        if outputs:
+            bounds = [pa.array(each, pa.int64()) for each in zip(*(output.window for output in outputs), strict=True)]
+            times = np.array([output.timestamp for output in outputs], np.int64)
+            structs = output_structs(outputs, self._output, self._made)
+            made = Made(self._output.relation, structs, times, np.array(positions), (bounds[0], bounds[1]))
+            yield from enveloped(rows.take(pa.array(causes)), made, self._made, task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +335,8 @@ def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | No
     operator = stateful.operator
     if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
         return ColumnAggregate(stateful, operator, made)
-    if isinstance(operator, TimeWindowAggregate) and not operator.final and _is_plain(operator, stateful):
-        return ColumnWindows(stateful, operator, made)
+    if isinstance(operator, TimeWindowAggregate) and _is_plain(operator, stateful):
+        return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
     return column_table(stateful, made)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
+from kestrel_sql.operators.operator import Output
+from kestrel_sql.spark.io.columns import from_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
 
 MIN_ROWS = 64
@@ -67,6 +70,22 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for start in range(0, size, MAX_ROWS):
         yield batch.slice(start, MAX_ROWS)
+
+
+def output_structs(outputs: Sequence[Output], handle: Handle, schema: pa.Schema) -> pa.StructArray:
+    """The struct column of a relation that an operator produces.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit its column.
+    """
+    parts: dict[str, Callable[[], pa.Array]] = {
+        "k": lambda: from_rows([output.key for output in outputs], handle.schema.key),
+        "v": lambda: from_rows([output.value for output in outputs], handle.schema.value),
+        "o": lambda: from_rows([output.old for output in outputs], handle.schema.value),
+    }
+    kind = schema.field(struct_column(handle.relation)).type
+    arrays = [parts[f.name]() if f.name in parts else pa.nulls(len(outputs), f.type) for f in kind]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def order_of(rows: pa.RecordBatch, usable: Flags) -> Numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,14 @@ import pyarrow as pa
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import Output, Row
-from kestrel_sql.spark.io.columns import Rows, from_rows, to_list, to_ordinals, to_rows
+from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.log_entries import FATAL, failed
 from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.by_column import column_operators
-from kestrel_sql.spark.state.column_rows import MIN_ROWS, can_run
+from kestrel_sql.spark.state.column_rows import MIN_ROWS, can_run, output_structs
 from kestrel_sql.spark.state.level import Level
 
 _MAX_OUTPUTS = 1 << 15
@@ -241,14 +241,7 @@ class PageRunner:
         return structs.take(pa.array(np.cumsum(where) - 1, mask=~where))
 
     def _parts(self, outputs: Sequence[Output], handle: Handle) -> pa.StructArray:
-        kind = self._schema.field(struct_column(handle.relation)).type
-        parts: dict[str, Callable[[], pa.Array]] = {
-            "k": lambda: from_rows([output.key for output in outputs], handle.schema.key),
-            "v": lambda: from_rows([output.value for output in outputs], handle.schema.value),
-            "o": lambda: from_rows([output.old for output in outputs], handle.schema.value),
-        }
-        arrays = [parts[f.name]() if f.name in parts else pa.nulls(len(outputs), f.type) for f in kind]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind))
+        return output_structs(outputs, handle, self._schema)
 
 
 def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:

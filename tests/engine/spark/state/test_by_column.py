@@ -42,14 +42,16 @@ _WINDOWS = {
         " MILLISECONDS)"
     ),
     "long": "WINDOW TUMBLING (SIZE 1 SECONDS)",
+    "short": "WINDOW TUMBLING (SIZE 5 MILLISECONDS, RETENTION 6 MILLISECONDS, GRACE PERIOD 1 MILLISECONDS)",
 }
+_ENDS = ("", "HAVING COUNT(*) > 0", "EMIT FINAL")
 
 
-def level_of(keys: str, having: str = "", window: str = "") -> Level:
-    """A level with one aggregate of every fold; HAVING makes it return old rows."""
+def level_of(keys: str, end: str = "", window: str = "") -> Level:
+    """A level with one aggregate of every fold; HAVING at the `end` makes it return old rows."""
     names = "K, L" if keys == "two" else "K"
     session = Session()
-    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {having}"
+    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {end}"
     text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS {grouped};"
     for statement in session.parse(text):
         session.execute(statement)
@@ -131,15 +133,22 @@ def _sorted(name: str, own: Any) -> Any:
 @pytest.mark.parametrize(
     "seeds", [range(3), pytest.param(range(3, 12), marks=pytest.mark.nightly)], ids=["few", "many"]
 )
-@pytest.mark.parametrize("having", ["", "HAVING COUNT(*) > 0"])
-@pytest.mark.parametrize("window", ["", *_WINDOWS.values()], ids=["none", *_WINDOWS])
+@pytest.mark.parametrize(
+    ("window", "end"),
+    [
+        pytest.param(window, end, id=f"{name} {end.split(' ')[0]}".strip())
+        for name, window in {"none": "", **_WINDOWS}.items()
+        for end in _ENDS
+        if window or end != "EMIT FINAL"
+    ],
+)
 @pytest.mark.parametrize("keys", list(_KEYS))
 def test_aggregates_over_columns_give_the_results_of_single_rows(
-    keys: str, window: str, having: str, seeds: range, monkeypatch: pytest.MonkeyPatch
+    keys: str, window: str, end: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    level = level_of(keys, having, window)
+    level = level_of(keys, end, window)
     assert PageRunner(level)._by_column
-    assert any(handle.has_old for handle in [level.operators[0].output]) == bool(having)
+    assert any(handle.has_old for handle in [level.operators[0].output]) == end.startswith("HAVING")
     for seed in seeds:
         random_ = random.Random(seed)
         spread = random_.choice([1, 3, 40, 400])
