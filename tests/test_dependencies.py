@@ -23,7 +23,17 @@ NOT_IMPORTED = {
     "pandas": "PySpark's stateful processors run in its pandas workers",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
-TOOLS = {"mkdocs-material", "import-linter", "kestrel-sql", "mypy", "pandas-stubs", "pre-commit", "ruff", "setuptools"}
+TOOLS = {
+    "mkdocs-material",
+    "import-linter",
+    "kestrel-sql",
+    "mypy",
+    "pandas-stubs",
+    "pre-commit",
+    "py-spy",
+    "ruff",
+    "setuptools",
+}
 TOOLS |= {"types-jsonschema", "types-pyyaml"}
 ELSEWHERE = {"tests/bench/peers"}
 """Programs that run in environments of their own."""
