@@ -20,12 +20,14 @@ class Store:
 
     def __init__(self) -> None:
         self.value: Any = None
+        self.updates = 0
 
     def get(self) -> Any:
         return self.value
 
     def update(self, value: Any) -> None:
         self.value = value
+        self.updates += 1
 
 
 class Handles:
@@ -72,6 +74,15 @@ def test_the_next_batch_sees_the_state() -> None:
     store = Store()
     run(store, row(1), row(2))
     assert [o["r2"]["v"]["A"] for o in run(store, row(3))] == [6]
+
+
+def test_a_page_that_a_batch_does_not_change_is_not_written_again() -> None:
+    store = Store()
+    run(store, row(1))
+    run(store, row(2, r1={"k": {"K": "x"}, "v": None}))
+    assert store.updates == 1
+    run(store, row(3))
+    assert store.updates == 2
 
 
 def test_the_state_of_another_plan_is_refused() -> None:
