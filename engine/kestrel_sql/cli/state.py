@@ -1,4 +1,4 @@
-"""`kestrel state`: looks into the state of a checkpoint, without a broker and without Spark."""
+"""`kestrel state`: looks into the state of a checkpoint and rescales it, without a broker and without Spark."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kestrel_sql.admin.readable import readable
 from kestrel_sql.cli.render import shown, to_json
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.operators.operator import Key, Value, Window
 from kestrel_sql.spark.stored.difference import Difference, differences
@@ -33,6 +34,10 @@ _EXAMPLES = """examples:
                                                          those of a key of two columns, in one query
   kestrel state export /data/app --parquet out           out/QUERY/STEP.parquet, for pandas, DuckDB or Spark
   kestrel state diff /data/app /backup/app               the keys whose rows differ; exit code 1 if there are any
+  kestrel state rescale --checkpoint /data/app --partitions 8
+                                                         the states of a stopped run for 8 cores instead of 2
+  kestrel state rescale --checkpoint /data/app --partitions 32 --pages 256
+                                                         the same, with more and smaller pages
 
 A checkpoint that a run holds is read as of its last committed batch, and never written.
 """
@@ -43,7 +48,7 @@ _SHOWN = 50
 def add_state_parser(commands: Any) -> None:
     """Add `state` to the commands of the parser."""
     raw = argparse.RawDescriptionHelpFormatter
-    help_ = "look into the state of a checkpoint"
+    help_ = "look into the state of a checkpoint, or rescale it"
     state = commands.add_parser("state", help=help_, description=help_, epilog=_EXAMPLES, formatter_class=raw)
     actions = state.add_subparsers(dest="action", required=True, metavar="ACTION")
 
@@ -70,7 +75,13 @@ def add_state_parser(commands: Any) -> None:
     diff.add_argument(
         "--limit", type=int, default=_SHOWN, metavar="N", help=f"show at most N differences ({_SHOWN} by default)"
     )
-    for parser in (ls, show, export, diff):
+    rescale = add("rescale", "rewrite the states of a stopped run for other numbers of partitions and pages")
+    rescale.add_argument("--checkpoint", type=Path, metavar="DIR", required=True, help="the folder of a stopped run")
+    partitions = "the partitions of each stateful level: how many cores can work on it at once"
+    rescale.add_argument("--partitions", type=int, metavar="N", required=True, help=partitions)
+    pages = "the pages of each task, which stay as they are by default"
+    rescale.add_argument("--pages", type=int, metavar="M", help=pages)
+    for parser in (ls, show, export, diff, rescale):
         parser.add_argument("--query", metavar="QUERY", help="only this query, by its id or its name")
 
 
@@ -236,6 +247,23 @@ def _diff(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     return 1 if total + alone else 0
 
 
+def _rescale(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
+    found = rescale_checkpoint(
+        arguments.checkpoint,
+        functions_with(arguments.functions),
+        partitions=arguments.partitions,
+        pages=arguments.pages,
+        wanted=arguments.query,
+    )
+    for rescaled in found:
+        query = rescaled.query
+        numbers = f"{_count(arguments.partitions, 'partition')}, tasks of {_count(query.metadata.pages, 'page')}"
+        _print(out, f"{query.id}: {numbers}; {_count(rescaled.rows, 'item')} of state compared, all the same")
+    if not found:
+        _print(errors, "no query has state to rescale")
+    return 0
+
+
 def _described(query: StoredQuery, difference: Difference) -> str:
     step, side = difference.step, difference.side
     is_time = difference.part == "stream time"
@@ -267,4 +295,5 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Console, Console], int]] = 
     "show": _show,
     "export": _export,
     "diff": _diff,
+    "rescale": _rescale,
 }

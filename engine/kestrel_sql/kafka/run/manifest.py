@@ -18,6 +18,7 @@ from uuid import uuid4
 from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.run.rescale_switch import finish_rescale
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.topics.paths import path_part
@@ -104,6 +105,7 @@ class CheckpointFolder:
             raise EngineError(f"the checkpoint {self.folder} cannot be used: {error.strerror}") from error
         try:
             self._take(descriptor)
+            finish_rescale(self.folder)
             yield
         finally:
             os.close(descriptor)

@@ -8,6 +8,7 @@ from kestrel_sql.errors import CheckpointError, did_you_mean
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
+from kestrel_sql.kafka.run.rescale_switch import READY
 from kestrel_sql.kafka.run.resume import plan_of
 from kestrel_sql.planner.config import Config
 from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
@@ -26,6 +27,11 @@ def stored_queries(folder: Path, functions: Registry, wanted: str | None = None)
         CheckpointError: there is no checkpoint or no such query, or a file is damaged or of another release.
         EngineError: the manifest cannot be read.
     """
+    if (folder / READY).exists():
+        raise CheckpointError(
+            f"a rescale of the checkpoint {folder} was interrupted when its new states were ready",
+            hint="start the run or repeat `kestrel state rescale`, either of which puts them in place",
+        )
     if (folder / "manifest.json").is_file():
         named = CheckpointFolder(folder).load().queries.values()
         begun = [query for query in named if (folder / "queries" / path_part(query.id)).is_dir()]

@@ -1,0 +1,88 @@
+"""Rescales the checkpoint of a stopped run: all new states are written beside the old ones, then take their place."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from kestrel_sql.errors import CheckpointError, EngineError
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.rescale_switch import PARTIAL, READY, finish_rescale
+from kestrel_sql.kafka.run.stored_queries import stored_queries
+from kestrel_sql.spark.stored.rescale import Rescaled, rescale
+
+
+def rescale_checkpoint(
+    folder: Path, functions: Registry, *, partitions: int, pages: int | None, wanted: str | None
+) -> list[Rescaled]:
+    """Rewrite the state of the queries of a run for other numbers.
+
+    A process that is killed on the way leaves the old states whole, or new ones that the next start puts in place.
+
+    Args:
+        folder: the folder of `--checkpoint`.
+        functions: the functions of the queries.
+        partitions: the number of partitions of each stateful level.
+        pages: the number of pages of each task; None leaves it.
+        wanted: the id of the only query to rescale.
+
+    Raises:
+        CheckpointError: a query cannot be rescaled, or a file is damaged; nothing has changed.
+        CheckpointInUseError: a run holds the checkpoint.
+        EngineError: the folder cannot be written.
+    """
+    if not (folder / "manifest.json").is_file():
+        raise CheckpointError(
+            f"{folder} is not the checkpoint of a run: it has no manifest.json",
+            hint="name the folder of --checkpoint of a run",
+        )
+    with CheckpointFolder(folder).locked():
+        try:
+            return _rescaled(folder, functions, partitions, pages, wanted)
+        except OSError as error:
+            raise EngineError(
+                f"{error.filename or folder} cannot be written: {error.strerror or error}",
+                hint="the states are as they were; make room and try again",
+            ) from error
+
+
+def _rescaled(
+    folder: Path, functions: Registry, partitions: int, pages: int | None, wanted: str | None
+) -> list[Rescaled]:
+    found, partial = [], folder / PARTIAL
+    if partial.exists():
+        shutil.rmtree(partial)
+    try:
+        for query in stored_queries(folder, functions, wanted):
+            if query.steps and query.batches:
+                number = query.metadata.pages if pages is None else pages
+                target = partial / "queries" / query.folder.name
+                found.append(rescale(query, target, partitions=partitions, pages=number))
+        if not found:
+            return found
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        for stored in manifest["queries"]:
+            for rescaled in found:
+                if stored["id"] == rescaled.query.id:
+                    stored["pages"] = rescaled.query.metadata.pages
+        (partial / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    _sync(partial)
+    partial.rename(folder / READY)
+    finish_rescale(folder)
+    return found
+
+
+def _sync(folder: Path) -> None:
+    """Force all files of a folder to the disk, before one rename makes them count."""
+    for entry in [folder, *folder.rglob("*")]:
+        descriptor = os.open(entry, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
