@@ -28,7 +28,6 @@ from kestrel_sql.topics.records import Record
 class BrokerTopics:
     """The topics of cases on one broker, read and written by one Spark session."""
 
-    most_cases = 60
     can_share = False
 
     def __init__(self, servers: str) -> None:

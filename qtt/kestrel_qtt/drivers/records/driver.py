@@ -22,10 +22,6 @@ class CaseTopics(Protocol):
     """Where the topics of cases are while these run: in memory, or on a broker."""
 
     @property
-    def most_cases(self) -> int:
-        """How many cases may have their topics at once."""
-
-    @property
     def can_share(self) -> bool:
         """Whether a query can read the records of several cases at once."""
 
@@ -65,9 +61,8 @@ class RecordDriver:
     ) -> Iterator[tuple[model.Case, model.Outcome, float]]:
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         cut = Cut.parse(options.cut, options.restart)
-        size = min(options.group_size, self._topics.most_cases)
-        for start in range(0, len(cases), size):
-            yield from self._run_group(cases[start : start + size], cut, reuse=options.reuse)
+        for start in range(0, len(cases), options.group_size):
+            yield from self._run_group(cases[start : start + options.group_size], cut, reuse=options.reuse)
 
     def explain(self, case: model.Case) -> str:
         """The plans of a case as JSON, each followed by the Spark SQL that it becomes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,6 @@ class MemoryTopics:
     """Needs nothing but a runner over memory streams."""
 
     memory: Memory
-    most_cases: int = sys.maxsize
     can_share: bool = True
 
     def begin(self, runs: Sequence[CaseRun]) -> None:
