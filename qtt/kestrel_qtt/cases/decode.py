@@ -1,4 +1,4 @@
-"""Turn the plain values of a case into its dataclasses; members that are not named here are ignored."""
+"""Decode the plain values of a case into dataclasses; unknown members are ignored."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
 class DecodeError(ValueError):
-    """A value of a case that is missing or of the wrong kind; `path` leads to it from the case."""
+    """A value of a case is missing or has the wrong type; `path` is its path from the case."""
 
     def __init__(self, message: str, *path: str | int) -> None:
         super().__init__(message)
         self.path = path
 
     def below(self, *path: str | int) -> DecodeError:
-        """Return the error with a path that begins further up."""
+        """Return the error with a path that starts further up."""
         return DecodeError(str(self), *path, *self.path)
 
 

@@ -1,6 +1,6 @@
-"""Find case files: which files of a folder hold cases, of which form, and how ids call them.
+"""Find case files, their forms, and their paths in ids.
 
-What stands above the folder that was asked for never matters, except for the file that marks the root of the project.
+Nothing above the given folder matters, except the file that marks the root of the project.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KSQLDB_FOLDERS: Mapping[str, Kind] = MappingProxyType(
         "historical_plans": Kind.STORED,
     }
 )
-"""What ksqlDB calls the folders of its own corpus, and the form of the files in each."""
+"""The names of the folders in ksqlDB's corpus, and the form of the files in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,9 @@ class CaseFile:
 class Finder:
     """Finds the case files of `given` files and folders, and of the folders that a project has `named`.
 
-    A given file and every file of a named folder must hold cases. In a given folder those count that look like it. With
-    `ksqldb` all files keep ksqlDB's rules, else those in folders that are called as ksqlDB calls its own.
+    A given file and every file of a named folder must hold cases. In a given folder, only files
+    that look like case files count. With `ksqldb` all files keep ksqlDB's rules, else only those in folders with the
+    names of ksqlDB's own.
     """
 
     given: tuple[Path, ...] = ()
@@ -87,7 +88,7 @@ class Finder:
     ksqldb: bool = False
 
     def at(self, path: Path) -> CaseFile | None:
-        """The case file at `path`, or None where there is none, or nobody asked for it."""
+        """Return the case file at `path`; None if it holds no cases or was not asked for."""
         full = _absolute(path)
         if full.suffix not in SUFFIXES:
             return None
@@ -145,7 +146,7 @@ def stored_spec(path: Path, given: Path) -> CaseFile:
 
 
 def _kind(path: Path, *, must_hold_cases: bool) -> Kind | None:
-    """The form of the file by its content and the files beside it, None where it holds no cases."""
+    """Return the form of the file by its content and its neighbours; None if it holds no cases."""
     if path.name == GAPS_FILE:
         return None
     if path.with_name(PLAN_FILE).is_file():
@@ -164,10 +165,7 @@ def _has_records_beside(path: Path) -> bool:
 
 
 def _looks_like_cases(path: Path) -> bool:
-    """Whether two of three things are there, so that a slip in one hides no file.
-
-    Lists of tests, of statements, what comes out.
-    """
+    """Whether two of three members are there (tests, statements, outputs), so that one typo hides no file."""
     content = _content(path)
     lists = {match[1] for match in _LIST.finditer(content)}
     has_results = not lists <= {b"tests", b"statements"} or _EXCEPTION.search(content) is not None
@@ -228,5 +226,5 @@ def _depth(folder: Path) -> int:
 
 
 def _absolute(path: Path) -> Path:
-    """The path from the root of the file system on; a link stays what it is called."""
+    """Return the absolute path, without resolving links."""
     return Path(os.path.abspath(path))

@@ -1,4 +1,4 @@
-"""Edit the outputs of a case in the text of its file, and leave every other character as it is."""
+"""Edit the outputs of a case in the text of its file; every other character stays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Element:
 
 
 def edit_outputs(text: str, is_json: bool, name: str, entries: Sequence[Entry]) -> str:
-    """Give the case called `name` the outputs `entries`.
+    """Replace the outputs of the case `name` by `entries`.
 
     Raises:
         TextError: there is no such case, it has no outputs, or a path of a change is not there.

@@ -21,7 +21,7 @@ ROW_COLUMNS = ("ROWTIME", "ROWPARTITION", "ROWOFFSET")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a case takes from files: its statements with the script they are from, and all its inputs."""
+    """The parts of a case that may come from files: its statements with their script, and all its inputs."""
 
     statements: list[str] | None
     script: Path | None

@@ -1,4 +1,4 @@
-"""The ledger of known gaps: cases that do not pass yet, each with a reason, so that the list can only shrink."""
+"""The known-gaps list: cases that do not pass yet, each with a reason. The list can only shrink."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_GAPS: Ledger = MappingProxyType({})
 
 
 def load_gaps(path: Path) -> Ledger:
-    """Load a ledger: a list of `{case, reason, kind}`; raise CaseFileError."""
+    """Load a known-gaps list: a list of `{case, reason, kind}`; raise CaseFileError."""
     try:
         text = path.read_text(encoding="utf-8")
         if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
@@ -75,7 +75,7 @@ def _gap(path: Path, node: YamlNode) -> Gap:
 
 
 def ledger_of(file: CaseFile) -> Path | None:
-    """The ledger that rules a case file: the nearest one above it, up to the root that its ids count from, or None."""
+    """Return the known-gaps list of a case file: the nearest one above it, up to the root of its ids; None if none."""
     folders = [file.root / parent for parent in Path(file.name).parents]
     return next((ledger for folder in folders if (ledger := folder / GAPS_FILE).is_file()), None)
 

@@ -1,4 +1,4 @@
-"""Say which parts of outputs a case compares."""
+"""Which parts of its outputs a case compares, and how."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Matching:
     tolerance: Decimal | None = None
 
     def __str__(self) -> str:
-        """What is compared loosely, for a report; empty where nothing is."""
+        """Describe what is compared loosely, for a report; empty if nothing is."""
         parts = [f"without {', '.join(self.ignore)}"] if self.ignore else []
         parts += ["in any order of keys"] if self.unordered else []
         parts += [f"fractions within {self.tolerance}"] if self.tolerance is not None else []

@@ -1,4 +1,4 @@
-"""Case files as plain values that remember their lines, before anything is known about cases."""
+"""Case files as plain values with their lines, before cases are decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JsonPath: TypeAlias = "Sequence[str | int]"
 
 
 class TextError(Exception):
-    """A text that is not JSON, or not the YAML that we read; `line` counts from 1."""
+    """The text is not JSON, or not the YAML subset that we read; `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)

@@ -25,7 +25,7 @@ class _DuplicateKeyError(ValueError):
 
 
 class _NumberError(ValueError):
-    """A number, as it is written, that is none or cannot be read."""
+    """A string that looks like a number but cannot be read as one."""
 
     def __init__(self, written: str, message: str) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ def line_of(text: str, path: JsonPath) -> int:
 
 
 def _clean(text: str) -> str:
-    """Blank the comments; raise TextError for a text that is nested deeper than what reads it later can follow."""
+    """Blank the comments; raise TextError if the text is nested too deeply for the parser."""
     clean = strip_comments(text)
     depth = 0
     for found in _BRACKET.finditer(clean):
@@ -173,7 +173,7 @@ def _decode(text: str, at: int) -> tuple[Json, int]:
 
 
 def _check_surrogates(text: str, at: int, end: int, value: Json) -> None:
-    """Refuse half a surrogate pair: no file and no terminal takes such a string."""
+    """Refuse a lone surrogate, which no file or terminal can encode."""
     found = _SURROGATE.search(text, at, end)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""Read a YAML case file strictly: JSON values only, so that nothing means more than it says."""
+"""Read a YAML case file strictly: JSON values only, without the surprises of YAML."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class YamlNode:
 
 
 def read_yaml(text: str) -> RawFile:
-    """Read a case file; raise TextError for everything that JSON could not say."""
+    """Read a case file; raise TextError for everything that JSON does not have."""
     root = parse_yaml(text)
     if not isinstance(root.value, dict):
         raise TextError(root.line, "a case file is one mapping with a list `tests`")

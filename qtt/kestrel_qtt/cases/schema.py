@@ -1,4 +1,4 @@
-"""Check case files against the closed schema, and say what is wrong in one sentence for each slip."""
+"""Check case files against the closed schema, and report each mistake in one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACEHOLDER = [{"name": "x", "statements": ["x"]}]
 
 @dataclass(frozen=True, slots=True)
 class SchemaProblem:
-    """One slip: the path of the value it is about, and a sentence that starts with that path."""
+    """One mistake: the path of the value, and a sentence that starts with that path."""
 
     path: tuple[str | int, ...]
     message: str
@@ -30,13 +30,13 @@ def schema_text() -> str:
 
 
 def file_problems(head: Mapping[str, Any], *, has_tests: bool) -> list[SchemaProblem]:
-    """What is wrong with the members of a file besides its cases."""
+    """Check the members of a file other than its cases."""
     members = {**head, **({"tests": _PLACEHOLDER} if has_tests else {})}
     return list(_problems(_file_validator().iter_errors(members)))
 
 
 def case_problems(members: Mapping[str, Any]) -> list[SchemaProblem]:
-    """What is wrong with the members of a case, in their order of paths."""
+    """Check the members of a case; the mistakes come in the order of their paths."""
     return list(_problems(_case_validator().iter_errors(members)))
 
 
@@ -57,7 +57,7 @@ def _case_validator() -> Draft202012Validator:
 
 
 def _problems(errors: Iterable[ValidationError]) -> Iterator[SchemaProblem]:
-    """A sentence for each slip: a misspelt name is an unknown field and a missing one, but said once."""
+    """Return a sentence for each mistake; a misspelt name, which is unknown and missing, is reported once."""
     known = sorted(errors, key=lambda e: ([str(part) for part in e.absolute_path], e.validator == "required"))
     meant: set[tuple[str | int, ...]] = set()
     for error in known:

@@ -214,7 +214,7 @@ def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
 
 
 def _fill_in(file: Path, proposals: Sequence[Proposal], out: Console) -> int:
-    """Write what can be written, say what cannot, and count the latter."""
+    """Write all outputs that can be written, report the others, and return how many they are."""
     for proposal in proposals:
         text = proposal.problem or f"{len(proposal.records)} records"
         out.print(f"{file}:{proposal.case.line}: {proposal.case.name}: {text}", markup=False, highlight=False)

@@ -63,7 +63,7 @@ def add_record(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 
 def record_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Sample the topics, run the script over the sample, and write the case."""
-    # Clients of Kafka take long to import.
+    # Kafka clients are slow to import.
     from kestrel_qtt.drivers.kafka.mask import Mask
     from kestrel_qtt.drivers.kafka.sample import Sampler, Wishes
 

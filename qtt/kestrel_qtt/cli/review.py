@@ -1,4 +1,4 @@
-"""The command `qtt review`: walk through the differences of cases, and take what was written as what is expected."""
+"""The command `qtt review`: show each difference of a case, and accept the actual record as the expected one."""
 
 from __future__ import annotations
 

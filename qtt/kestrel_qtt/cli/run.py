@@ -29,7 +29,7 @@ OpenDriver = Callable[[], PlanningDriver]
 
 
 class ExitCode(IntEnum):
-    """What the command tells its caller."""
+    """The exit codes of the commands."""
 
     OK = 0
     FAILURES = 1
@@ -86,7 +86,7 @@ def add_loading(command: argparse.ArgumentParser) -> None:
 
 
 def progress() -> Callable[[str], None]:
-    """Return a function that prints a line to standard error after the seconds since now."""
+    """Return a function that prints a line to standard error, prefixed with the seconds since now."""
     out = Console(stderr=True, soft_wrap=True)
     started = time.perf_counter()
 

@@ -21,14 +21,14 @@ from kestrel_qtt.report.text import failure_text, summarise
 from kestrel_qtt.runner import run_cases
 
 INTERVAL = 0.3
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 State = Mapping[Path, tuple[int, int] | None]
 
 
 @dataclass(slots=True)
 class Watch:
-    """Runs the cases of the arguments again and again; `wait` returns when the files are to be looked at."""
+    """Runs the cases of the arguments again whenever a file changes; `wait` returns when it is time for a check."""
 
     arguments: argparse.Namespace
     open_driver: OpenDriver
@@ -71,7 +71,7 @@ class Watch:
         return loaded
 
     def _run(self, loaded: Loaded, cases: list[Case], engine: PlanningDriver) -> None:
-        """Run cases, those first that failed before."""
+        """Run cases; those that failed last time come first."""
         started = time.perf_counter()
         cases = sorted(cases, key=lambda case: case.id not in self.failing)
         results = []
@@ -102,13 +102,13 @@ def case_files(case: Case) -> set[Path]:
 
 
 def _below(paths: Iterable[Path]) -> list[Path]:
-    """The folders given, whose time changes with the names in them, and the folders below."""
+    """Return the given folders and all folders below; the time of a folder changes with the names in it."""
     folders = [path for path in paths if path.is_dir()]
     return [*folders, *(below for folder in folders for below in folder.rglob("*") if below.is_dir())]
 
 
 def state_of(paths: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
-    """Time and size of each file; None for one that is gone."""
+    """Return the time and size of each file; None if it is gone."""
     states: dict[Path, tuple[int, int] | None] = {}
     for path in {path.resolve() for path in paths}:
         try:
@@ -120,14 +120,14 @@ def state_of(paths: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
 
 
 def touched(cases: Iterable[Case], changed: set[Path], arguments: argparse.Namespace) -> list[Case]:
-    """The cases that need one of the changed files; all, if it has functions."""
+    """Return the cases that need a changed file; all of them if functions have changed."""
     if changed & {path.resolve() for path in arguments.functions}:
         return list(cases)
     return [case for case in cases if changed & {path.resolve() for path in case_files(case)}]
 
 
 def pause() -> None:
-    """Wait until the next look at the files."""
+    """Wait until the next check of the files."""
     time.sleep(INTERVAL)
 
 

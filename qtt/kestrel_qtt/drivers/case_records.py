@@ -1,6 +1,6 @@
-"""Records of cases.
+"""Encode the inputs of cases, and decode the records that queries wrote.
 
-Given ones to bytes, written ones back to what a case expects, by the source that owns their topic.
+The source that owns a topic gives the formats.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _check_topic(session: Session, given: InputRecord) -> None:
 
 
 def _place(given: InputRecord) -> str:
-    """Where an input stands, as far as that is known."""
+    """Say where an input is, as far as that is known."""
     line = "an input" if given.line is None else f"the input in line {given.line}"
     return f"{given.file}:{given.line}" if given.file is not None else line
 
@@ -76,7 +76,7 @@ def actual_records(session: Session, topic: str, found: Sequence[Record]) -> tup
 
 
 def records_of_topic(session: Session, topic: str) -> SourceRecords | None:
-    """Find out how to write and read the records of a topic: by the first source that has it, None without one."""
+    """Return what encodes and decodes the records of a topic, by its first source; None if it has none."""
     source = next(iter(session.sources_of_topic(topic)), None)
     return None if source is None else SourceRecords.of(source, session.serde())
 

@@ -1,4 +1,4 @@
-"""How the input of queries is cut into micro-batches: the results must not depend on it."""
+"""Cut the input of queries into micro-batches. The results must not depend on the cut."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Cut:
 
     @staticmethod
     def parse(text: str | None, restart: bool = False) -> Cut:
-        """Read `one`, `each` or `random:SEED`.
+        """Parse `one`, `each` or `random:SEED`.
 
-        Without a text all at once, but at random where a restart needs a middle.
+        None means one batch, or a random cut with `restart`, which needs a middle.
 
         Raises:
             ValueError: anything else.
@@ -50,5 +50,5 @@ class Cut:
                 start = at
 
     def restart_after(self, batches: int) -> int | None:
-        """Return the number of the batch after which the queries are stopped and started again, None for never."""
+        """Return the number of the batch after which the queries restart; None if they do not."""
         return random.Random(self.seed or 0).randrange(batches) if self.restart and batches else None

@@ -1,4 +1,4 @@
-"""What an engine must offer to be tested: run cases, hand out what came of each."""
+"""Defines what the harness needs of an engine: run cases, and return the outcome of each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DEFAULT_GROUP_SIZE = 60
 
 
 class PlanningError(Exception):
-    """A case whose statements cannot be planned; says which one, and why."""
+    """The statements of a case cannot be planned; the message says which one, and why."""
 
 
 class DriverError(Exception):
-    """An engine that cannot be opened; says why, and what to try."""
+    """An engine cannot be opened; the message says why, and what to try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Driver(Protocol):
         """
 
     def close(self) -> None:
-        """Give back whatever the driver holds; it is not used afterwards."""
+        """Release everything that the driver holds; it is not used afterwards."""
 
 
 class PlanningDriver(Driver, Protocol):
     """A driver that can show what it would run."""
 
     def explain(self, case: Case) -> str:
-        """The plan of the case as a readable text, with the Spark SQL that it compiles to; raise PlanningError."""
+        """Return the plan of the case as readable text, with the Spark SQL of each stage; raise PlanningError."""
 
     def plan_documents(self, case: Case) -> str:
-        """The plan of the case as the JSON text of a plan.json; raise PlanningError."""
+        """Return the plan of the case as the text of a plan.json; raise PlanningError."""

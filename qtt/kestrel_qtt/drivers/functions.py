@@ -1,4 +1,4 @@
-"""The functions that a case may call: those that ship, and those of the sources that it names."""
+"""Load the functions that a case may call: the built-in ones, and those of the sources that it names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def functions_of(case: Case) -> Registry:
 
 
 def functions_from(sources: Sequence[str | Path]) -> Registry:
-    """The functions that ship and those of `sources`, each a module or a Python file, which is executed once.
+    """Return the built-in functions and those of `sources`, which are modules or Python files; each runs once.
 
     Raises:
         FunctionError: a source cannot be loaded.
@@ -32,7 +32,7 @@ def functions_from(sources: Sequence[str | Path]) -> Registry:
 
 
 def check_functions(sources: Sequence[Path]) -> None:
-    """Load the functions of Python files, so that a mistake in one is told before any case runs.
+    """Load the functions of Python files, so that a mistake is reported before any case runs.
 
     Raises:
         DriverError: a file cannot be loaded, or declares no function.
@@ -44,7 +44,7 @@ def check_functions(sources: Sequence[Path]) -> None:
 
 
 def forget_functions() -> None:
-    """Execute the files of functions again when they are needed next: one of them has changed."""
+    """Drop all loaded functions, because a file has changed; the next case loads them again."""
     _registry.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""The runner over memory streams that all drivers of a process share."""
+"""Holds the runner over memory streams that all drivers of a process share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kestrel_qtt.drivers.warm.session import open_case_session
 
 
 class Memory:
-    """Opens the runner when it is first asked for: Spark takes seconds to start. Several threads may ask."""
+    """Opens the runner on first use, because Spark takes seconds to start; thread-safe."""
 
     def __init__(self) -> None:
         self._runner: GroupRunner | None = None
         self._opening = Lock()
 
     def runner(self) -> GroupRunner:
-        """Give the runner."""
+        """Return the runner."""
         with self._opening:
             if self._runner is None:
                 self._runner = GroupRunner(open_case_session())

@@ -1,4 +1,4 @@
-"""Open a driver by what it runs cases on. Drivers are imported here on first use: they bring Spark along."""
+"""Open the drivers. They are imported on first use, because they import Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE
 
 
 def run_cold() -> None:
-    """Have this process start a Spark of its own, and leave none to others; called before a driver runs anything."""
+    """Make this process start its own Spark and leave none to later runs; call it before a driver runs anything."""
     os.environ[COLD_VARIABLE] = "1"
 
 

@@ -1,4 +1,4 @@
-"""How many partitions the topics of a case have, and to which of them a record goes (rules Q4.2, Q5.4)."""
+"""The partitions of the topics of a case, and the partition of each record (rules Q4.2, Q5.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def declared_partitions(topics: Iterable[Topic]) -> dict[str, int]:
 
 
 def named_partitions(inputs: Iterable[InputRecord]) -> dict[str, int]:
-    """How many partitions a topic must have for the inputs that name theirs."""
+    """Return how many partitions each topic needs for the inputs that name a partition."""
     named: dict[str, int] = {}
     for given in inputs:
         if given.partition is not None:
@@ -43,7 +43,7 @@ class Partitions:
     _written: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def declare(self, statement: Statement) -> None:
-        """Take over PARTITIONS of a CREATE that was carried out; what the case declares wins."""
+        """Record the PARTITIONS of a CREATE statement; the declaration of the case wins."""
         if not isinstance(statement, CreateSource | CreateAs):
             return
         count = str(dict(statement.properties).get("PARTITIONS", ""))

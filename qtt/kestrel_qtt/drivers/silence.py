@@ -1,4 +1,4 @@
-"""Say which inputs of a case had no effect, and why (rule Q8.6)."""
+"""Report the inputs of a case that had no effect, and why (rule Q8.6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PASSING = (StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectV1
 
 
 def unread_inputs(session: Session, inputs: Sequence[InputRecord], plans: Iterable[QueryPlan]) -> Iterator[str]:
-    """Name the topics of inputs that no source has or no query reads, and the members that no column takes."""
+    """Name the input topics that no source has or no query reads, and the members that match no column."""
     sources = session.catalog.sources
     read = {sources[name].topic for plan in plans for name in plan.sources if name in sources}
     for topic, count in Counter(given.topic for given in inputs).items():
@@ -61,10 +61,10 @@ def _without_column(source: Source, value: object) -> Iterator[str]:
 
 
 def late_inputs(plan: QueryPlan, feed: Sequence[Record]) -> Iterator[str]:
-    """Say how many windows had expired when an input for them came, and how many EMIT FINAL still holds back.
+    """Count the windows that had expired before an input for them came, and those that EMIT FINAL still holds back.
 
-    `feed` is what the query was fed, in order. Nothing is said of a query that filters, joins or sets timestamps of its
-    own, for its stream time is not that of the inputs.
+    `feed` is what the query was fed, in order. A query that filters, joins or sets its own
+    timestamps is left out, because its stream time is not that of the inputs.
     """
     found = _windowed(plan.physical_plan)
     times = [record.timestamp for record in feed if record.value is not None]

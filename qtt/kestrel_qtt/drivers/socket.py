@@ -1,4 +1,4 @@
-"""REST-QTT cases over a socket: each on a server of its own, asked as a client asks."""
+"""Runs REST-QTT cases over a socket: each on its own server, with the requests of a client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kestrel_sql.topics.memory import MemoryBroker
 
 _ROWS, _PROTO = "application/vnd.ksql.v1+json", "application/vnd.ksql.v1+protobuf"
 _SHARED_PUSH = "ksql.query.push.v2.enabled"
-"""The servers of ksqlDB's cases have it on."""
+"""ksqlDB's cases expect it to be on."""
 
 _PATIENCE_S = 120.0
 _MOMENT_S = 0.02
@@ -68,7 +68,7 @@ class _RefusedError(Exception):
 
 @dataclass(slots=True)
 class _Asking:
-    """A case on its way against its server."""
+    """A case that is running against its server."""
 
     case: RestCase
     engine: ServedEngine
@@ -79,7 +79,7 @@ class _Asking:
     fed: bool = False
 
     def statements(self, text: str) -> None:
-        """Send statements that are no queries in one request, and keep the entities."""
+        """Send all statements that are not queries in one request, and keep the entities."""
         with closing(self._connection()) as connection:
             answer = _sent(connection, "/ksql", {"ksql": text}, "application/json")
             self.answers += [Answer("admin", (entity,)) for entity in json.loads(answer.read())]
@@ -87,7 +87,7 @@ class _Asking:
             self.partitions.declare(parsed.statement)
 
     def query(self, text: str, expected: int) -> None:
-        """Send a query, and keep its answer; a push query is closed when it has given what is `expected` of it."""
+        """Send a query, and keep its answer; a push query is closed once it has returned `expected` elements."""
         self.answers.append(Answer("query", tuple(self._elements(text, _ROWS, expected))))
         if self.case.with_proto:
             elements = tuple(_readable(list(self._elements(text, _PROTO, expected))))
@@ -170,7 +170,7 @@ def _sent(connection: http.client.HTTPConnection, path: str, body: object, accep
 
 
 def _element(line: bytes) -> dict[str, Any] | None:
-    """One object of an answer, whose lines are the members of a JSON array.
+    """Parse one line of an answer, which is an element of a JSON array.
 
     Raises:
         _RefusedError: it is an error.

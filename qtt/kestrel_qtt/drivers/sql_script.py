@@ -1,4 +1,4 @@
-"""SQL scripts of tests on our engine: statements one by one, assertions on what the topics hold."""
+"""Runs SQL test scripts: executes the statements one by one, and checks the assertions on topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROPERTIES = {"auto.offset.reset": "latest", "cache.max.bytes.buffering": 0, "m
 
 
 def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model.Outcome, float]]:
-    """Run tests one by one, each on an engine of its own."""
+    """Run tests one by one, each on its own engine."""
     for case in cases:
         started = time.perf_counter()
         try:
@@ -187,7 +187,7 @@ class _Script:
 
 
 def _bare(window: WindowInfo | None) -> tuple[WindowType, int | None] | None:
-    """A window without how its query emits, which a declaration cannot say."""
+    """Return a window without its EMIT clause, which a declaration cannot have."""
     return None if window is None else (window.type, window.size_ms)
 
 

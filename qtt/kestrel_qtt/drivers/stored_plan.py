@@ -1,4 +1,4 @@
-"""Execute a stored plan in a session, and say what its last query writes where."""
+"""Execute a stored plan in a session, and return the serdes of its last query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kestrel_sql.types.sql_types import SqlType
 def execute_stored(
     session: Session, file: Path, properties: Mapping[str, object], defaults: Mapping[str, object]
 ) -> None:
-    """Carry out the statements of a plan.json one by one, under the settings that a replay restores.
+    """Execute the statements of a plan.json one by one, under the settings that a replay restores.
 
     Raises:
         EngineError: the file is no plan, or one of its statements is refused.
@@ -32,7 +32,7 @@ def execute_stored(
 def execute_plan_file(
     session: Session, stored: PlanFile, properties: Mapping[str, object], defaults: Mapping[str, object]
 ) -> None:
-    """Carry out the statements of a plan one by one, as `execute_stored` does.
+    """Execute the statements of a plan one by one, as `execute_stored` does.
 
     Raises:
         EngineError: a statement is refused.

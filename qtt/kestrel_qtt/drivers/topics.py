@@ -55,7 +55,7 @@ def register_topics(session: Session, case: model.Case) -> None:
     ):
         imports = tuple(SchemaReference(reference.name, reference.name, 1) for reference in schema.references)
         session.registry.register(subject, schema.language, schema.text, imports, schema_id=schema.id)
-    # Cases name the ids of topics only, so what those import comes after them.
+    # Cases give ids to topics only, so the schemas that these import are registered after them.
     for reference in (reference for schema in wanted.values() for reference in schema.references):
         language = _language(reference.format)
         session.registry.register(reference.name, language, _text(language, reference.schema))
@@ -80,7 +80,7 @@ def _declared(case: model.Case) -> Iterator[tuple[str, _Schema]]:
 def _inferred(session: Session, case: model.Case) -> dict[str, _Schema]:
     """The schemas of topics whose columns statements declare, by subject.
 
-    What is wrong with a statement shows when it is executed.
+    An error in a statement is reported when it is executed.
     """
     trial = Session(config=session.config, functions=session.functions)
     with suppress(EngineError):

@@ -60,7 +60,7 @@ def qtt(request: pytest.FixtureRequest) -> Any:
 def _suite_of(config: pytest.Config) -> Any:
     """The suite of this process, opened on first use; raise CollectError."""
     if _SUITE not in config.stash:
-        # One error is enough where no case can run: other files find None, and are passed over.
+        # If no case can run, one error is enough: other files find None and are skipped.
         config.stash[_SUITE] = None
         config.stash[_SUITE] = _open_suite(config)
     return config.stash[_SUITE]
@@ -133,7 +133,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     suite = session.config.stash.get(_SUITE, None)
     if suite is not None:
         worker = vars(session.config).get("workerinput")
-        # Another scheduler gives out cases in ways that a worker cannot foresee.
+        # A worker cannot predict how another scheduler distributes cases.
         size = 1 if worker is not None and not worker[_CHUNKED] else session.config.getoption("--qtt-group-size")
         suite.divide(session.items, size, worker["workercount"] if worker else 1, case_filter(session.config))
 
@@ -142,7 +142,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give each case its own seconds: the first of a chunk took those of all."""
+    """Report the seconds of each case; pytest counts those of a whole chunk for its first case."""
     report = yield
     seconds = getattr(item, "seconds", None)
     if call.when == "call" and isinstance(seconds, float):

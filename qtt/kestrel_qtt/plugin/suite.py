@@ -39,7 +39,7 @@ class CaseItem(pytest.Item):
         self.seconds: float | None = None
 
     def runtest(self) -> None:
-        """Judge the case."""
+        """Compare the outcome with the expectation."""
         if self.unreadable:
             raise CaseFailedError(self.unreadable)
         result = self.suite.result(self.case)
@@ -84,7 +84,7 @@ class Suite:
         self._started = time.perf_counter()
 
     def items(self, parent: pytest.Collector, file: CaseFile) -> Iterator[CaseItem]:
-        """The cases of a file, and what could not be read of it."""
+        """Return the cases of a file, and its errors."""
         loaded = self.loader.load(file)
         self._gaps |= loaded.gaps
         for failed in map(file_error_result, loaded.errors):
@@ -121,7 +121,7 @@ class Suite:
         return results
 
     def outcome(self, case: Case) -> Outcome:
-        """Run one case, and judge nothing."""
+        """Run one case without comparing anything."""
         return next(outcome for _, outcome, _ in run_group([case], self._opened(), self._options()))
 
     def _opened(self) -> Driver:

@@ -21,10 +21,9 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
         self.chunks: dict[str, str] = {}
 
     def remove_node(self, node: Any) -> str | None:
-        """Give the tests of a dead worker to the others, and name the one that it ran, which is not tried again.
+        """Give the tests of a dead worker to the others, and report the test that it ran, which is not retried.
 
-        pytest-xdist's own way gives back what was done, too: a worker that is handed nothing but done tests waits for
-        ever.
+        pytest-xdist itself also returns finished tests; a worker that gets only finished tests waits for ever.
         """
         left = {scope: unit for scope, unit in self.assigned_work.pop(node).items() if not all(unit.values())}
         if not left:

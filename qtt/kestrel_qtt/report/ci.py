@@ -1,4 +1,4 @@
-"""Write what CI systems read: JUnit XML, and annotations of GitHub at file and line."""
+"""Write reports for CI systems: JUnit XML, and GitHub annotations at file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write what mutation testing or branch coverage found as one HTML file that needs nothing else."""
+"""Write the findings of mutation testing or branch coverage as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mutant or branch: where it is, what became of it, and for a mutant the lines that differ."""
+    """A mutant or branch: its position, its outcome, and for a mutant the lines that differ."""
 
     place: str
     text: str
@@ -27,7 +27,7 @@ def write_findings(file: Path, title: str, open_word: str, summary: str, finding
     for name, value in (("TITLE", title), ("OPEN", open_word), ("SUMMARY", summary)):
         text = text.replace(name, escape(value))
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Last, so that no text of a finding is taken for a name.
+    # Last, so that no text of a finding is replaced as a placeholder.
     file.write_text(text.replace("FINDINGS", "\n".join(map(_section, findings))), encoding="utf-8")
     return file
 

@@ -1,4 +1,4 @@
-"""Write a run as one HTML file that needs nothing else.
+"""Write a run as one self-contained HTML file.
 
 Search, statements, records on a time line, differences, plans.
 """

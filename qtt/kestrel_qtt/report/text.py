@@ -1,4 +1,4 @@
-"""Tell how a run went: progress while it runs, a summary in text, and the JSON report."""
+"""Report a run: its progress, a text summary, and the JSON report."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def failure_text(result: Result) -> str:
 
 
 def gap_text(result: Result) -> str:
-    """Say which gap of the ledger a case that does not pass stands for."""
+    """Describe the known gap of a case that does not pass."""
     return f"{result.case.id}: {result.reason}"
 
 

@@ -46,7 +46,7 @@ class BrokerTopics:
             raise DriverError(error.render()) from error
 
     def begin(self, runs: Sequence[CaseRun]) -> None:
-        """Create the topics of the planned cases, and produce what these give."""
+        """Create the topics of the planned cases, and produce their inputs."""
         made = {run: self._made(run) for run in runs if run.outcome is None}
         self._scratch.make({name: n for own in made.values() for name, n in own.on_broker().items()})
         given = {run: list(given_records(run)) for run in made}
@@ -67,7 +67,7 @@ class BrokerTopics:
         if stray is not None and run.outcome is None:
             where = f"topic {stray.topic}, partition {stray.partition}, offset {stray.offset}"
             run.outcome = model.Crashed(f"{where}: the key {stray.key!r} of the record belongs to another partition")
-        # A topic is read whole, with what earlier queries wrote to it.
+        # The whole topic is read, including what earlier queries wrote to it.
         for topic in {record.topic for record in output.records}:
             records = [record for record in output.records if record.topic == topic]
             run.topics[topic] = in_expected_order(run, topic, records, counts[topic])
@@ -93,7 +93,7 @@ class BrokerTopics:
 
 
 def take_sent(run: CaseRun, given: Sequence[Record], sent: Sequence[Record | str]) -> None:
-    """Let the records that a case gives stand where the broker put them; a refusal of the broker is its outcome."""
+    """Give the inputs of a case the positions of the broker; a record that it refuses is the outcome of the case."""
     refused = next((record for record in sent if isinstance(record, str)), None)
     if refused is not None:
         run.outcome = model.Crashed(f"the broker refused an input: {refused}")

@@ -1,4 +1,4 @@
-"""Mask columns of records: equal values become equal masks, in all topics and in each recording."""
+"""Mask columns of records: equal values get equal masks, in all topics and recordings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Mask:
         """Return a key or value with the column masked; `columns` are those of its source.
 
         Raises:
-            ValueError: the column is there, but inside a text, such as a DELIMITED value.
+            ValueError: the column is inside a string, such as a DELIMITED value.
         """
         if content is None or (self.path and self.path[0] not in columns):
             return content
@@ -69,7 +69,7 @@ class Mask:
                 exponent = content.as_tuple().exponent
                 return Decimal(self._number(int(content.scaleb(-int(exponent))))).scaleb(int(exponent))
             case str() | bytes():
-                # Twelve letters and digits are base64, too: a BYTES column can still be written.
+                # Twelve letters and digits are also valid base64, so a BYTES column can still be encoded.
                 return f"mask{self._hash(str(content))[:8]}"
             case Mapping():
                 return {name: self._masked(value) for name, value in content.items()}

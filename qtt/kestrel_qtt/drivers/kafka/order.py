@@ -1,7 +1,4 @@
-"""Compare records of several partitions with a list.
-
-There is no order between partitions but the one that the case expects.
-"""
+"""Order the records of several partitions as the case expects them; Kafka orders them only within a partition."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from kestrel_sql.topics.records import Record
 
 
 def in_expected_order(run: CaseRun, topic: str, records: Sequence[Record], partitions: int) -> list[Record]:
-    """Put the records of a topic into the order that the case expects, as far as the order of each partition allows."""
+    """Sort the records of a topic as the case expects them, and keep the order within each partition."""
     queues: dict[int, deque[Record]] = {}
     for record in sorted(records, key=lambda record: (record.partition, record.offset)):
         queues.setdefault(record.partition, deque()).append(record)
@@ -26,10 +23,7 @@ def in_expected_order(run: CaseRun, topic: str, records: Sequence[Record], parti
 
 
 def _partition(run: CaseRun, expected: OutputRecord, partitions: int) -> int | None:
-    """Where an expected record belongs: where the case says, else where its key without a window does.
-
-    None where it has none.
-    """
+    """Return the partition of an expected record: as given, else that of its key without the window."""
     if expected.partition is not None or partitions == 1:
         return expected.partition or 0
     records = records_of_topic(run.session, expected.topic)
@@ -38,12 +32,12 @@ def _partition(run: CaseRun, expected: OutputRecord, partitions: int) -> int | N
 
 
 def _next(queues: Mapping[int, deque[Record]], partition: int | None) -> Record:
-    """The next record of a partition; of another one where that is empty, which will not compare equal."""
+    """Return the next record of a partition; if it is empty, that of another one, which will not compare equal."""
     queue = queues.get(partition) if partition is not None else None
     return (queue or next(queue for queue in queues.values() if queue)).popleft()
 
 
 def _merged(queues: Mapping[int, deque[Record]]) -> Iterator[Record]:
-    """What is left, always from the partition whose next record is the oldest."""
+    """Return the remaining records, always from the partition whose next record is the oldest."""
     while left := [queue for queue in queues.values() if queue]:
         yield min(left, key=lambda queue: queue[0].timestamp).popleft()

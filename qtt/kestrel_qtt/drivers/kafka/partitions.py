@@ -1,4 +1,4 @@
-"""The topics that a case has for itself on the broker: their names, and how many partitions each has."""
+"""The topics of a case on the broker: their names, and their numbers of partitions."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class OwnTopics:
 
 
 def given_records(run: CaseRun) -> Iterator[Record]:
-    """What a case gives: its inputs, then the records of its INSERT statements."""
+    """Return the inputs of a case, then the records of its INSERT statements."""
     yield from run.inputs
     for records in run.topics.values():
         yield from records
 
 
 def misplaced(run: CaseRun, records: Iterable[Record]) -> Record | None:
-    """The first record of a query that is not where Java's producer would have put it."""
+    """Return the first record of a query that is not in the partition that Java's producer would choose."""
     given = {record.topic for record in run.case.inputs}
     return next(
         (

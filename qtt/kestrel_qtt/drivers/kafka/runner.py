@@ -1,7 +1,4 @@
-"""A group of queries over topics of a broker, run to the end in one batch.
-
-What tests use in place of memory streams.
-"""
+"""Run a group of queries over topics of a broker to the end, in one batch."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ Place = tuple[str, int, int]
 """Topic, partition and offset of a record of the broker."""
 
 _Fed = tuple[int, int, str, int]
-"""Query, feed order, topic of the plan, and the timestamp (ms) that was meant."""
+"""Query, feed order, topic of the plan, and the intended timestamp (ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ class FusedRunner:
         """Start Spark with its Kafka connector; `prefix` begins the names of the consumer groups.
 
         Raises:
-            EngineError: the connector is not to be had.
+            EngineError: the connector cannot be downloaded.
         """
         self._topics, self._prefix = topics, prefix
         jars = connector_jars()

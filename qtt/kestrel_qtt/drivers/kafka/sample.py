@@ -1,4 +1,4 @@
-"""Take a sample of the topics of an application from a broker, as inputs of a case."""
+"""Sample the topics of an application on a broker, as the inputs of a case."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What is to be sampled: the newest records of each topic in `last`, and of other sources those with equal keys."""
+    """What to sample: the newest records of each topic in `last`, and records of other sources with equal keys."""
 
     servers: str
     last: Mapping[str, int]
@@ -92,7 +92,7 @@ class Sampler:
         return replace(self.case, inputs=inputs, topics=tuple(topics))
 
     def _sources(self) -> list[str]:
-        """The topics that the script reads, and no query of it writes."""
+        """Return the topics that the script reads and that none of its queries writes."""
         known = self.session.catalog.sources
         queries = [query.plan for query in self.session.queries.values()]
         written = {known[plan.sink or ""].topic for plan in queries if plan.sink in known}
@@ -115,7 +115,7 @@ class Sampler:
         return [column.name for column in (source.schema.key if is_key else source.schema.value)]
 
     def _read(self, config: KafkaConfig, sources: Sequence[str]) -> list[tuple[str, ActualRecord]]:
-        """Read the topics that are wished for, then those of the other sources that belong to them."""
+        """Read the topics of `last`, then the records of the other sources that have the same keys."""
         found: list[tuple[str, ActualRecord]] = []
         for topic, count in self.wishes.last.items():
             newest = in_order(self._decoded(topic, last_records(config, topic, count)))[-count:]

@@ -1,7 +1,6 @@
-"""Topics made on purpose, for tests: filled record by record, read whole, and removed.
+"""Temporary topics for tests: created, filled, read whole, and deleted.
 
-One client of each kind is held as long as it is needed: a client that is opened anew waits half a second for its first
-answer.
+One client of each kind stays open: a new client waits half a second for its first answer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kestrel_sql.topics.records import Record
 AHEAD_MS = 1
 """How far the clock of scratch topics is ahead.
 
-Librdkafka takes the timestamp 0 for "now", so that 0 stands as 1, 1 as 2, and so on.
+Librdkafka reads the timestamp 0 as "now"; so 0 is written as 1, 1 as 2, and so on.
 """
 
 _CONNECT_S = 10
@@ -121,7 +120,7 @@ class ScratchTopics:
         found: dict[str, list[Record]] = {name: [] for name in names}
         places = [TopicPartition(name, partition, 0) for name in found for partition in range(self._partitions[name])]
         with self._reading:
-            # Topics that the client does not know yet are looked for half a second later.
+            # The client looks for unknown topics again after half a second.
             self._consumer.list_topics(timeout=TIMEOUT)
             self._consumer.assign(places)
             try:
@@ -134,7 +133,7 @@ class ScratchTopics:
         return found
 
     def close(self) -> None:
-        """Close the clients, in order: none is left to the end of the interpreter."""
+        """Close the clients before the interpreter ends."""
         self._consumer.close()
         self._producer.close()
 

@@ -1,4 +1,4 @@
-"""Answers of the engine in the form in which a case expects the responses of a server."""
+"""Write the answers of the engine as the responses of a server that a case expects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kestrel_sql.queries.transient import QueryKind
 
 
 def admin_answer(statement: str, answer: told.Answer) -> Answer:
-    """The response to a statement that is no query: its table, or else that it was carried out."""
+    """Return the response to a statement that is not a query: its table, or its success."""
     if not answer.columns:
         status = {"@type": "currentStatus", "statementText": statement, "message": answer.message}
         return Answer("admin", (status,))

@@ -1,4 +1,4 @@
-"""REST-QTT cases on the engine of `kestrel shell`; what Spark has to run is run fused, for all cases of a group."""
+"""Run REST-QTT cases on the engine of `kestrel shell`; the queries of all cases in a group are fused for Spark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _advance(due: Sequence[tuple[RestRun, RunningQuery]], memory: Memory) -> Non
 
 
 def _answer_all(runs: Sequence[RestRun], memory: Memory) -> None:
-    """Answer the queries of all cases: from states where these hold the answer, the others by Spark."""
+    """Answer the queries of all cases: from state if it holds the answer, else with Spark."""
     found = [(run, asked, _looked_up(run, asked)) for run in runs if run.outcome is None for asked in run.asked]
     run_group([job for _, _, job in found if isinstance(job, TableJob)], memory)
     for run, asked, answer in found:
@@ -73,7 +73,7 @@ def _take(run: RestRun, asked: Asked, found: Answer | TableJob | EngineError) ->
     """Add the answer of a query to its case.
 
     Raises:
-        EngineError: the query failed, or its rows cannot be said in protobuf.
+        EngineError: the query failed, or protobuf cannot express its rows.
     """
     if isinstance(found, EngineError):
         raise found

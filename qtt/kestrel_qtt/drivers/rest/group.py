@@ -1,4 +1,4 @@
-"""What Spark runs for REST-QTT cases: a query of each case in a group, whose tables can be asked afterwards."""
+"""Runs one query of each REST-QTT case in a group, and keeps their tables for pull queries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LevelStates:
 
 @dataclass(frozen=True, slots=True)
 class GroupExecution:
-    """A persistent query that ran in a group; it does not go on, for the checkpoint is that of the group."""
+    """A persistent query that ran in a group; it cannot continue, because the group owns the checkpoint."""
 
     materialised: MaterialisedTable | None
 

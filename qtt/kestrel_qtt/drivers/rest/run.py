@@ -1,7 +1,4 @@
-"""A REST-QTT case on an engine of its own.
-
-Its statements carried out, its queries planned, its inputs in their topics.
-"""
+"""Prepares a REST-QTT case on its own engine: executes its statements, plans its queries, produces its inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query of a case, and since which arrival it sees records."""
+    """A query of a case, and the arrival number of the first record that it sees."""
 
     planned: TransientQuery
     since: int
@@ -64,10 +61,7 @@ class RestRun:
     seconds: float = 0.0
 
     def next_due(self) -> RunningQuery | None:
-        """The next persistent query that has records to process, and no state yet.
-
-        Those that have one go on by themselves.
-        """
+        """Return the next persistent query that has input and no state yet; others continue by themselves."""
         while self.outcome is None and (running := next(self.due, None)) is not None:
             if running.execution is None:
                 return running
@@ -91,7 +85,7 @@ class RestRun:
         return answered(self.engine.session, self.engine.broker, answers, self._silence())
 
     def _silence(self) -> tuple[str, ...]:
-        """Say which inputs had no effect."""
+        """Report the inputs that had no effect."""
         queries = [query.plan for query in self.engine.session.queries.values()]
         plans = [*queries, *(asked.planned.plan for asked in self.asked)]
         return tuple(unread_inputs(self.engine.session, self.case.inputs, plans))
@@ -136,7 +130,7 @@ def prepared(case: RestCase) -> RestRun:
 
 
 def _execute(run: RestRun) -> model.Rejected | None:
-    """Carry the statements out: those before the first SELECT are one request, each SELECT is one of its own."""
+    """Execute the statements: those before the first SELECT as one request, then each SELECT as its own."""
     register_topics(run.engine.session, run.case)
     texts = run.case.statements
     first = next((at for at, text in enumerate(texts) if text.startswith("SELECT ")), len(texts))
@@ -157,7 +151,7 @@ def _execute(run: RestRun) -> model.Rejected | None:
 
 
 def _statement(run: RestRun, parsed: ParsedStatement) -> None:
-    """Carry a statement out; a query is answered when all persistent queries have processed the inputs."""
+    """Execute a statement; a query is answered after all persistent queries have processed the inputs."""
     if isinstance(parsed.statement, Query):
         run.asked.append(_planned(run, parsed.statement))
         return
