@@ -132,7 +132,7 @@ def reach(servers: str, topics: Iterable[str], partitions: int) -> Iterator[Call
         consumer.close()
 
 
-def command(script: Path, servers: str, checkpoint: Path, *options: str) -> list[str]:
+def command(script: Path, servers: str, checkpoint: Path | str, *options: str) -> list[str]:
     own = ["--bootstrap-servers", servers, "--checkpoint", str(checkpoint)]
     return [sys.executable, "-m", "kestrel_sql.cli.main", "run", str(script), *own, *options]
 
@@ -141,7 +141,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != SUBMIT_ARGUMENTS}
 
 
-def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run(script: Path, servers: str, checkpoint: Path | str, *options: str) -> subprocess.CompletedProcess[str]:
     whole = command(script, servers, checkpoint, *options)
     try:
         return subprocess.run(whole, capture_output=True, text=True, timeout=_LONGEST_S, check=False, env=environment())
@@ -151,7 +151,7 @@ def run(script: Path, servers: str, checkpoint: Path, *options: str) -> subproce
 
 
 def start(
-    script: Path, servers: str, checkpoint: Path, *options: str, log: Path | None = None
+    script: Path, servers: str, checkpoint: Path | str, *options: str, log: Path | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a run in its own process group, with its output in `log`."""
     with (log or Path(os.devnull)).open("ab") as said:

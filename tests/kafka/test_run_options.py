@@ -127,7 +127,8 @@ def test_options_that_do_not_go_together_are_refused(
 @pytest.mark.parametrize(
     "words",
     [
-        ["--checkpoint", "hdfs://h/c"],
+        ["--checkpoint", "s3://bucket/c"],
+        ["--checkpoint", "s3a:bucket"],
         ["--delivery", "twice"],
         ["--batch-records", "0"],
         ["--patience", "x"],

@@ -11,8 +11,10 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.connector.store import STORES
+from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.kafka.sink.sink import Delivery
+from kestrel_sql.spark.checkpoint.compatibility import folder_of
 
 _REGISTRY = "ksql.schema.registry."
 
@@ -23,9 +25,9 @@ def add_broker_options(parser: Any) -> Any:
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")
     group.add_argument(
         "--checkpoint",
-        type=_folder,
-        metavar="DIR",
-        help="where the run keeps its progress and state; the same command resumes from it",
+        type=_checkpoint,
+        metavar="DIR|URI",
+        help="a folder, s3a://… or hdfs://… for the progress and state of the run; the same command resumes from it",
     )
     group.add_argument(
         "--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like"
@@ -69,14 +71,18 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in arguments.set if not name.startswith(_REGISTRY)}
 
 
-def _folder(text: str) -> Path:
-    """The folder that an option names.
-
-    A URL is refused, because `Path` would make a local folder called `hdfs:` of it.
-    """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
-        raise argparse.ArgumentTypeError(f"{text} is a URL; a checkpoint must be a folder that the driver can open")
-    return Path(text)
+def _checkpoint(text: str) -> Path | StoreUri:
+    """The folder or store that an option names."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text)
+    if scheme is None:
+        return Path(text)
+    if scheme[1] == "file":
+        return folder_of(text)
+    if scheme[1] not in STORES or not re.match(r"[^:]+:/", text):
+        raise argparse.ArgumentTypeError(
+            f"a folder, file:///…, {' or '.join(f'{name}://…' for name in STORES)}, not {text}"
+        )
+    return StoreUri(text)
 
 
 def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False) -> RunSettings:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from kestrel_sql.kafka.connector.jars import s3_jars
 from kestrel_sql.kafka.connector.prepare import prepare
 
 _HELP = "fetch the connector's jars and archive Spark's classes, so that later starts take half the time"
@@ -15,11 +16,12 @@ _HELP = "fetch the connector's jars and archive Spark's classes, so that later s
 
 def add_prepare_parser(commands: Any) -> None:
     """Add `prepare` to the commands of the parser."""
-    commands.add_parser(
+    parser = commands.add_parser(
         "prepare",
         help=_HELP,
         description=f"{_HELP[0].upper()}{_HELP[1:]}. For images, and for machines that start runs.",
     )
+    parser.add_argument("--s3", action="store_true", help="fetch also the jars for checkpoints on S3: 30 MB")
 
 
 def prepare_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
@@ -29,6 +31,8 @@ def prepare_command(arguments: argparse.Namespace, out: Console, errors: Console
         EngineError: the jars are not to be had, or the archive cannot be made.
     """
     with errors.status("starting Spark once, for its classes"):
+        if arguments.s3:
+            s3_jars()
         path = prepare(lambda note: errors.print(Text(note, "yellow"), soft_wrap=True))
     out.print(f"the connector's jars are here, and the classes of Spark are in {path}", highlight=False, soft_wrap=True)
     return 0

@@ -77,7 +77,7 @@ def broker_server(session: Session, engine: BrokerEngineSettings, settings: Serv
         EngineError: the broker refuses, or the command topic cannot be carried out.
     """
     with ExitStack() as stack:
-        _hold(CheckpointFolder(engine.run.checkpoint), engine.say, stack)
+        _hold(CheckpointFolder(engine.run.folder), engine.say, stack)
         yield stack.enter_context(_server(lambda _: BrokerBackend(session, engine), settings))
 
 

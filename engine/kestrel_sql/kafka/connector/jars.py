@@ -23,6 +23,7 @@ from kestrel_sql.kafka.connector.maven import open_downloader
 
 BROKER_SETTING = "KESTREL_BROKER_JARS"
 CONNECTOR_SETTING = "KESTREL_CONNECTOR_JARS"
+S3_SETTING = "KESTREL_S3_JARS"
 REPOSITORIES_SETTING = "KESTREL_MAVEN_REPOSITORIES"
 
 _CENTRAL = "https://repo1.maven.org/maven2/"
@@ -40,6 +41,30 @@ _PARTS_SEEN_TO_WORK = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.0",
+)
+
+HADOOP = "3.5.0"
+"""The version of Hadoop in PySpark's wheel, which is that of `hadoop-aws`."""
+
+_SDK = "2.35.4"
+"""The version of Amazon's SDK that this Hadoop was built with."""
+
+_S3 = (
+    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
+    f"software.amazon.awssdk:s3-transfer-manager:{_SDK}",
+    f"software.amazon.awssdk:sts:{_SDK}",
+    # Has the checkpoint manager that completes an object or writes none; there is none for 4.2 and 4.3 yet.
+    "org.apache.spark:spark-hadoop-cloud_2.13:4.1.1",
+)
+_S3_EXCLUDED = (
+    # All services of Amazon in a jar of 686 MB.
+    "software.amazon.awssdk:bundle",
+    # What Spark has, and other clouds.
+    *(f"{group}:*" for group in ("io.netty", "org.apache.httpcomponents", "org.slf4j", "org.eclipse.jetty")),
+    *(f"{group}:*" for group in ("com.fasterxml.jackson.core", "com.fasterxml.jackson.dataformat")),
+    *(f"org.apache.hadoop:hadoop-{name}" for name in ("client-*", "azure*", "huaweicloud", "cloud-storage", "cos")),
+    *("joda-time:*", "com.google.cloud.bigdataoss:*", "com.squareup.*:*", "org.wildfly.openssl:*"),
+    *("commons-logging:*", "commons-codec:*"),
 )
 
 _LOOK_AGAIN_S = 7 * 24 * 3600
@@ -63,11 +88,12 @@ class Jars:
 class _Choice:
     """Coordinates, `group:artifact:version`: one with everything that it needs, of several exactly these.
 
-    And what to say of them.
+    `note` is what to say of them. With `excluded`, all come with what they need, except that.
     """
 
     coordinates: tuple[str, ...]
     note: str = ""
+    excluded: tuple[str, ...] | None = None
 
 
 def broker_jars() -> tuple[Path, ...]:
@@ -96,6 +122,16 @@ def connector_jars() -> Jars:
     note = f"no Maven repository has Spark's Kafka connector {own} yet: using {SEEN_TO_WORK}, which works with it"
     usual = (_Choice((f"{_CONNECTOR}:{own}",)), _Choice(_PARTS_SEEN_TO_WORK, note))
     return _find(_choices(given, CONNECTOR_SETTING) if given else usual, CONNECTOR_SETTING)
+
+
+def s3_jars() -> Jars:
+    """The jars that Hadoop reaches S3 with; the environment's `KESTREL_S3_JARS`, if set, names other coordinates.
+
+    Raises:
+        EngineError: no repository has them.
+    """
+    given = os.environ.get(S3_SETTING)
+    return _find(_choices(given, S3_SETTING) if given else (_Choice(_S3, excluded=_S3_EXCLUDED),), S3_SETTING)
 
 
 def _choices(given: str, setting: str) -> tuple[_Choice, ...]:
@@ -139,7 +175,7 @@ def _download(choices: Sequence[_Choice], repositories: Sequence[str]) -> Jars:
         for choice in (*choices, *choices):
             folder = _folder() / _digest(choice.coordinates, repositories)
             try:
-                return Jars(downloader.download(choice.coordinates, folder), choice.note)
+                return Jars(downloader.download(choice.coordinates, folder, choice.excluded), choice.note)
             except EngineError as error:
                 errors.append(error)
     raise errors[0]

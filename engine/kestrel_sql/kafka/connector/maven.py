@@ -30,10 +30,13 @@ class Downloader:
         self._jvm = jvm
         self._repositories = repositories
 
-    def download(self, coordinates: Sequence[str], folder: Path) -> tuple[Path, ...]:
+    def download(
+        self, coordinates: Sequence[str], folder: Path, excluded: Sequence[str] | None = None
+    ) -> tuple[Path, ...]:
         """Download jars into `folder`, which is emptied before.
 
-        One coordinate with all that it needs, of several exactly those.
+        One coordinate with all that it needs, of several exactly those. With `excluded` (patterns `group:artifact`),
+        all with what they need, except that.
 
         Raises:
             EngineError: no repository has them.
@@ -46,10 +49,13 @@ class Downloader:
         ivy = maven.buildIvySettings(nothing, jvm.scala.Option.apply(str(folder)), False, said)
         ivy.addResolver(self._chain(ivy))
         ivy.setDefaultResolver(_CHAIN)
-        excluded = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
+        patterns = jvm.java.util.ArrayList()
+        for pattern in excluded or ():
+            patterns.add(pattern)
+        with_needs = len(coordinates) == 1 or excluded is not None
         try:
             found = maven.resolveMavenCoordinates(
-                ",".join(coordinates), ivy, nothing, len(coordinates) == 1, excluded, False, said
+                ",".join(coordinates), ivy, nothing, with_needs, jvm.PythonUtils.toSeq(patterns), False, said
             )
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -24,7 +24,7 @@ from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.processing_log import LogWriter
 from kestrel_sql.kafka.run.progress import QueryState
-from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
+from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, StoreUri, connect
 from kestrel_sql.kafka.run.script import Script
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics, print_topic
 from kestrel_sql.kafka.sink.transaction import EARLIEST
@@ -33,6 +33,7 @@ from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.runtime.start import SparkStart
+from kestrel_sql.spark.state.checkpoint_path import open_store
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -82,10 +83,9 @@ class Application:
                 checkpoint.
         """
         settings = self.settings
-        folder = CheckpointFolder(settings.checkpoint)
         parsed = [*self._parsed(texts)]
         statements = [statement for _, statement in parsed]
-        with folder.locked():
+        with self._locked() as folder:
             self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()
             if offsets is None:
@@ -104,19 +104,32 @@ class Application:
                 follow=lambda parsed: self._print(parsed, view),
                 insert=lambda parsed: self._insert(parsed),
             )
-            try:
-                if any(isinstance(each.statement, _RUN_BY_SPARK) for each in statements):
-                    self._spark.begin()
-                self._execute(parsed, script)
-                if self.stop.is_set():
-                    return True
-                if self.log_topic is not None:
-                    topics.make(self.log_topic)
-                self.report("planned, and topics are there; waiting for Spark")
-                with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
-                    return self._queries(statements, log).run(folder, script.manifest, offsets)
-            finally:
-                self._spark.close(self.close_spark)
+            if any(isinstance(each.statement, _RUN_BY_SPARK) for each in statements):
+                self._spark.begin()
+            self._execute(parsed, script)
+            if self.stop.is_set():
+                return True
+            if self.log_topic is not None:
+                topics.make(self.log_topic)
+            self.report("planned, and topics are there; waiting for Spark")
+            with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
+                return self._queries(statements, log).run(folder, script.manifest, offsets)
+
+    @contextmanager
+    def _locked(self) -> Iterator[CheckpointFolder]:
+        """Hold the checkpoint and, as long, Spark, through which a store is reached."""
+        checkpoint = self.settings.checkpoint
+        with ExitStack() as stack:
+            if isinstance(checkpoint, StoreUri):
+                stack.callback(self._spark.close, self.close_spark)
+                self.report(f"waiting for Spark, which reaches {checkpoint.text}")
+                folder = CheckpointFolder(open_store(self._spark.session(), checkpoint.text))
+                stack.enter_context(folder.locked(self.say, self.stop))
+            else:
+                folder = CheckpointFolder(checkpoint)
+                stack.enter_context(folder.locked())
+                stack.callback(self._spark.close, self.close_spark)
+            yield folder
 
     def _parsed(self, texts: Iterable[str]) -> Iterator[tuple[str, ParsedStatement]]:
         for text in texts:

@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 from kestrel_sql.kafka.client.config import SPARK_REDACTION
 from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.connector.store import store_settings
+from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.spark.runtime.session import open_session
 
+_JARS = "spark.jars"
 _STATES = "spark.sql.shuffle.partitions"
 
 SESSION = {
@@ -32,7 +34,10 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     jars = connector_jars()
     if jars.note:
         say(jars.note)
-    extra = {"spark.jars": jars.setting, **SESSION, **given, **cluster_settings(master, given)}
+    checkpoint = settings.checkpoint
+    store = store_settings(checkpoint.text) if isinstance(checkpoint, StoreUri) else {}
+    paths = ",".join(filter(None, (jars.setting, store.get(_JARS))))
+    extra = {**SESSION, **store, _JARS: paths, **given, **cluster_settings(master, given)}
     spark = open_session(master, extra)
     if is_cluster(master):
         say(f"waiting for executors of {master}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +21,8 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.rescale_switch import finish_rescale
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
+from kestrel_sql.spark.checkpoint.lease import Lease
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, uri_of, write_whole
 from kestrel_sql.topics.paths import path_part
 
 _FORMAT = 1
@@ -82,22 +84,28 @@ class Manifest:
 class CheckpointFolder:
     """The folder of `--checkpoint`: `manifest.json`, `lock`, and Spark's checkpoints below `queries/`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: CheckpointPath) -> None:
         """Set the folder, which need not exist yet."""
         self.folder = folder
 
     def path_of(self, query_id: str) -> str:
         """Return the URI of Spark's checkpoint of a query."""
-        return self._folder_of(query_id).resolve().as_uri()
+        return uri_of(self.folder_of(query_id))
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock, which the operating system releases when the process ends, however it ends.
+    def locked(self, say: Callable[[str], None] = lambda _: None, stop: Event | None = None) -> Iterator[None]:
+        """Hold the lock: on a store a lease, in a folder one that the operating system releases with the process.
+
+        `stop` ends the waiting for a lease, and is set if the lease is lost.
 
         Raises:
-            CheckpointInUseError: another process holds it.
+            CheckpointInUseError: another process holds it, or has taken it meanwhile.
             EngineError: the folder cannot be written.
         """
+        if isinstance(self.folder, StorePath):
+            with _leased(self.folder, say, stop or Event()):
+                yield
+            return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -150,14 +158,10 @@ class CheckpointFolder:
             "queries": [_written(query) for query in manifest.queries.values()],
             "done": list(manifest.done),
         }
-        fresh = self.folder / "manifest.json.new"
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(write_json(document))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.folder / "manifest.json")
+        write_whole(self.folder / "manifest.json", write_json(document))
 
-    def _folder_of(self, query_id: str) -> Path:
+    def folder_of(self, query_id: str) -> CheckpointPath:
+        """Return the folder of Spark's checkpoint of a query."""
         return self.folder / "queries" / path_part(query_id)
 
     def next_offsets(self, query_id: str) -> dict[Position, int] | None:
@@ -168,7 +172,7 @@ class CheckpointFolder:
         Raises:
             CheckpointError: the log is damaged.
         """
-        folder = self._folder_of(query_id)
+        folder = self.folder_of(query_id)
         flaw = next(batch_log_flaws(folder), None)
         if flaw is not None:
             raise CheckpointError(f"the query {query_id} cannot resume from the checkpoint {folder}: {flaw}")
@@ -178,6 +182,19 @@ class CheckpointFolder:
         lines = (folder / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()
         members = next((line for line in lines[2:] if line.startswith("{")), None)
         return None if members is None else from_members(json.loads(members))
+
+
+@contextmanager
+def _leased(folder: StorePath, say: Callable[[str], None], stop: Event) -> Iterator[None]:
+    lease = Lease(checkpoint=folder, lose=stop.set)
+    try:
+        lease.take(say, stop)
+    except OSError as error:
+        raise EngineError(f"{error.strerror}", hint="check the store; nothing was started") from error
+    try:
+        yield
+    finally:
+        lease.release()
 
 
 def _written(query: StoredQuery) -> dict[str, Any]:

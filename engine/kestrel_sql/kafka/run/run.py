@@ -36,6 +36,13 @@ _ANSWER_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0)
 
 
+@dataclass(frozen=True, slots=True)
+class StoreUri:
+    """The URI of a checkpoint on a store, such as `s3a://bucket/app`."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """The options of a run.
@@ -45,7 +52,7 @@ class RunSettings:
     """
 
     config: KafkaConfig
-    checkpoint: Path
+    checkpoint: Path | StoreUri
     until_caught_up: bool = False
     delivery: Delivery = Delivery.EXACTLY_ONCE
     batch_records: int = 100_000
@@ -53,6 +60,20 @@ class RunSettings:
     spark: Mapping[str, str] = field(default_factory=dict)
     patience: float = 60.0
     grace: float | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the checkpoint.
+
+        Raises:
+            EngineError: the checkpoint is on a store.
+        """
+        if isinstance(self.checkpoint, StoreUri):
+            raise EngineError(
+                f"kestrel serve has no checkpoint on a store yet: {self.checkpoint.text}",
+                hint="name a folder; kestrel run takes a store",
+            )
+        return self.checkpoint
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +90,7 @@ class ProductionRun:
     bad: BadRecords
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
+    _folder: CheckpointFolder = field(init=False)
     _running: dict[str, RunningQuery] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _asked: float = 0.0
@@ -82,6 +104,7 @@ class ProductionRun:
         Raises:
             EngineError: nothing was started, because the application does not match the checkpoint or the broker.
         """
+        self._folder = folder
         prepared = self._prepare(folder, manifest, offsets)
         for query in prepared:
             self._check(query, folder)
@@ -112,7 +135,7 @@ class ProductionRun:
         check_start(
             self.open_spark,
             query.pipeline,
-            folder.path_of(stored.id),
+            folder.folder_of(stored.id),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
             tasks=query.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
@@ -293,7 +316,7 @@ class ProductionRun:
         since = time.monotonic()
         while not self.stop.is_set():
             try:
-                return damaged(query.prepared.stored, CheckpointFolder(self.settings.checkpoint), offsets)
+                return damaged(query.prepared.stored, self._folder, offsets)
             except QueryError as error:
                 if time.monotonic() - since > self.settings.patience:
                     raise EngineError(

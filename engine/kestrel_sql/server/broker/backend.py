@@ -88,7 +88,7 @@ class BrokerBackend:
         self._base = session.config
         self._say = settings.say
         self._config = run.config
-        folder = CheckpointFolder(run.checkpoint)
+        folder = CheckpointFolder(run.folder)
         manifest = folder.load().next_run()
         folder.save(manifest)
         self._spark = SparkStart(partial(settings.open_spark, run, settings.say))
@@ -103,7 +103,7 @@ class BrokerBackend:
             spark=self._spark.session,
             manifest=manifest,
         )
-        transient = run.checkpoint / "transient"
+        transient = run.folder / "transient"
         self.pushes = BrokerPushes(
             run.config, session, self._spark.session, transient, self._queries.errors.note, settings.push_queue_rows
         )

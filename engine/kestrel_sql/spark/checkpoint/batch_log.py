@@ -8,8 +8,9 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
+
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 
 _VERSION = re.compile(r"v\d+")
 _CHECKSUM_HEADER = b"crc\x00"
@@ -17,12 +18,12 @@ _NOTHING = "-"
 """What stands for a source that has given nothing."""
 
 
-def numbered(folder: Path) -> list[int]:
+def numbered(folder: CheckpointPath) -> list[int]:
     """The numbers that files of a folder have for names, in their order."""
     return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
 
 
-def batch_log_flaws(folder: Path) -> Iterator[str]:
+def batch_log_flaws(folder: CheckpointPath) -> Iterator[str]:
     """Return what is wrong with `metadata`, `offsets` and `commits` of a checkpoint, by file (rules E12.10)."""
     metadata = folder / "metadata"
     if metadata.exists():
@@ -40,13 +41,13 @@ def batch_log_flaws(folder: Path) -> Iterator[str]:
         yield f"commits ends with batch {commits[-1]}, and offsets with {offsets[-1] if offsets else 'none'}"
 
 
-def unfinished_batch(folder: Path) -> int | None:
+def unfinished_batch(folder: CheckpointPath) -> int | None:
     """The number of a batch that was begun and not committed, None if there is none."""
     begun, done = numbered(folder / "offsets"), numbered(folder / "commits")
     return begun[-1] if begun and (not done or done[-1] < begun[-1]) else None
 
 
-def _flaws(file: Path, flaw: Callable[[str], str | None]) -> Iterator[str]:
+def _flaws(file: CheckpointPath, flaw: Callable[[str], str | None]) -> Iterator[str]:
     name = f"{file.parent.name}/{file.name}" if file.name.isdigit() else file.name
     try:
         data = file.read_bytes()
@@ -59,8 +60,13 @@ def _flaws(file: Path, flaw: Callable[[str], str | None]) -> Iterator[str]:
         yield f"{name} {found}"
 
 
-def _fits_checksum(file: Path, data: bytes) -> bool:
-    """Whether a file is the one that the file beside it was made for; without one, Hadoop checks nothing."""
+def _fits_checksum(file: CheckpointPath, data: bytes) -> bool:
+    """Whether a file is the one that the file beside it was made for.
+
+    Without one, Hadoop checks nothing; stores check what they hold themselves.
+    """
+    if isinstance(file, StorePath):
+        return True
     beside = file.with_name(f".{file.name}.crc")
     if not beside.exists():
         return True

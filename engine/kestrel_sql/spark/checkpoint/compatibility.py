@@ -16,6 +16,7 @@ from kestrel_sql.errors import CheckpointError, QueryError
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
 from kestrel_sql.spark.state.level import load_page
 from kestrel_sql.spark.state.packing import task_page
@@ -27,7 +28,7 @@ _HINT = "run the statement that wrote it, or start with a new checkpoint; this o
 def check_start(
     open_spark: Callable[[], SparkSession],
     pipeline: Pipeline,
-    checkpoint: str | Path,
+    checkpoint: str | CheckpointPath,
     *,
     pages: int = 1,
     tasks: Sequence[int] | None = None,
@@ -41,7 +42,7 @@ def check_start(
     Args:
         open_spark: opens the session; not called if there are no pages.
         pipeline: the pipeline to start.
-        checkpoint: path or `file:` URI of the folder, which need not exist.
+        checkpoint: the folder, or its path or `file:` URI; it need not exist.
         pages: as in `Pipeline.frame`.
         tasks: as in `Pipeline.frame`.
         has_task_pages: as in `Pipeline.frame`.
@@ -52,7 +53,7 @@ def check_start(
     Raises:
         CheckpointError: the pipeline may not start; names the query, the checkpoint and the difference.
     """
-    folder = folder_of(checkpoint)
+    folder = checkpoint if isinstance(checkpoint, StorePath) else folder_of(checkpoint)
     own = CheckpointMetadata.of(
         pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_task_pages=has_task_pages
     )
@@ -71,7 +72,12 @@ def folder_of(checkpoint: str | Path) -> Path:
 
 
 def _flaws(
-    open_spark: Callable[[], SparkSession], pipeline: Pipeline, folder: Path, own: CheckpointMetadata, *, replaced: bool
+    open_spark: Callable[[], SparkSession],
+    pipeline: Pipeline,
+    folder: CheckpointPath,
+    own: CheckpointMetadata,
+    *,
+    replaced: bool,
 ) -> Iterator[str]:
     levels = pipeline.depth - 1
     operators = numbered(folder / "state")
@@ -93,12 +99,12 @@ def _flaws(
 
 
 def _state_flaws(
-    spark: SparkSession, pipeline: Pipeline, folder: Path, own: CheckpointMetadata, number: int
+    spark: SparkSession, pipeline: Pipeline, folder: CheckpointPath, own: CheckpointMetadata, number: int
 ) -> Iterator[str]:
     """What is wrong with the state of a level: the first flaw found in its pages."""
     fingerprint = list(own.operators[number - 1])
     try:
-        stored = stored_pages(spark, str(folder), levels=pipeline.depth - 1, level=number)
+        stored = stored_pages(spark, folder, levels=pipeline.depth - 1, level=number)
         found = stored.mapInArrow(_page_flaws(fingerprint, own), "task INT, page INT, flaw STRING").limit(1).collect()
     except (PySparkException, Py4JJavaError) as error:
         yield f"the state of level {number} cannot be read: {_cause(error)}"

@@ -6,10 +6,8 @@ silently find no state or the wrong one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from kestrel_sql.errors import CheckpointError, PlanError
@@ -18,6 +16,7 @@ from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
 from kestrel_sql.spark.state.widening import widenings
 
 LAYOUT = 2
@@ -74,7 +73,7 @@ class CheckpointMetadata:
         )
 
 
-def read_metadata(folder: Path) -> CheckpointMetadata | None:
+def read_metadata(folder: CheckpointPath) -> CheckpointMetadata | None:
     """Read the metadata of a checkpoint; None if it has none, as in the first releases.
 
     Raises:
@@ -102,19 +101,11 @@ def read_metadata(folder: Path) -> CheckpointMetadata | None:
         raise CheckpointError(f"{path} is damaged: {error}", hint=f"restore the file, {_ANEW}") from error
 
 
-def write_metadata(folder: Path, metadata: CheckpointMetadata) -> None:
+def write_metadata(folder: CheckpointPath, metadata: CheckpointMetadata) -> None:
     """Write the metadata of a checkpoint atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f"{_FILE}.new"
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(
-            write_json(
-                {"layout": LAYOUT, **{_NAMES.get(name, name): value for name, value in asdict(metadata).items()}}
-            )
-        )
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / _FILE)
+    document = {"layout": LAYOUT, **{_NAMES.get(name, name): value for name, value in asdict(metadata).items()}}
+    write_whole(folder / _FILE, write_json(document))
 
 
 def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replaced: bool) -> Iterator[str]:

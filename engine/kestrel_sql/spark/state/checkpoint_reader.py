@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import PLAN
 
@@ -112,7 +113,7 @@ class CheckpointReader:
         return state
 
     def _all_blobs(self, level: int) -> list[bytes]:
-        stored = stored_pages(self.spark, self.path, levels=self.levels, level=level)
+        stored = stored_pages(self.spark, Path(self.path), levels=self.levels, level=level)
         blobs: list[bytes] = stored.select("blob").toArrow().column(0).to_pylist()
         return blobs
 
@@ -127,17 +128,17 @@ class CheckpointReader:
         return self._stores[operator, partition]
 
 
-def committed(checkpoint: Path) -> int:
+def committed(checkpoint: CheckpointPath) -> int:
     """Return the number of committed batches."""
     commits = checkpoint / "commits"
     names = [file.name for file in commits.iterdir()] if commits.is_dir() else []
     return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
 
 
-def stored_pages(spark: SparkSession, checkpoint: str, *, levels: int, level: int) -> DataFrame:
+def stored_pages(spark: SparkSession, checkpoint: CheckpointPath, *, levels: int, level: int) -> DataFrame:
     """Return all pages of a level as of the last committed batch, as rows `task INT, page INT, blob BINARY`."""
     reader = (
-        spark.read.format("statestore").option("path", checkpoint).option("batchId", committed(Path(checkpoint)) - 1)
+        spark.read.format("statestore").option("path", str(checkpoint)).option("batchId", committed(checkpoint) - 1)
     )
     reader = reader.option("operatorId", _operator(levels, level)).option("stateVarName", _VARIABLE)
     return reader.load().select("key.task", "key.page", "value.blob")

@@ -1,0 +1,271 @@
+"""How the files of a checkpoint are reached: `pathlib.Path` for a folder, Hadoop's file systems for a store.
+
+`StorePath` has the part of `Path` that checkpoints need, so that what reads and writes a checkpoint knows one kind of
+path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.state.store_errors import store_error
+
+_T = TypeVar("_T")
+_MISSING = "java.io.FileNotFoundException"
+_EXISTS = (
+    "org.apache.hadoop.fs.FileAlreadyExistsException",
+    "org.apache.hadoop.fs.s3a.RemoteFileChangedException",
+)
+"""What a file system throws when a file that must not exist does; S3 refuses the conditional write with status 412."""
+
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+_ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+
+_IMPATIENT = {
+    "fs.s3a.attempts.maximum": "1",
+    "fs.s3a.retry.limit": "1",
+    "fs.s3a.retry.throttle.limit": "1",
+    "fs.s3a.connection.establish.timeout": "5s",
+    "fs.s3a.connection.timeout": "10s",
+    "ipc.client.connect.max.retries": "1",
+    "ipc.client.connect.max.retries.on.timeouts": "1",
+    "ipc.client.connect.timeout": "5000",
+    "dfs.client.failover.max.attempts": "2",
+    "dfs.client.retry.max.attempts": "1",
+}
+"""Settings of the first look at a store: one that is wrongly configured is to be reported within seconds."""
+
+
+def manager_settings(uri: str) -> dict[str, str]:
+    """Return the setting of Spark for the checkpoint file manager that fits a store."""
+    # On S3 an object appears when it is complete, and a rename would copy it. Elsewhere a rename is atomic, also over a
+    # file that exists, if it goes through Hadoop's FileContext.
+    in_s3 = uri.startswith("s3a:")
+    return {_MANAGER: _ABORTABLE if in_s3 else f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
+
+
+class Store:
+    """The file system of a URI, reached through Spark's JVM, with Hadoop's usual configuration."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        """Use the session's configuration; nothing is asked of the store."""
+        self._spark = spark
+        self._uri = uri
+
+    def check(self) -> None:
+        """Look at the store once.
+
+        Raises:
+            EngineError: it does not answer, has no such bucket, or refuses the credentials.
+        """
+        conf = self._conf()
+        for name, value in _IMPATIENT.items():
+            conf.set(name, value)
+        path = self.path(self._uri)
+        try:
+            files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(path.toUri(), conf)
+            try:
+                files.exists(path)
+                files.mkdirs(path)
+            finally:
+                files.close()
+        except Py4JJavaError as error:
+            raise store_error(self._uri, error) from error
+
+    def path(self, uri: str) -> Any:
+        """Return a path of Hadoop."""
+        return self._jvm.org.apache.hadoop.fs.Path(uri)
+
+    @cached_property
+    def files(self) -> Any:
+        """Hadoop's file system."""
+        return self.path(self._uri).getFileSystem(self._conf())
+
+    @cached_property
+    def manager(self) -> Any:
+        """Spark's checkpoint file manager, which writes whole files only."""
+        conf = self._conf()
+        for name, value in manager_settings(self._uri).items():
+            conf.set(name, value)
+        checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        return checkpointing.CheckpointFileManager.create(self.path(self._uri), conf)
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    def _conf(self) -> Any:
+        session: Any = self._spark._jsparkSession
+        return session.sessionState().newHadoopConf()
+
+
+@dataclass(frozen=True, slots=True)
+class StorePath:
+    """A file or folder of a store, by its URI; its methods raise OSError as those of `Path` do."""
+
+    store: Store
+    uri: str
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __truediv__(self, name: str) -> StorePath:
+        return StorePath(self.store, f"{self.uri.rstrip('/')}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+    @property
+    def parent(self) -> StorePath:
+        """The folder that it is in."""
+        return StorePath(self.store, self.uri.rstrip("/").rpartition("/")[0])
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return bool(self._do(lambda files, path: files.exists(path)))
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        return self.exists() and bool(self._do(lambda files, path: files.getFileStatus(path).isDirectory()))
+
+    def iterdir(self) -> Iterator[StorePath]:
+        """Return what is in the folder."""
+        names = self._do(lambda files, path: [each.getPath().getName() for each in files.listStatus(path)])
+        return (self / name for name in names)
+
+    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
+        """Make the folder and those above it; stores that have no folders do nothing."""
+        self._do(lambda files, path: files.mkdirs(path))
+
+    def read_bytes(self) -> bytes:
+        """Read the file."""
+
+        def read(files: Any, path: Any) -> bytes:
+            stream = files.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+        return self._do(read)
+
+    def read_text(self, encoding: str) -> str:
+        """Read the file as text."""
+        return self.read_bytes().decode(encoding)
+
+    def write_whole(self, data: bytes) -> None:
+        """Replace the file at once."""
+
+        def write(_: Any, path: Any) -> None:
+            stream = self.store.manager.createAtomic(path, True)
+            try:
+                stream.write(bytearray(data))
+            except Py4JError:
+                stream.cancel()
+                raise
+            stream.close()
+
+        self._do(write)
+
+    def create(self, data: bytes) -> bool:
+        """Write the file unless it exists, which the store decides; return whether it was written."""
+
+        def write(files: Any, path: Any) -> None:
+            builder = files.createFile(path).recursive().overwrite(False)
+            if self.uri.startswith("s3a:"):
+                # Without the option S3A looks first and then writes, which two runs may do at once.
+                builder = builder.must(_CONDITIONAL, True)
+            stream = builder.build()
+            stream.write(bytearray(data))
+            stream.close()
+
+        try:
+            self._do(write)
+        except FileExistsError:
+            return False
+        return True
+
+    def unlink(self) -> None:
+        """Delete the file."""
+        self._do(lambda files, path: files.delete(path, False))
+
+    def _do(self, what: Callable[[Any, Any], _T]) -> _T:
+        try:
+            return what(self.store.files, self.store.path(self.uri))
+        except Py4JJavaError as error:
+            kind = error.java_exception.getClass().getName()
+            if kind == _MISSING:
+                raise FileNotFoundError(errno.ENOENT, "No such file", self.uri) from error
+            if kind in _EXISTS:
+                raise FileExistsError(errno.EEXIST, "File exists", self.uri) from error
+            raise OSError(errno.EIO, store_error(self.uri, error).message) from error
+
+
+CheckpointPath = Path | StorePath
+"""A file or folder of a checkpoint."""
+
+
+def uri_of(path: CheckpointPath) -> str:
+    """Return the URI by which Spark reaches a folder."""
+    return path.uri if isinstance(path, StorePath) else path.resolve().as_uri()
+
+
+def write_whole(path: CheckpointPath, text: str) -> None:
+    """Replace a file atomically.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if isinstance(path, StorePath):
+        path.write_whole(text.encode())
+        return
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def create_new(path: CheckpointPath, text: str) -> bool:
+    """Write a file unless it exists, atomically; return whether it was written.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if isinstance(path, StorePath):
+        return path.create(text.encode())
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def open_store(spark: SparkSession, uri: str) -> StorePath:
+    """Return the root of a checkpoint on a store, which answers.
+
+    Raises:
+        EngineError: it does not answer, has no such bucket, or refuses the credentials.
+    """
+    if spark._jvm is None:
+        raise EngineError("Spark has no JVM in this process")
+    store = Store(spark, uri)
+    store.check()
+    return StorePath(store, uri.rstrip("/"))

@@ -1,0 +1,56 @@
+"""Errors of stores as sentences: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from kestrel_sql.errors import EngineError
+
+_AWAY = "it does not answer"
+_LOOK = "check the address (for S3 spark.hadoop.fs.s3a.endpoint) and the network; nothing is lost"
+_RIGHTS = "the user needs to list, read, write and delete below this path"
+_KNOWN: tuple[tuple[str, str, str], ...] = (
+    ("UnknownStoreException", "there is no such bucket", "create the bucket, or check its name and endpoint"),
+    (
+        "NoAuthWithAWSException",
+        "there are no credentials for it",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or fs.s3a.* in core-site.xml of HADOOP_CONF_DIR",
+    ),
+    ("AWSRedirectException", "the bucket is in another region", "set spark.hadoop.fs.s3a.endpoint.region"),
+    ("AccessDeniedException", "it refuses these credentials", f"check them; {_RIGHTS}"),
+    ("AccessControlException", "it refuses this user", f"set HADOOP_USER_NAME; {_RIGHTS}"),
+    ("UnknownHostException", "its host is unknown", _LOOK),
+    ("ConnectException", _AWAY, _LOOK),
+    ("ConnectTimeoutException", _AWAY, _LOOK),
+    ("SocketTimeoutException", _AWAY, _LOOK),
+    ("ApiCallTimeoutException", _AWAY, _LOOK),
+    ("ApiCallAttemptTimeoutException", _AWAY, _LOOK),
+    (
+        "UnsupportedFileSystemException",
+        "Hadoop has no file system for it",
+        "give its jars with --spark-conf spark.jars=…",
+    ),
+    ("ClassNotFoundException", "the jars of its file system are missing", "run kestrel prepare --s3"),
+    ("SafeModeException", "its NameNode is in safe mode", "wait until it has left safe mode"),
+)
+"""Names of Java's exceptions, the most telling first, with what they mean and what to do."""
+
+
+def store_error(uri: str, error: Py4JJavaError) -> EngineError:
+    """Return the error for what a store threw."""
+    causes = [*_causes(error.java_exception)]
+    kinds = [cause.getClass().getSimpleName() for cause in causes]
+    for kind, meaning, hint in _KNOWN:
+        if kind in kinds:
+            return EngineError(f"the checkpoint {uri} cannot be used: {meaning}", hint=hint)
+    message = next((str(cause.getMessage()).splitlines()[0] for cause in reversed(causes) if cause.getMessage()), "")
+    return EngineError(f"the checkpoint {uri} cannot be used: {message or kinds[0]}", hint=_LOOK)
+
+
+def _causes(error: Any) -> Iterator[Any]:
+    while error is not None:
+        yield error
+        error = error.getCause()

@@ -1,0 +1,48 @@
+"""Tests the files of a checkpoint through Hadoop's file system: as those of a folder, for all that reads and writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kestrel_sql.spark.checkpoint.batch_log import numbered
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.state.checkpoint_path import StorePath, create_new, open_store, uri_of, write_whole
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> StorePath:
+    return open_store(open_test_session(), (tmp_path / "root").as_uri())
+
+
+def test_files_are_written_whole_read_and_listed(root: StorePath, tmp_path: Path) -> None:
+    file = root / "offsets" / "7"
+    assert not file.exists()
+    assert numbered(root / "offsets") == []
+    for text in ("ä", "newer"):
+        write_whole(file, text)
+        assert file.read_text("utf-8") == text
+    assert (tmp_path / "root" / "offsets" / "7").read_bytes() == b"newer"
+    write_whole(root / "offsets" / "10", "")
+    assert numbered(root / "offsets") == [7, 10]
+    assert (file.name, str(file.parent), uri_of(file)) == ("7", f"{root}/offsets", f"{root}/offsets/7")
+    assert (root / "offsets").is_dir()
+    assert not file.is_dir()
+    file.unlink()
+    assert not file.exists()
+
+
+def test_a_file_is_created_once(root: StorePath) -> None:
+    assert [create_new(root / "lease" / "1", text) for text in ("a", "b")] == [True, False]
+    assert (root / "lease" / "1").read_text("utf-8") == "a"
+
+
+def test_a_file_that_is_missing_or_cannot_be_written_is_an_os_error(root: StorePath) -> None:
+    with pytest.raises(FileNotFoundError):
+        (root / "none").read_bytes()
+    write_whole(root / "file", "")
+    with pytest.raises(OSError, match=r"File exists|cannot be used"):
+        write_whole(root / "file" / "below", "")

@@ -1,0 +1,72 @@
+"""An S3 API for tests: moto's server in this process, which keeps objects in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+from urllib.request import Request, urlopen
+
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from kestrel_sql.kafka.broker.broker import HOST, free_port
+
+
+class _Handler(WSGIRequestHandler):
+    def handle_expect_100(self) -> bool:
+        """Werkzeug says 100 itself, and Amazon's client takes a second one for the answer."""
+        return True
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Stay silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3:
+    """A server of S3 at a port."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of Spark that reach it."""
+        return {
+            "spark.hadoop.fs.s3a.endpoint": self.url,
+            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+            "spark.hadoop.fs.s3a.access.key": "key",
+            "spark.hadoop.fs.s3a.secret.key": "secret",
+        }
+
+    def make_bucket(self, name: str) -> None:
+        with urlopen(Request(f"{self.url}/{name}", method="PUT"), timeout=30):
+            pass
+
+    def ask_for_credentials(self) -> None:
+        """Refuse requests whose credentials no user has."""
+        request = Request(f"{self.url}/moto-api/reset-auth", b"0", {"Content-Type": "text/plain"}, method="POST")
+        with urlopen(request, timeout=30):
+            pass
+
+
+@contextmanager
+def s3_server() -> Iterator[S3]:
+    """Run a server until the end of the block."""
+    port = free_port()
+    app = DomainDispatcherApplication(create_backend_app)
+    server = make_server(HOST, port, app, threaded=True, request_handler=_Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield S3(port)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
