@@ -35,6 +35,8 @@ TOOLS = {
     "setuptools",
 }
 TOOLS |= {"types-jsonschema", "types-pyyaml"}
+# What moto's server runs on, and does not ask for.
+TOOLS |= {"flask", "flask-cors"}
 ELSEWHERE = {"tests/bench/peers"}
 """Programs that run in environments of their own."""
 

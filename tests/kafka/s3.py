@@ -9,19 +9,7 @@ from threading import Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
-
 from kestrel_sql.kafka.broker.broker import HOST, free_port
-
-
-class _Handler(WSGIRequestHandler):
-    def handle_expect_100(self) -> bool:
-        """Werkzeug says 100 itself, and Amazon's client takes a second one for the answer."""
-        return True
-
-    def log(self, type: str, message: str, *args: Any) -> None:
-        """Stay silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +46,21 @@ class S3:
 
 @contextmanager
 def s3_server() -> Iterator[S3]:
-    """Run a server until the end of the block."""
+    """Run a server until the end of the block. Only nightly tests need its packages."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Handler(WSGIRequestHandler):
+        def handle_expect_100(self) -> bool:
+            """Werkzeug says 100 itself, and Amazon's client takes a second one for the answer."""
+            return True
+
+        def log(self, type: str, message: str, *args: Any) -> None:
+            """Stay silent."""
+
     port = free_port()
     app = DomainDispatcherApplication(create_backend_app)
-    server = make_server(HOST, port, app, threaded=True, request_handler=_Handler)
+    server = make_server(HOST, port, app, threaded=True, request_handler=Handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

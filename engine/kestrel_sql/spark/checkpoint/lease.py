@@ -1,4 +1,4 @@
-"""The lock of a checkpoint where there is no `flock`: a lease that its owner renews (docs/adr/0033).
+"""The lock of a checkpoint where there is no `flock`: a lease that its owner renews (docs/adr/0034).
 
 Each owner creates a file of its own, `lease/N`, which must not exist before; N is the fencing number. The owner of the
 highest number holds the checkpoint. Whoever wants it watches the file by its own clock: one that stays the same for the
