@@ -18,6 +18,7 @@ JOB ?= count
 
 .DEFAULT_GOAL := help
 .PHONY: help clients demo demo-kafka demo-server kafka test lint nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster demo-server kafka test lint nightly fuzz kills cuts bench plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ demo: $(READY) ## show one application, its cases and a difference, then run all
 
 demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here, kill the run, start it again, show the outputs
 	@$(BIN)/python -m tests.kafka.demo
+
+cluster: $(READY) ## start a Spark cluster of four processes, S3 and a broker; run chained queries, kill a worker and the driver, count the outputs
+	@$(BIN)/python -m tests.kafka.cluster
 
 demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and a pull query with curl
 	@$(BIN)/python -m tests.engine.server.demo

@@ -43,7 +43,7 @@ def main() -> int:
     with ExitStack() as stack:
         servers = os.environ.get("KESTREL_KAFKA")
         if servers is None:
-            _say("starting a broker")
+            say("starting a broker")
             servers = stack.enter_context(Broker.start()).address
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         return _show(servers, folder)
@@ -68,29 +68,30 @@ def _show(servers: str, folder: Path) -> int:
     create(servers, PARTITIONS, "orders", "customers")
     produce(servers, "customers", customers())
     produce(servers, "orders", orders())
-    _say(
+    say(
         f"{CUSTOMERS} customers and {ORDERS} orders are in their topics; four queries: filter, new key, join, windowed"
         " aggregate"
     )
     started = time.monotonic()
     process = start(script, servers, checkpoint, *OPTIONS)
     seen = await_rows(servers, SINKS, PARTITIONS, 0)
-    _say(f"first output after {time.monotonic() - started:.1f} s")
+    say(f"first output after {time.monotonic() - started:.1f} s")
     seen = await_rows(servers, SINKS, PARTITIONS, seen + 1000)
     kill(process)
-    _say(f"killed the run with SIGKILL when {seen} records were written; starting it again from its checkpoint")
+    say(f"killed the run with SIGKILL when {seen} records were written; starting it again from its checkpoint")
     done = run(script, servers, checkpoint, "--until-caught-up", *OPTIONS)
     for line in done.stderr.splitlines():
-        _say(line)
-    return _judge(servers) if done.returncode == 0 else done.returncode
+        say(line)
+    return judge(servers) if done.returncode == 0 else done.returncode
 
 
-def _judge(servers: str) -> int:
+def judge(servers: str) -> int:
+    """Compare the sinks with what the orders make of them; return 0 if every output is there once and in order."""
     expected = sum(1 for n in range(ORDERS) if n % 100 >= 10)
     flaws = []
     for topic in SINKS:
         rows = read(servers, topic, PARTITIONS)
-        _say(f"{topic}: {len(rows)} records of {expected}; the last one is {rows[-1][1]!r} {rows[-1][2]!r}")
+        say(f"{topic}: {len(rows)} records of {expected}; the last one is {rows[-1][1]!r} {rows[-1][2]!r}")
         if len(rows) != expected:
             flaws.append(f"{topic} has {len(rows)} records instead of {expected}")
     flaws += _disordered(servers)
@@ -101,8 +102,8 @@ def _judge(servers: str) -> int:
             flaws.append(f"the count of {key!r} goes from {counts.get(key, 0)} to {count}")
         counts[key] = count
     for flaw in flaws:
-        _say(flaw)
-    _say("something is wrong" if flaws else "every output is there once and in order")
+        say(flaw)
+    say("something is wrong" if flaws else "every output is there once and in order")
     return 1 if flaws else 0
 
 
@@ -130,7 +131,8 @@ def _disordered(servers: str) -> list[str]:
     return flaws
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """Print a line."""
     sys.stdout.write(f"demo: {sentence}\n")
     sys.stdout.flush()
 

@@ -37,10 +37,10 @@ class S3:
         with urlopen(Request(f"{self.url}/{name}", method="PUT"), timeout=30):
             pass
 
-    def ask_for_credentials(self) -> None:
-        """Refuse requests whose credentials no user has."""
-        request = Request(f"{self.url}/moto-api/reset-auth", b"0", {"Content-Type": "text/plain"}, method="POST")
-        with urlopen(request, timeout=30):
+    def ask_for_credentials(self, after: float = 0) -> None:
+        """Refuse requests whose credentials no user has, from the request with the number `after` on."""
+        body, kind = str(after).encode(), {"Content-Type": "text/plain"}
+        with urlopen(Request(f"{self.url}/moto-api/reset-auth", body, kind, method="POST"), timeout=30):
             pass
 
 
@@ -63,9 +63,12 @@ def s3_server() -> Iterator[S3]:
     server = make_server(HOST, port, app, threaded=True, request_handler=Handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
+    s3 = S3(port)
     try:
-        yield S3(port)
+        yield s3
     finally:
+        # Moto keeps this for its whole process.
+        s3.ask_for_credentials(float("inf"))
         server.shutdown()
         thread.join()
         server.server_close()

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.run import StoreUri
 from tests.kafka.applications import Applications
+from tests.kafka.hdfs import hdfs_cluster
 from tests.kafka.helpers import create, produce, read, start
 from tests.kafka.s3 import S3, s3_server
 from tests.kafka.scenario import LEAN
@@ -63,26 +64,37 @@ def test_a_checkpoint_behind_hadoop_resumes(applications: Applications, tmp_path
     assert json.loads((tmp_path / "c" / "lease" / "2").read_text(encoding="utf-8"))["released"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def s3() -> Iterator[S3]:
     with s3_server() as server:
         server.make_bucket("bucket")
         yield server
 
 
+@pytest.fixture(params=["s3a", "hdfs"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The URI of a store, and the settings of Spark that reach it."""
+    if request.param == "hdfs":
+        with hdfs_cluster(tmp_path) as uri:
+            yield uri, {}
+    else:
+        server = request.getfixturevalue("store")
+        yield "s3a://bucket", server.settings
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Runs of an application with its checkpoint on S3."""
+    """Runs of an application with its checkpoint on a store."""
 
     servers: str
     folder: Path
-    s3: S3
+    settings: Mapping[str, str]
     name: str
 
     def start(self, checkpoint: Path | str, sink: str, *options: str) -> subprocess.Popen[bytes]:
         script = self.folder / f"{sink}.sql"
         script.write_text(APP.format(name=self.name, sink=sink), encoding="utf-8")
-        conf = [word for item in self.s3.settings.items() for word in ("--spark-conf", "=".join(item))]
+        conf = [word for item in self.settings.items() for word in ("--spark-conf", "=".join(item))]
         lean = ("--master", "local[2]", "--property", "auto.offset.reset=earliest", "--batch-records", "40")
         return start(script, self.servers, checkpoint, *LEAN, *lean, *conf, *options, log=self.log(sink))
 
@@ -105,48 +117,49 @@ class Stored:
 
 
 @pytest.fixture
-def stored(kafka: KafkaConfig, tmp_path: Path, s3: S3) -> Stored:
+def stored(kafka: KafkaConfig, tmp_path: Path) -> Stored:
     name = f"store_{time.time_ns()}"
     create(kafka.servers, 2, f"{name}_s")
-    return Stored(kafka.servers, tmp_path, s3, name)
+    return Stored(kafka.servers, tmp_path, {}, name)
 
 
 @pytest.mark.nightly
-def test_a_run_on_s3_stops_is_killed_resumes_and_refuses_a_second_one(stored: Stored, tmp_path: Path) -> None:
-    uri = f"s3a://bucket/{stored.name}"
+def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
+    stored: Stored, tmp_path: Path, root: tuple[str, Mapping[str, str]]
+) -> None:
+    uri, stored = f"{root[0]}/{stored.name}", replace(stored, settings=root[1])
     produce(stored.servers, f"{stored.name}_s", records(0, 100))
-    first = stored.start(uri, "s3")
-    stored.await_rows(first, "s3", 100)
-    second, said = stored.run(uri, "s3")
+    first = stored.start(uri, "store")
+    stored.await_rows(first, "store", 100)
+    second, said = stored.run(uri, "store")
     assert (second, f"the checkpoint {uri} is in use by another kestrel run (process {first.pid} on" in said) == (
         1,
         True,
     ), said
     first.send_signal(signal.SIGTERM)
-    assert first.wait(WAIT_S) == 0, stored.log("s3").read_text(encoding="utf-8")
+    assert first.wait(WAIT_S) == 0, stored.log("store").read_text(encoding="utf-8")
     produce(stored.servers, f"{stored.name}_s", records(100, 400))
-    killed = stored.start(uri, "s3")
-    stored.await_rows(killed, "s3", 180)
+    killed = stored.start(uri, "store")
+    stored.await_rows(killed, "store", 180)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     produce(stored.servers, f"{stored.name}_s", records(500, 100))
-    assert stored.run(uri, "s3", "--until-caught-up")[0] == 0
+    assert stored.run(uri, "store", "--until-caught-up")[0] == 0
     assert stored.run(tmp_path / "local", "folder", "--until-caught-up")[0] == 0
-    on_s3, in_folder = stored.outputs(["s3", "folder"])
-    assert len(on_s3) == 600
-    assert on_s3 == in_folder
+    on_store, in_folder = stored.outputs(["store", "folder"])
+    assert len(on_store) == 600
+    assert on_store == in_folder
 
 
 @pytest.mark.nightly
-def test_a_store_that_cannot_be_used_is_named_with_what_to_do(stored: Stored) -> None:
+def test_a_store_that_cannot_be_used_is_named_with_what_to_do(stored: Stored, s3: S3) -> None:
+    stored = replace(stored, settings=s3.settings)
     code, said = stored.run("s3a://nobucket/app", "none")
     assert (code, "the checkpoint s3a://nobucket/app cannot be used: there is no such bucket" in said) == (1, True), (
         said
     )
     code, said = stored.run("hdfs://127.0.0.1:9/app", "away")
     assert (code, "hdfs://127.0.0.1:9/app cannot be used: it does not answer" in said) == (1, True), said
-    with s3_server() as strict:
-        strict.make_bucket("bucket")
-        strict.ask_for_credentials()
-        code, said = Stored(stored.servers, stored.folder, strict, stored.name).run("s3a://bucket/app", "strict")
+    s3.ask_for_credentials()
+    code, said = stored.run("s3a://bucket/app", "strict")
     assert (code, "it refuses these credentials" in said) == (1, True), said

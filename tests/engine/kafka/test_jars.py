@@ -68,7 +68,9 @@ class Repositories:
     def open(self, repositories: Sequence[str]) -> Iterator[Repositories]:
         yield self
 
-    def download(self, coordinates: Sequence[str], folder: Path) -> tuple[Path, ...]:
+    def download(
+        self, coordinates: Sequence[str], folder: Path, excluded: Sequence[str] | None = None
+    ) -> tuple[Path, ...]:
         self.asked.append(coordinates[0])
         if coordinates[0] not in self.coordinates or len(self.asked) <= self.failing:
             raise EngineError(f"no Maven repository gave {', '.join(coordinates)}: not found")
@@ -178,3 +180,8 @@ def test_coordinates_of_the_environment_are_taken_as_they_are(
     with pytest.raises(EngineError, match="KESTREL_CONNECTOR_JARS is no list of Maven coordinates: a:b"):
         jars.connector_jars()
     assert repositories.asked == ["a:b:1"]
+
+
+def test_hadoop_reaches_s3_with_its_own_version() -> None:
+    found = [*(Path(jars.pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")]
+    assert [path.name for path in found] == [f"hadoop-client-api-{jars.HADOOP}.jar"]

@@ -22,6 +22,7 @@ def test_files_are_written_whole_read_and_listed(root: StorePath, tmp_path: Path
     file = root / "offsets" / "7"
     assert not file.exists()
     assert numbered(root / "offsets") == []
+    (root / "offsets").mkdir(parents=True, exist_ok=True)
     for text in ("ä", "newer"):
         write_whole(file, text)
         assert file.read_text("utf-8") == text

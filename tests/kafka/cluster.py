@@ -1,0 +1,147 @@
+"""`make cluster`: four chained queries on a standalone cluster whose processes share a store and a broker only.
+
+Starts Spark's master and three workers as processes of their own, an S3 API, a broker and the run; kills a worker with
+its executor, and the driver; resumes, and counts every output.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
+from kestrel_sql.spark.runtime.environment import prepare_environment
+from tests.kafka.demo import PARTITIONS, SCRIPT, SINKS, customers, judge, orders, say
+from tests.kafka.helpers import await_rows, create, produce, start
+from tests.kafka.processes import ending, kill
+from tests.kafka.s3 import S3, s3_server
+
+WORKERS, WAIT_S = 3, 600
+CHECKPOINT = "s3a://kestrel/app"
+_DEPLOY = "org.apache.spark.deploy"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A master with its workers, each in a process group of its own."""
+
+    url: str
+    workers: Sequence[subprocess.Popen[bytes]]
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int = WORKERS) -> Iterator[Cluster]:
+    """Run a standalone cluster until the end of the block; each process has its folders below `folder`."""
+    prepare_environment()
+    port = free_port()
+    url = f"spark://{HOST}:{port}"
+    with ExitStack() as stack:
+        options = ("--host", HOST, "--port", str(port), "--webui-port", "0")
+        stack.enter_context(_process(folder / "master", f"{_DEPLOY}.master.Master", *options))
+        own = ("--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", "1g")
+        started = [
+            stack.enter_context(_process(at, f"{_DEPLOY}.worker.Worker", *own, "--work-dir", str(at / "work"), url))
+            for at in (folder / f"worker{number}" for number in range(workers))
+        ]
+        yield Cluster(url, started)
+
+
+@contextmanager
+def _process(folder: Path, main: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a class of Spark with a home and an environment of its own, without the packages of this one."""
+    home = folder / "spark"
+    home.mkdir(parents=True)
+    for entry in Path(os.environ["SPARK_HOME"]).iterdir():
+        if entry.name in ("bin", "jars", "sbin"):
+            (home / entry.name).symlink_to(entry)
+    environment = {
+        "HOME": str(folder),
+        "JAVA_HOME": os.environ["JAVA_HOME"],
+        "PATH": "/usr/bin:/bin",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": HOST,
+    }
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(home / "bin" / "spark-class"), main, *arguments],
+            stdout=log,
+            stderr=log,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process of the cluster with all that it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def options(cluster: Cluster, s3: S3, python: str) -> list[str]:
+    """The options of a run on a cluster whose workers have the interpreter `python` without packages."""
+    conf = {
+        **s3.settings,
+        "spark.pyspark.python": python,
+        "spark.driver.host": HOST,
+        "spark.executor.memory": "600m",
+        "spark.executor.cores": "1",
+    }
+    given = [word for item in conf.items() for word in ("--spark-conf", "=".join(item))]
+    return ["--master", cluster.url, "--property", "auto.offset.reset=earliest", "--batch-records", "1000", *given]
+
+
+def bare_python() -> str:
+    """The interpreter from which this environment was made."""
+    return str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+
+
+def main() -> int:
+    """Run the demonstration and return whether all checks passed."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        say(f"starting a broker, an S3 API, a master and {WORKERS} workers, each with folders of its own")
+        servers = stack.enter_context(Broker.start()).address
+        s3 = stack.enter_context(s3_server())
+        s3.make_bucket("kestrel")
+        cluster = stack.enter_context(standalone_cluster(folder))
+        return _show(servers, folder, cluster, options(cluster, s3, bare_python()))
+
+
+def _show(servers: str, folder: Path, cluster: Cluster, given: Sequence[str]) -> int:
+    script, log = folder / "app.sql", folder / "log"
+    script.write_text(SCRIPT, encoding="utf-8")
+    create(servers, PARTITIONS, "orders", "customers")
+    produce(servers, "customers", customers())
+    produce(servers, "orders", orders())
+    started = time.monotonic()
+    with ending(start(script, servers, CHECKPOINT, *given, log=log)) as process:
+        seen = await_rows(servers, SINKS, PARTITIONS, 0, WAIT_S)
+        say(f"first output after {time.monotonic() - started:.1f} s")
+        end(cluster.workers[0])
+        say(f"killed a worker with its executor when {seen} records were written")
+        seen = await_rows(servers, SINKS, PARTITIONS, seen + 1000, WAIT_S)
+        kill(process)
+        say(f"killed the driver when {seen} records were written; starting it again from {CHECKPOINT}")
+    done = start(script, servers, CHECKPOINT, "--until-caught-up", *given, log=log).wait(WAIT_S)
+    for line in log.read_text(encoding="utf-8").splitlines():
+        say(line)
+    return judge(servers) if done == 0 else done
+
+
+if __name__ == "__main__":
+    sys.exit(main())
