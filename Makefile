@@ -17,8 +17,7 @@ KIND ?=
 JOB ?= count
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka demo-server kafka test lint nightly fuzz kills cuts bench profile plans ledger docs lock clean
-.PHONY: help clients demo demo-kafka cluster demo-server kafka test lint nightly fuzz kills cuts bench plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster demo-server kafka test lint nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
