@@ -31,7 +31,7 @@ from kestrel_sql.sql.nodes.expressions import (
 )
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import BIGINT, STRING, Struct
+from kestrel_sql.types.sql_types import BIGINT, STRING
 
 Evaluate = Callable[[Sequence[Bound]], list[object]]
 """Returns the values of bound expressions that name no columns."""
@@ -58,9 +58,6 @@ class Constants:
         return [(bound, build(evaluated)) for bound, build in zip(bounds, builders, strict=True)]
 
     def _bound(self, expression: Expression) -> Bound:
-        # The binder refuses a STRUCT without fields; in INSERT VALUES all fields of such a STRUCT are NULL.
-        if expression == StructConstructor(()):
-            return Bound(expression, Struct(()))
         return bind(expression, {}, self.functions)
 
     def _builder(self, bound: Bound) -> Callable[[list[object]], object]:

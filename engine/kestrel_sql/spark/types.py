@@ -1,8 +1,12 @@
-"""The Spark and Arrow types of SQL types (`docs/architecture.md` has a table)."""
+"""The Spark and Arrow types of SQL types (`docs/architecture.md` has a table).
+
+Spark has no DECIMAL of more than 38 digits and no STRUCT without fields. Their values are carried in structs whose
+first field, of a type that no SQL type has, is always NULL (docs/adr/0038); that of a DECIMAL also has its plain text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import assert_never
 
@@ -11,10 +15,18 @@ from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct, quote
+from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
 
 MAX_PRECISION = 38
 """The widest DECIMAL that Spark can hold."""
+
+CARRIER, DIGITS = "_", "digits"
+"""The fields of carried values, which no schema, message or answer has."""
+_EMPTY = pa.struct([pa.field(CARRIER, pa.int8())])
+_WIDE = pa.struct([pa.field(CARRIER, pa.int8()), pa.field(DIGITS, pa.string())])
+
+_EMPTY_SPARK = f"STRUCT<`{CARRIER}`:TINYINT>"
+_WIDE_SPARK = f"STRUCT<`{CARRIER}`:TINYINT,`{DIGITS}`:STRING>"
 
 _SPARK = {
     Base.BOOLEAN: "BOOLEAN",
@@ -48,41 +60,41 @@ def name(text: str) -> str:
 
 def is_wide(sql_type: SqlType | None) -> bool:
     """Whether a type is or contains a DECIMAL that no type of Spark holds."""
+    return _contains(sql_type, lambda leaf: isinstance(leaf, Decimal) and leaf.precision > MAX_PRECISION)
+
+
+def is_carried(sql_type: SqlType) -> bool:
+    """Whether a type is or contains one whose values are carried."""
+    return is_wide(sql_type) or _contains(sql_type, lambda leaf: leaf == Struct(()))
+
+
+def _contains(sql_type: SqlType | None, wanted: Callable[[SqlType], bool]) -> bool:
     match sql_type:
-        case Decimal(precision):
-            return precision > MAX_PRECISION
         case Array(item):
-            return is_wide(item)
+            return _contains(item, wanted)
         case Map(key, value):
-            return is_wide(key) or is_wide(value)
-        case Struct(fields):
-            return any(is_wide(field.type) for field in fields)
+            return _contains(key, wanted) or _contains(value, wanted)
+        case Struct(fields) if fields:
+            return any(_contains(field.type, wanted) for field in fields)
         case _:
-            return False
+            return sql_type is not None and wanted(sql_type)
 
 
 def to_spark(sql_type: SqlType | None) -> str:
-    """Return a type as Spark SQL text; an untyped NULL is a STRING.
-
-    Raises:
-        UnsupportedError: a DECIMAL has more than 38 digits.
-    """
+    """Return a type as Spark SQL text; an untyped NULL is a STRING."""
     match sql_type:
         case None:
             return "STRING"
         case Primitive(base):
             return _SPARK[base]
         case Decimal(precision, scale):
-            if precision > MAX_PRECISION:
-                raise UnsupportedError(
-                    f"{sql_type} has too many digits: Spark holds no DECIMAL of more than {MAX_PRECISION}",
-                    hint=f"cast to a DECIMAL of at most {MAX_PRECISION} digits, to DOUBLE or to STRING",
-                )
-            return f"DECIMAL({precision},{scale})"
+            return f"DECIMAL({precision},{scale})" if precision <= MAX_PRECISION else _WIDE_SPARK
         case Array(item):
             return f"ARRAY<{to_spark(item)}>"
         case Map(key, value):
             return f"MAP<{to_spark(key)},{to_spark(value)}>"
+        case Struct(()):
+            return _EMPTY_SPARK
         case Struct(fields):
             return f"STRUCT<{','.join(f'{name(f.name)}:{to_spark(f.type)}' for f in fields)}>"
         case NamedType(unresolved):
@@ -97,19 +109,8 @@ def schema_text(columns: Mapping[str, str]) -> str:
 
 
 def struct_of(columns: Iterable[Column]) -> str:
-    """Return the Spark struct type of a row of `columns`.
-
-    Raises:
-        UnsupportedError: a column holds a DECIMAL of more than 38 digits; names it.
-    """
-    return f"STRUCT<{','.join(f'{name(c.name)}:{_column_type(c)}' for c in columns)}>"
-
-
-def _column_type(column: Column) -> str:
-    try:
-        return to_spark(column.type)
-    except UnsupportedError as error:
-        raise UnsupportedError(f"the column {quote(column.name)}: {error.message}", hint=error.hint) from error
+    """Return the Spark struct type of a row of `columns`."""
+    return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
 
 
 @lru_cache(maxsize=4096)
@@ -126,17 +127,24 @@ def to_arrow(sql_type: SqlType | None) -> pa.DataType:
         case Primitive(base):
             return _ARROW[base]
         case Decimal(precision, scale):
-            return pa.decimal128(precision, scale)
+            return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else _WIDE
         case Array(item):
             return pa.list_(to_arrow(item))
         case Map(key, value):
             return pa.map_(to_arrow(key), to_arrow(value))
+        case Struct(()):
+            return _EMPTY
         case Struct(fields):
             return pa.struct([pa.field(f.name, to_arrow(f.type)) for f in fields])
         case NamedType(unresolved):
             raise UnsupportedError(f"type {unresolved} was never resolved")
         case _:
             assert_never(sql_type)
+
+
+def carries(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is that of carried values."""
+    return kind in (_EMPTY, _WIDE)
 
 
 def arrow_struct(columns: Iterable[Column]) -> pa.DataType:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import decimal
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kestrel_sql.spark.types import CARRIER, DIGITS, is_wide
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
 
 Convert = Callable[[Any], Any]
 
 
 def _lifted(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
+
+
+def uncarried(value: Mapping[str, Any]) -> Any:
+    """Return a carried value: a DECIMAL, or a STRUCT without fields."""
+    return decimal.Decimal(value[DIGITS]) if DIGITS in value else {}
 
 
 def _same(value: Any) -> Any:
@@ -22,12 +29,16 @@ def _same(value: Any) -> Any:
 def to_arrow_value(sql_type: SqlType) -> Convert | None:
     """Return the conversion of a Python value for Arrow (maps become lists of pairs); None if it needs none."""
     match sql_type:
-        case Map(_, value):
-            of_value = to_arrow_value(value) or _same
-            return _lifted(lambda mapping: [(k, of_value(v)) for k, v in mapping.items()])
+        case Decimal() if is_wide(sql_type):
+            return _lifted(lambda number: {CARRIER: None, DIGITS: f"{number:f}"})
+        case Map(key, value):
+            of_key, of_value = to_arrow_value(key) or _same, to_arrow_value(value) or _same
+            return _lifted(lambda mapping: [(of_key(k), of_value(v)) for k, v in mapping.items()])
         case Array(item):
             inner = to_arrow_value(item)
             return None if inner is None else _lifted(lambda items: [inner(v) for v in items])
+        case Struct(()):
+            return _lifted(lambda _: {CARRIER: None})
         case Struct(fields):
             inners = [(f.name, to_arrow_value(f.type)) for f in fields]
             if not any(convert for _, convert in inners):
@@ -40,12 +51,16 @@ def to_arrow_value(sql_type: SqlType) -> Convert | None:
 def from_arrow_value(sql_type: SqlType | None) -> Convert | None:
     """Return the conversion of a value from Arrow; None if it needs none."""
     match sql_type:
-        case Map(_, value):
-            of_value = from_arrow_value(value) or _same
-            return _lifted(lambda pairs: {k: of_value(v) for k, v in pairs})
+        case Decimal() if is_wide(sql_type):
+            return _lifted(uncarried)
+        case Map(key, value):
+            of_key, of_value = from_arrow_value(key) or _same, from_arrow_value(value) or _same
+            return _lifted(lambda pairs: {of_key(k): of_value(v) for k, v in pairs})
         case Array(item):
             inner = from_arrow_value(item)
             return None if inner is None else _lifted(lambda items: [inner(v) for v in items])
+        case Struct(()):
+            return _lifted(uncarried)
         case Struct(fields):
             inners = {f.name: from_arrow_value(f.type) for f in fields}
             if not any(inners.values()):

@@ -110,11 +110,22 @@ def wider_number(left: SqlType, right: SqlType) -> SqlType:
     return left if numeric_rank(left) >= numeric_rank(right) else right
 
 
-def finds_keys(index: SqlType | None, key: SqlType) -> bool:
-    """Whether a value of type `index` can equal a key of a MAP as `Map.get` of Java compares: by class and scale."""
-    if isinstance(index, Decimal) and isinstance(key, Decimal):
-        return index.scale == key.scale
-    return index is None or index == key
+def can_be_equal(left: SqlType | None, right: SqlType | None) -> bool:
+    """Whether `equals` of Java can be true for values of two types: their classes, scales and fields are the same."""
+    match left, right:
+        case Decimal(), Decimal():
+            return left.scale == right.scale
+        case Array(item), Array(other):
+            return can_be_equal(item, other)
+        case Map(key, item), Map(other_key, other):
+            return can_be_equal(key, other_key) and can_be_equal(item, other)
+        case _:
+            return left is None or right is None or left == right
+
+
+def is_container(sql_type: SqlType | None) -> bool:
+    """Whether a type is an ARRAY, MAP or STRUCT."""
+    return isinstance(sql_type, Array | Map | Struct)
 
 
 def base_name(sql_type: SqlType | None) -> str:

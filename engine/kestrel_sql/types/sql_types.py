@@ -89,7 +89,8 @@ class Struct:
     fields: tuple[Field, ...]
 
     def __str__(self) -> str:
-        return f"STRUCT<{', '.join(map(str, self.fields))}>"
+        # `<>` without a space would be an operator.
+        return f"STRUCT<{', '.join(map(str, self.fields)) or ' '}>"
 
     def field(self, name: str) -> Field | None:
         """Return the field called exactly `name`, or None."""

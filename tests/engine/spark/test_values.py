@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.spark.io.columns import to_list
 from kestrel_sql.spark.types import struct_of, to_arrow, to_spark
 from kestrel_sql.spark.values import from_arrow_value, row_converter, to_arrow_value
 from kestrel_sql.types import sql_types as t
@@ -27,9 +27,27 @@ def test_the_spark_type_of_every_sql_type() -> None:
     assert struct_of([Column("a`b", t.DOUBLE)]) == "STRUCT<`a``b`:DOUBLE>"
 
 
-def test_a_decimal_that_spark_cannot_hold_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="too many digits"):
-        to_spark(t.Decimal(39, 0))
+def test_what_spark_cannot_hold_is_carried() -> None:
+    assert to_spark(t.Decimal(39, 0)) == "STRUCT<`_`:TINYINT,`digits`:STRING>"
+    assert to_spark(Array(Struct(()))) == "ARRAY<STRUCT<`_`:TINYINT>>"
+
+
+@pytest.mark.rules("L4.4.8", "L4.7.9")
+@pytest.mark.parametrize(
+    ("sql_type", "value"),
+    [
+        (Struct(()), {}),
+        (Struct((Field("_", t.BOOLEAN), Field("E", Struct(())))), {"_": None, "E": {}}),
+        (Array(t.Decimal(39, 2)), [Decimal("-1234567890123456789012345678901234567.80"), None]),
+        (Map(t.Decimal(50, 1), Struct(())), {Decimal("0.0"): {}, Decimal("1.5"): None}),
+    ],
+)
+def test_carried_values_round_trip(sql_type: t.SqlType, value: object) -> None:
+    to, back = to_arrow_value(sql_type), from_arrow_value(sql_type)
+    assert to is not None
+    assert back is not None
+    array = pa.array([to(value), None], to_arrow(sql_type))
+    assert [back(each) for each in array.to_pylist()] == to_list(array) == [value, None]
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_windows_are_written_as_in_old_plans() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["MAP<STRING, ARRAY<DECIMAL(4, 2)>>", "STRUCT<A INTEGER, `b` STRUCT<>>", "CUSTOM", "`custom`"]
+    "text", ["MAP<STRING, ARRAY<DECIMAL(4, 2)>>", "STRUCT<A INTEGER, `b` STRUCT< >>", "CUSTOM", "`custom`"]
 )
 def test_types_round_trip(text: str) -> None:
     assert format_type(parse_type(text)) == text

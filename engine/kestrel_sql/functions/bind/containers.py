@@ -76,11 +76,9 @@ def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
     """Type STRUCT(…).
 
     Raises:
-        TypeMismatchError: there are no fields, a name occurs twice, or a field is an untyped NULL.
+        TypeMismatchError: a name occurs twice, or a field is an untyped NULL.
     """
     names = [name for name, _ in node.fields]
-    if not names:
-        raise TypeMismatchError("Struct constructor cannot be empty. Please supply at least one field.", span=node.span)
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
         raise TypeMismatchError(f"Duplicate field names found in STRUCT: '{twice[0]}'.", span=node.span)

@@ -26,7 +26,7 @@ from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.conversion import finds_keys
+from kestrel_sql.types.conversion import can_be_equal
 from kestrel_sql.types.sql_types import Map, SqlType
 
 IMPLEMENTATIONS: Mapping[str, Implementation] = {**SCALAR_IMPLEMENTATIONS, **COLLECTION_IMPLEMENTATIONS}
@@ -358,7 +358,7 @@ def _(node: e.Subscript, bound: Bound, values: Values) -> Any:
     if base is None:
         return None
     if isinstance(of := bound.children[0].type, Map):
-        return base.get(index) if finds_keys(bound.children[1].type, of.key) else None
+        return base.get(index) if can_be_equal(bound.children[1].type, of.key) else None
     position = _not_null(index)
     if position == 0 or abs(position) > len(base):
         return None

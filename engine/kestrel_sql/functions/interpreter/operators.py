@@ -11,6 +11,7 @@ from kestrel_sql.functions.interpreter.equality import as_comparable_numbers, eq
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.conversion import can_be_equal, is_container
 from kestrel_sql.types.sql_types import Decimal, SqlType
 from kestrel_sql.types.time_units import DAY_MS
 
@@ -21,6 +22,8 @@ def compare(op: ComparisonOp, left: Any, right: Any, left_type: SqlType | None, 
         left, right = (
             x * DAY_MS if of == t.DATE and x is not None else x for x, of in ((left, left_type), (right, right_type))
         )
+    if is_container(left_type) and not can_be_equal(left_type, right_type):
+        left, right = (value if value is None else side for value, side in ((left, "left"), (right, "right")))
     left, right = as_comparable_numbers(left, right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return equality_key(left) == equality_key(right)

@@ -149,6 +149,8 @@ def java_text(value: Tree, sql_type: SqlType) -> Tree:
             )
             entries = s.call("transform", s.call("map_entries", value), s.lambda_([x], entry))
             return s.call("concat", s.text("{"), s.call("array_join", entries, s.text(", ")), s.text("}"))
+        case Struct(()):
+            return s.if_(s.is_null(value), s.null_of(t.STRING), s.text("Struct{}"))
         case Struct(fields):
             parts = [s.call("concat", s.text(f"{f.name}="), java_text(_field(value, f.name), f.type)) for f in fields]
             joined = s.call("array_join", s.call("array", *parts), s.text(","))

@@ -12,7 +12,7 @@ from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.types import MAX_PRECISION
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.conversion import decimal_of
+from kestrel_sql.types.conversion import can_be_equal, decimal_of, is_container
 from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
 
@@ -43,6 +43,14 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     """Compare two values; the result is true or false, never NULL."""
     if t.TIMESTAMP in (left_type, right_type) and t.DATE in (left_type, right_type):
         left, right = (_as_instant(x, sql_type) for x, sql_type in ((left, left_type), (right, right_type)))
+    if is_container(left_type) and not can_be_equal(left_type, right_type):
+        # Spark compares only values of one type.
+        left, right = (
+            s.if_(s.is_null(tree), s.null_of(t.INTEGER), s.integer(side)) for side, tree in enumerate((left, right))
+        )
+        left_type = right_type = t.INTEGER
+    elif is_container(left_type) and left_type != right_type:
+        left, right = s.cast(left, _of_any_precision(left_type)), s.cast(right, _of_any_precision(right_type))
     left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
     if left_type == t.BYTES and op in _ORDERS:
         left, right = signed_order(left), signed_order(right)
@@ -53,6 +61,19 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     if op is ComparisonOp.IS_DISTINCT_FROM:
         return s.binary(exp.NullSafeNEQ, left, right)
     return s.coalesce_false(s.binary(_KINDS[op], left, right))
+
+
+def _of_any_precision(sql_type: SqlType | None) -> SqlType | None:
+    """Return a type with the precision of Spark's widest DECIMAL in place of every other."""
+    match sql_type:
+        case Decimal(_, scale):
+            return Decimal(MAX_PRECISION, scale)
+        case Array(item):
+            return Array(_of_any_precision(item) or item)
+        case Map(key, item):
+            return Map(_of_any_precision(key) or key, _of_any_precision(item) or item)
+        case _:
+            return sql_type
 
 
 def _beyond_decimal(left: SqlType | None, right: SqlType | None) -> bool:

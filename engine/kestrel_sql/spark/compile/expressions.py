@@ -30,7 +30,7 @@ from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.conversion import finds_keys
+from kestrel_sql.types.conversion import can_be_equal
 from kestrel_sql.types.sql_types import Map, is_numeric
 
 Operand = Checked | SparkLambda
@@ -370,7 +370,7 @@ def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context
     fails = s.any_of([base.fails, index.fails])
     null_on_failure = base.is_null_on_failure and index.is_null_on_failure
     if isinstance(of := bound.children[0].type, Map):
-        if not finds_keys(bound.children[1].type, of.key):
+        if not can_be_equal(bound.children[1].type, of.key):
             return Checked(s.null_of(bound.type), fails)
         key = s.cast(index.value, of.key) if isinstance(of.key, t.Decimal) else index.value
         return Checked(s.call("try_element_at", base.value, key), fails, null_on_failure)

@@ -13,7 +13,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.declaration import Checked
-from kestrel_sql.spark.types import to_data_type
+from kestrel_sql.spark.types import CARRIER, to_data_type
 from kestrel_sql.types.sql_types import SqlType
 
 Tree = exp.Expression
@@ -176,7 +176,8 @@ def lambda_(parameters: Sequence[str], body: Tree) -> Tree:
 
 
 def named_struct(fields: Iterable[tuple[str, Tree]]) -> Tree:
-    """A struct of named fields."""
+    """A struct of named fields; without fields it is carried."""
+    fields = tuple(fields) or ((CARRIER, cast_text(NULL, "TINYINT")),)
     return call("named_struct", *(part for field, tree in fields for part in (text(field), tree)))
 
 

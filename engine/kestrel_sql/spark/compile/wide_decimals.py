@@ -1,11 +1,14 @@
-"""Compiles expressions over DECIMALs of more than 38 digits, which no type of Spark holds (rules L4.4.8)."""
+"""Compiles expressions over DECIMALs of more than 38 digits, which no type of Spark holds (rules L4.4.8).
+
+They run in Python; between expressions the values are carried as text (`kestrel_sql.spark.types`).
+"""
 
 from __future__ import annotations
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.evaluate import columns_of, is_lambda_or_unit
+from kestrel_sql.functions.interpreter.evaluate import columns_of
 from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.spark.compile.calls import python_result
 from kestrel_sql.spark.compile.context import Context
@@ -15,19 +18,18 @@ from kestrel_sql.sql.nodes import expressions as e
 
 
 def is_over_wide(bound: Bound) -> bool:
-    """Whether an operand has a DECIMAL of more than 38 digits, and the result has none.
+    """Whether an expression computes a DECIMAL of more than 38 digits, or with one, also in a lambda of its own."""
+    if isinstance(bound.node, e.ColumnRef | e.LambdaVariable | e.NullLiteral):
+        return False
+    parts = (child.children[0] if isinstance(child.node, e.Lambda) else child for child in bound.children)
+    return is_wide(bound.type) or any(
+        is_wide(part.type) or (part is not child and _is_wide_inside(part))
+        for part, child in zip(parts, bound.children, strict=True)
+    )
 
-    Raises:
-        UnsupportedError: the result has one; names the expression.
-    """
-    if is_wide(bound.type):
-        raise UnsupportedError(
-            f"{format_expression(bound.node)} is a {bound.type}: Spark holds no DECIMAL of more than {MAX_PRECISION} "
-            "digits",
-            span=bound.node.span,
-            hint=f"cast the result to a DECIMAL of at most {MAX_PRECISION} digits, to DOUBLE or to STRING",
-        )
-    return any(is_wide(child.type) for child in bound.children if not is_lambda_or_unit(child))
+
+def _is_wide_inside(bound: Bound) -> bool:
+    return is_wide(bound.type) or any(map(_is_wide_inside, bound.children))
 
 
 def over_wide(bound: Bound, context: Context) -> Checked:
@@ -36,7 +38,7 @@ def over_wide(bound: Bound, context: Context) -> Checked:
     Raises:
         UnsupportedError: the expression uses parameters of a lambda around it, or has no type.
     """
-    if bound.type is None or _uses_variables(bound):
+    if bound.type is None or _free_variables(bound):
         raise UnsupportedError(
             f"{format_expression(bound.node)} computes with DECIMALs of more than {MAX_PRECISION} digits in a lambda",
             span=bound.node.span,
@@ -61,5 +63,8 @@ def over_wide(bound: Bound, context: Context) -> Checked:
     return python_result(function, CallTypes(tuple(columns.values()), bound.type), arguments, context)
 
 
-def _uses_variables(bound: Bound) -> bool:
-    return isinstance(bound.node, e.LambdaVariable) or any(map(_uses_variables, bound.children))
+def _free_variables(bound: Bound) -> frozenset[str]:
+    if isinstance(bound.node, e.LambdaVariable):
+        return frozenset({bound.node.name})
+    free = frozenset[str]().union(*map(_free_variables, bound.children))
+    return free - set(bound.node.parameters) if isinstance(bound.node, e.Lambda) else free

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.spark.types import to_arrow
-from kestrel_sql.spark.values import to_arrow_value
+from kestrel_sql.spark.types import carries, to_arrow
+from kestrel_sql.spark.values import to_arrow_value, uncarried
 from kestrel_sql.types.schema import Column
 
 Rows = list[tuple[Any, ...] | None]
@@ -30,6 +30,8 @@ def to_list(array: pa.Array) -> list[Any]:
     """Return the values of an array."""
     kind = array.type
     if pa.types.is_struct(kind):
+        if carries(kind):
+            return [None if value is None else uncarried(value) for value in array.to_pylist()]
         names = [kind.field(at).name for at in range(kind.num_fields)]
         return _lifted([dict(zip(names, row, strict=True)) for row in _tuples(array)], array)
     if pa.types.is_map(kind):

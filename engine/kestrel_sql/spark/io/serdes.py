@@ -19,7 +19,7 @@ from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
 from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.spark.io.columns import to_list
-from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.spark.types import is_carried, to_arrow
 from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
 
 Mask = npt.NDArray[np.bool_]
@@ -72,7 +72,7 @@ class SerdeReader:
         self._types = [to_arrow(column.type) for column in spec.columns]
         self._to_arrow = [to_arrow_value(column.type) for column in spec.columns]
         self._one: Decoder = decoder(spec)
-        self._many: BulkDecoder | None = bulk_decoder(spec, self._types)
+        self._many: BulkDecoder | None = None if _has_carried(spec) else bulk_decoder(spec, self._types)
         self._trust = _Trust()
 
     def read(self, data: pa.BinaryArray) -> Decoded:
@@ -124,6 +124,10 @@ class SerdeReader:
         ]
 
 
+def _has_carried(spec: SerdeSpec) -> bool:
+    return any(is_carried(column.type) for column in spec.columns)
+
+
 def _plain(many: BulkDecoder, data: pa.BinaryArray) -> Decoded | None:
     try:
         return Decoded(many(data), np.ones(len(data), dtype=bool), {})
@@ -162,7 +166,7 @@ class SerdeWriter:
         types = [to_arrow(column.type) for column in spec.columns]
         self._from_arrow = [from_arrow_value(column.type) for column in spec.columns]
         self._one: Encoder = encoder(spec)
-        self._many: BulkEncoder | None = bulk_encoder(spec, types)
+        self._many: BulkEncoder | None = None if _has_carried(spec) else bulk_encoder(spec, types)
         self._trust = _Trust()
 
     def write(self, arrays: Sequence[pa.Array], present: Mask) -> tuple[pa.BinaryArray, Errors]:

@@ -42,7 +42,8 @@ def format_type(sql_type: SqlType) -> str:
     """Write a type; field names are quoted only where needed, other than in `str()`."""
     match sql_type:
         case Struct(fields):
-            return f"STRUCT<{', '.join(f'{format_identifier(f.name)} {format_type(f.type)}' for f in fields)}>"
+            inner = ", ".join(f"{format_identifier(f.name)} {format_type(f.type)}" for f in fields)
+            return f"STRUCT<{inner or ' '}>"
         case Array(item):
             return f"ARRAY<{format_type(item)}>"
         case Map(key, value):
