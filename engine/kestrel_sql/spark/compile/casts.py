@@ -149,11 +149,9 @@ def java_text(value: Tree, sql_type: SqlType) -> Tree:
             )
             entries = s.call("transform", s.call("map_entries", value), s.lambda_([x], entry))
             return s.call("concat", s.text("{"), s.call("array_join", entries, s.text(", ")), s.text("}"))
-        case Struct(()):
-            return s.if_(s.is_null(value), s.null_of(t.STRING), s.text("Struct{}"))
         case Struct(fields):
             parts = [s.call("concat", s.text(f"{f.name}="), java_text(_field(value, f.name), f.type)) for f in fields]
-            joined = s.call("array_join", s.call("array", *parts), s.text(","))
+            joined = s.call("array_join", s.call("array", *(parts or [s.null_of(t.STRING)])), s.text(","))
             return s.if_(
                 s.is_null(value), s.null_of(t.STRING), s.call("concat", s.text("Struct{"), joined, s.text("}"))
             )
@@ -197,13 +195,12 @@ def _plain(target: SqlType) -> Callable[[Tree], Checked]:
 
 
 def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
-    # A string that does not match becomes the empty string, which is not a number. Spark reads digits of other scripts
-    # in a DECIMAL only.
-    def converted(value: Tree) -> Tree:
+    # A string that does not match becomes the empty string, no number. Spark reads all scripts in a DECIMAL only.
+    def converted(value: Tree) -> Checked:
         number = s.cast(_matched(value, r"[+-]?[\p{Nd}&&[\x{0}-\x{FFFF}]]+"), Decimal(38, 0))
-        return s.cast(s.cast(number, t.STRING), target)
+        return _null_means_failure(value, s.cast(s.cast(number, t.STRING), target))
 
-    return lambda value: _null_means_failure(value, converted(value))
+    return converted
 
 
 def _string_to_double(value: Tree) -> Checked:
