@@ -69,6 +69,9 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("POST", "/ksql", {"ksql": "CREATE SOURCE CONNECTOR c WITH ('a'='b');"}, 400, 40001, "connectors"),
     ("POST", "/ksql", {"ksql": "DROP CONNECTOR c;"}, 400, 40001, "connectors"),
     ("POST", "/ksql", {"ksql": "DESCRIBE CONNECTOR c;"}, 400, 40001, "connectors"),
+    ("POST", "/ksql", {"ksql": "LIST CONNECTORS;"}, 400, 40001, "connectors"),
+    ("POST", "/ksql", {"ksql": "LIST CONNECTOR PLUGINS;"}, 400, 40001, "connectors"),
+    ("POST", "/ksql", {"ksql": "ALTER SYSTEM 'auto.offset.reset'='earliest';"}, 400, 40001, "ALTER SYSTEM"),
     ("POST", "/ksql", {"ksql": "SELECT * FROM orders;"}, 400, 40002, "/query"),
     ("POST", "/ksql", {"ksql": "ASSERT SCHEMA SUBJECT 'none';"}, 417, 41700, "none"),
     ("POST", "/ksql/terminate", {"deleteTopicList": "a"}, 400, 40000, "list of strings"),
@@ -87,6 +90,8 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("GET", "/ui/nothing.js", None, 404, 40400, "no such file"),
     ("GET", "/ui/plan/NOBODY", None, 404, 40000, "NOBODY"),
 ]
+
+LIMIT = "ksql.query.persistent.active.limit"
 
 
 def test_every_route_is_asked() -> None:
@@ -163,6 +168,31 @@ def test_a_websocket_is_told_what_is_wrong(url: str, query: str, says: str) -> N
             frames.append(client.recv())
     assert len(frames) == 1
     assert says in json.loads(frames[0])["error"]
+
+
+@pytest.mark.rules("R10.5", "R5.3")
+@pytest.mark.parametrize("ends", ["/close-query", "/ksql"])
+def test_a_push_query_is_ended_from_another_connection(url: str, ends: str) -> None:
+    with http.stream("POST", f"{url}/query-stream", json={"sql": "SELECT * FROM orders EMIT CHANGES;"}) as answer:
+        assert answer.headers["transfer-encoding"] == "chunked"
+        lines = answer.iter_lines()
+        query_id = json.loads(next(lines))["queryId"]
+        asked = http.post(url + ends, json={"queryId": query_id, "ksql": f"TERMINATE {query_id};"})
+        assert asked.status_code == 200
+        if ends == "/ksql":
+            (entity,) = asked.json()
+            assert (entity["@type"], entity["wasTerminated"]) == ("terminate_query", True)
+        assert list(lines) == []
+
+
+@pytest.mark.rules("R4.1")
+def test_too_many_persistent_queries_are_refused_as_a_whole() -> None:
+    with sparkless_server(config={LIMIT: 1}) as running:
+        copies = "".join(f"CREATE STREAM copy{number} AS SELECT * FROM orders;" for number in range(2))
+        refused = ksql(running.url, ORDERS + copies)
+        assert (refused.status_code, refused.json()["error_code"]) == (400, 40000)
+        assert "the configured limit of 1" in refused.json()["message"]
+        assert ksql(running.url, "LIST STREAMS;").json()[0]["streams"] == []
 
 
 @dataclass(slots=True)

@@ -122,6 +122,14 @@ def test_a_source_that_exists_is_a_warning(url: str) -> None:
     assert entity["message"].startswith("Cannot add stream `ORDERS`")
 
 
+@pytest.mark.rules("R5.5")
+def test_a_variable_that_is_not_there_is_a_warning(url: str) -> None:
+    text = "DEFINE here = 'x'; UNDEFINE here; UNDEFINE given; UNDEFINE nowhere;"
+    (entity,) = ksql(url, text, sessionVariables={"given": "y"}).json()
+    assert (entity["@type"], entity["statementText"]) == ("warning_entity", "UNDEFINE nowhere;")
+    assert "NOWHERE" in entity["message"]
+
+
 @pytest.mark.rules("R6.2", "R7.1")
 def test_queries_are_listed_paused_and_terminated(url: str) -> None:
     (made,) = ksql(url, "CREATE TABLE counts AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item;").json()

@@ -23,11 +23,11 @@ from kestrel_sql.server.entities.sources import (
 )
 from kestrel_sql.server.service import Entity
 from kestrel_sql.sql.nodes import admin as a
-from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.sql.nodes.statements import SourceKind, UndefineVariable
 
 
 def entity_of(statement: object, text: str, view: EngineView) -> Entity | None:
-    """Answer a statement that only asks; None for one that does something.
+    """Answer a statement that changes nothing; None for one that does.
 
     Raises:
         StatementError: it asks about a thing that does not exist, or an assertion does not hold.
@@ -54,6 +54,14 @@ def _(statement: a.ListObjects, view: EngineView) -> Entity:
             hint=f"there are {', '.join(sorted(_LISTS))}",
         )
     return build(view, statement.extended)
+
+
+@_entity.register
+def _(statement: UndefineVariable, view: EngineView) -> Entity | None:
+    if statement.name in map(str.upper, view.session.variables):
+        return None
+    message = f"Cannot undefine variable '{statement.name}' which was never defined"
+    return {"@type": "warning_entity", "message": message}
 
 
 @_entity.register

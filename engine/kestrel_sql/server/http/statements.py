@@ -7,25 +7,17 @@ from urllib.parse import unquote
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from kestrel_sql.server.errors import BAD_REQUEST, QUERY_ENDPOINT, UNKNOWN_COMMAND, ApiError
+from kestrel_sql.server.errors import BAD_REQUEST, UNKNOWN_COMMAND, ApiError
 from kestrel_sql.server.http.answers import json_answer
 from kestrel_sql.server.http.bodies import ksql_request, read_object
 from kestrel_sql.server.http.context import context_of, principal_of
-from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.nodes.statements import Query
 
 
 async def ksql(http: HttpRequest) -> Response:
     """Answer `POST /ksql`: one entity for each statement that has an answer."""
     context = context_of(http)
     request = ksql_request(await read_object(http, context.limits))
-    for parsed in context.parse(http, request):
-        if isinstance(parsed.statement, Query | PrintTopic):
-            raise ApiError(
-                QUERY_ENDPOINT,
-                "SELECT and PRINT are answered by /query and /query-stream, not by /ksql",
-                statement=parsed.text,
-            )
+    context.parse(http, request)
     return json_answer(await context.service.execute(request))
 
 
