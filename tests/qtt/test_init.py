@@ -39,17 +39,6 @@ def test_nothing_is_overwritten(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert [path.name for path in here.iterdir()] == ["app.sql"]
 
 
-@pytest.mark.spark
-def test_the_slip_that_init_proposes_shows_a_difference(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["init"])
-    assert main(["run", "cases"]) == ExitCode.OK
-    Path("app.sql").write_text(Path("app.sql").read_text().replace(">= 10", "> 10"))
-    assert main(["run", "cases"]) == ExitCode.FAILURES
-    out = capsys.readouterr().out
-    assert "2 passed, 1 failed" in out
-    assert "topic large-orders, record 0 (cases/orders.yaml:19) is missing" in out
-
-
 def test_the_schema_goes_to_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == ExitCode.OK
     told = capsys.readouterr()

@@ -200,6 +200,21 @@ def test_the_command_shows_and_ends(stand: Stand, capsys: pytest.CaptureFixture[
     ]
 
 
+def test_only_the_jvm_of_the_own_directory_ends_unless_all_are_named(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand.run.leave("keep", "code")
+    monkeypatch.chdir(tmp_path)
+    assert main(["warm", "--stop"]) == 0
+    assert stand.jvm.poll() is None
+    assert main(["warm", "--stop", "--all"]) == 0
+    stand.assert_ended()
+    assert capsys.readouterr().out.splitlines() == [
+        "no JVM is kept for this directory; --all ends those of others",
+        f"JVM {stand.jvm.pid} of here ended",
+    ]
+
+
 def test_the_state_of_the_code_changes_with_an_edit(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     states = [code_state(tmp_path)]

@@ -70,7 +70,7 @@ EXAMPLES = """examples:
   qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
-  qtt warm --stop                                   end the JVMs that earlier runs left for later ones
+  qtt warm --stop                                   end the JVM that earlier runs here left for later ones
   qtt plans record cases --version 2.1              store the plans of your application's version 2.1
 
 exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read, 130 Ctrl-C

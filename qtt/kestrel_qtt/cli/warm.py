@@ -7,7 +7,7 @@ import sys
 
 from kestrel_qtt.cli.run import ExitCode, OpenDriver
 from kestrel_qtt.drivers.driver import DriverError
-from kestrel_qtt.drivers.warm.lease import Busy, NoFolderError, socket_paths, take
+from kestrel_qtt.drivers.warm.lease import Busy, NoFolderError, socket_path, socket_paths, take
 
 _TEXT = (
     "Show the JVMs with a started Spark that runs leave behind. The next run in the same directory takes one over and"
@@ -18,17 +18,21 @@ _TEXT = (
 def add_warm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     command = commands.add_parser("warm", help="show or end the JVMs that runs leave behind", description=_TEXT)
-    command.add_argument("--stop", action="store_true", help="end those that no run is using")
+    command.add_argument("--stop", action="store_true", help="end the one of this directory, unless a run is using it")
+    command.add_argument("--all", action="store_true", help="with --stop, end those of all directories")
 
 
 def warm_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
-    """`qtt warm`: print one line for each JVM; with `--stop`, exit code 1 says that a run is using one.
+    """`qtt warm`: print one line for each JVM.
+
+    With `--stop`, only that of this directory and Python environment; exit code 1 says that a run is using it.
 
     Raises:
         DriverError: there is no folder that this user alone may enter.
     """
     try:
-        found = [taken for path in socket_paths() if (taken := take(path)) is not None]
+        paths = [socket_path()] if arguments.stop and not arguments.all else socket_paths()
+        found = [taken for path in paths if (taken := take(path)) is not None]
     except NoFolderError as error:
         raise DriverError(str(error)) from error
     for taken in found:
@@ -38,5 +42,6 @@ def warm_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
         taken.leave("end" if arguments.stop else "keep", taken.code)
         sys.stdout.write(f"JVM {taken.jvm['process']} of {taken.jvm['directory']}{' ended' * arguments.stop}\n")
     if not found:
-        sys.stdout.write("no JVM is kept\n")
+        where = " for this directory; --all ends those of others" if set(socket_paths()) - set(paths) else ""
+        sys.stdout.write(f"no JVM is kept{where}\n")
     return ExitCode.FAILURES if arguments.stop and any(isinstance(taken, Busy) for taken in found) else ExitCode.OK
