@@ -161,8 +161,9 @@ class CheckpointFolder:
         write_whole(self.folder / "manifest.json", write_json(document))
 
     def folder_of(self, query_id: str) -> CheckpointPath:
-        """Return the folder of Spark's checkpoint of a query."""
-        return self.folder / "queries" / path_part(query_id)
+        """Return the folder of Spark's checkpoint of a query, absolute: executors run in folders of their own."""
+        folder = self.folder / "queries" / path_part(query_id)
+        return folder if isinstance(folder, StorePath) else folder.resolve()
 
     def next_offsets(self, query_id: str) -> dict[Position, int] | None:
         """Return the offsets from which a query resumes, from Spark's log of batches.
