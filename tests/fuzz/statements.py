@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 import traceback
@@ -10,10 +9,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.load import load_all
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import DEFAULTS, Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from tests.test_cuts import in_one_format
 
 CASES = Path(__file__).resolve().parents[2] / "test-cases"
 LIMIT_SECONDS = 20.0
@@ -95,15 +97,9 @@ _VALUES = [
 
 @cache
 def scripts() -> tuple[str, ...]:
-    """The statements of each case of the project."""
-    found = []
-    for file in sorted(CASES.rglob("*.json")):
-        document = json.loads(file.read_text(encoding="utf-8"))
-        for case in document.get("tests", ()) if isinstance(document, dict) else ():
-            statements = case.get("statements")
-            if isinstance(statements, list) and all(isinstance(each, str) for each in statements):
-                found.append("\n".join(statements).replace("{FORMAT}", "JSON"))
-    return tuple(found)
+    """The statements of each case of the project, in one format."""
+    cases = in_one_format(load_all(find_files([CASES])).cases)
+    return tuple(dict.fromkeys("\n".join(case.statements) for case in cases))
 
 
 def mutated(rng: random.Random, text: str) -> str:
