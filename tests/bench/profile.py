@@ -79,9 +79,19 @@ def _recorded(spy: Path, recorder: str, folder: Path) -> Counter[str]:
         raise SystemExit(f"py-spy recorded nothing: {complaint[-500:]}")
     for line in python.read_text(encoding="utf-8").splitlines():
         stack, _, count = line.rpartition(" ")
-        stacks[f"python;{stack}"] += int(count)
+        stacks[";".join(["python", *_named(stack)])] += int(count)
     stacks.update(_java(recorder, flights))
     return stacks
+
+
+def _named(stack: str) -> list[str]:
+    """The frames of a Python stack below "driver" or "worker".
+
+    py-spy puts all processes above a stack, by number, which would keep the workers apart.
+    """
+    frames = stack.split(";")
+    own = max((at for at, frame in enumerate(frames) if frame.startswith("process ")), default=-1)
+    return ["driver" if own < 0 or "tests.bench" in frames[own] else "worker", *frames[own + 1 :]]
 
 
 def _run(process: subprocess.Popen[str]) -> None:
@@ -127,7 +137,7 @@ def _show(stacks: Counter[str]) -> None:
     functions: Counter[str] = Counter()
     for stack, count in stacks.items():
         first, *frames = stack.split(";")
-        kinds[f"jvm: {frames[-1]}" if len(frames) == 1 and first == "jvm" else first] += count
+        kinds[f"{first}: {frames[0]}" if first == "python" or len(frames) == 1 else first] += count
         functions[f"{first:7} {frames[-1] if frames else ''}"] += count
     print(f"  {JOB}: {total / _HERTZ:.1f} s of samples")
     for title, found in (("share", kinds.most_common()), ("function", functions.most_common(_BUSIEST))):
