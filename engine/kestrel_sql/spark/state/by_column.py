@@ -20,6 +20,7 @@ from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
+    MANY_ROWS,
     Made,
     codes_of,
     enveloped,
@@ -227,6 +228,10 @@ class ColumnWindows(ColumnAggregate):
 
 class ColumnFinalWindows(ColumnWindows):
     """Computes an aggregate in time windows over whole columns, with the results of a window when it closes."""
+
+    def accepts(self, rows: pa.RecordBatch) -> bool:
+        """Whether there are many rows."""
+        return bool(rows.num_rows >= MANY_ROWS)
 
     def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
         self._update(rows, shares, state)

@@ -19,6 +19,9 @@ from kestrel_sql.spark.stages.stage import struct_column
 MIN_ROWS = 64
 """From this many rows of a relation on, whole columns are cheaper than single rows."""
 
+MANY_ROWS = 256
+"""From this many rows on, joins and stores of tables and EMIT FINAL are cheaper over columns."""
+
 MAX_ROWS = 1 << 15
 """The most outputs in one blob."""
 

@@ -22,7 +22,16 @@ from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
-from kestrel_sql.spark.state.column_rows import Made, codes_of, enveloped, order_of, present, sorted_by, valid
+from kestrel_sql.spark.state.column_rows import (
+    MANY_ROWS,
+    Made,
+    codes_of,
+    enveloped,
+    order_of,
+    present,
+    sorted_by,
+    valid,
+)
 from kestrel_sql.spark.state.table_versions import KeyedRows, SideRows, Versions
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.schema import Column
@@ -43,8 +52,8 @@ class ColumnTable(ABC):
         self._made = made
 
     def accepts(self, rows: pa.RecordBatch) -> bool:
-        """Whether no row has a window."""
-        return bool(rows.column("ws").null_count == rows.num_rows)
+        """Whether there are many rows, and none has a window."""
+        return rows.num_rows >= MANY_ROWS and bool(rows.column("ws").null_count == rows.num_rows)
 
     @abstractmethod
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:

@@ -155,6 +155,7 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
         monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", random_.choice([5, 70, 1 << 18]))
         monkeypatch.setattr(page_module, "MIN_ROWS", 1)
+        monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
         bulk = through(PageRunner(level), batches)
         monkeypatch.setattr(page_module, "can_run", lambda rows: False)

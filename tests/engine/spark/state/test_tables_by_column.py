@@ -17,6 +17,7 @@ from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state import page as page_module
+from kestrel_sql.spark.state import tables_by_column as tables_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
 from kestrel_sql.types import sql_types as t
@@ -165,6 +166,7 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
     query: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "MIN_ROWS", 1)
+    monkeypatch.setattr(tables_module, "MANY_ROWS", 1)
     for seed in seeds:
         random_ = random.Random(seed)
         level = level_of(query, ("BIGINT", "STRING")[seed % 2])
