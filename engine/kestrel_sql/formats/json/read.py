@@ -306,7 +306,7 @@ def row_reader(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[bytes]
         FormatError: JSON does not support the type of a column.
     """
     convert = _bare(columns[0]) if unwrapped else _wrapped(columns)
-    parse = json_text.read_exact if any(_has_decimal(column.type) for column in columns) else json_text.read_fast
+    parse = json_text.read_exact if any(has_decimal(column.type) for column in columns) else json_text.read_fast
 
     def read(data: bytes) -> Row:
         if not data:
@@ -336,16 +336,17 @@ def _wrapped(columns: tuple[Column, ...]) -> Callable[[Any], Row]:
     return convert
 
 
-def _has_decimal(sql_type: SqlType) -> bool:
+def has_decimal(sql_type: SqlType) -> bool:
+    """Return whether values of a type must be read with all digits of their numbers."""
     match sql_type:
         case Decimal():
             return True
         case Array(item):
-            return _has_decimal(item)
+            return has_decimal(item)
         case Map(_, value):
-            return _has_decimal(value)
+            return has_decimal(value)
         case Struct(fields):
-            return any(_has_decimal(field.type) for field in fields)
+            return any(has_decimal(field.type) for field in fields)
         case _:
             return False
 

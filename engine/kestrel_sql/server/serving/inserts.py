@@ -11,6 +11,7 @@ import orjson
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError
+from kestrel_sql.formats.json.read import has_decimal
 from kestrel_sql.formats.json.text import read_exact
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
@@ -20,7 +21,6 @@ from kestrel_sql.server.service import Inserted
 from kestrel_sql.server.serving.backend import Written
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Record
-from kestrel_sql.types.schema import Column
 
 
 class RowInserter:
@@ -39,7 +39,7 @@ class RowInserter:
         self._source = source
         self._key_columns, self._value_columns = source.schema.key, source.schema.value
         self._key, self._value = encoder(records.key), encoder(records.value)
-        self._read = read_exact if any(map(_is_exact, source.schema.columns)) else orjson.loads
+        self._read = read_exact if any(has_decimal(column.type) for column in source.schema.columns) else orjson.loads
         self._now = now
         self._produce = produce
         self._threads = threads
@@ -100,8 +100,3 @@ def column_name(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] and text[0] in '`"':
         return text[1:-1].replace(text[0] * 2, text[0])
     return text.upper()
-
-
-def _is_exact(column: Column) -> bool:
-    """Whether numbers of a column must be read with all their digits."""
-    return "DECIMAL" in str(column.type)
