@@ -59,7 +59,6 @@ LIBM = frozenset(
         "ASIN",
         "ATAN",
         "ATAN2",
-        "CBRT",
         "COS",
         "COSH",
         "COT",

@@ -15,6 +15,8 @@ from typing import Any
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, time_text
 from kestrel_sql.java.numbers import (
+    INT_MAX,
+    INT_MIN,
     JAVA_BLANKS,
     java_double,
     parse_decimal,
@@ -141,6 +143,13 @@ def _time_of_day(value: int) -> str:
     return text if value // 1000 % 60 else text[:5]
 
 
+def _day(value: int) -> int:
+    days = value // DAY_MS
+    if not INT_MIN <= days <= INT_MAX:
+        raise ArithmeticError(f"day {days} is no DATE")
+    return days
+
+
 def _unchanged(value: Any) -> Any:
     return value
 
@@ -165,7 +174,7 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.STRING, Base.DATE): _stripped(iso.parse_date),
     (Base.STRING, Base.TIME): _stripped(iso.parse_time),
     (Base.TIMESTAMP, Base.STRING): _timestamp_text,
-    (Base.TIMESTAMP, Base.DATE): lambda value: value // DAY_MS,
+    (Base.TIMESTAMP, Base.DATE): _day,
     (Base.TIMESTAMP, Base.TIME): lambda value: value % DAY_MS,
     (Base.DATE, Base.STRING): date_text,
     (Base.DATE, Base.TIMESTAMP): lambda value: value * DAY_MS,

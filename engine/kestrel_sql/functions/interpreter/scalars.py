@@ -19,6 +19,7 @@ from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.interpreter.casts import cast_value, saturating_int
 from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
+from kestrel_sql.java.fdlibm import cbrt
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
@@ -210,7 +211,7 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "asin": _real(math.asin),
     "atan": _real(math.atan),
     "atan2": _real(_atan2),
-    "cbrt": _real(math.cbrt),
+    "cbrt": _real(cbrt),
     "ceil_decimal": _round_towards(decimal.ROUND_CEILING),
     "ceil_double": _ceil_double,
     "ceil_whole": _same,

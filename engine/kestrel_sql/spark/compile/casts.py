@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal as Number
-from functools import reduce
 from itertools import count
 
 from sqlglot import exp
@@ -17,15 +16,13 @@ from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.library.spark_sql.expressions import let
 from kestrel_sql.java import base64_text
-from kestrel_sql.java.numbers import JAVA_BLANKS
-from kestrel_sql.java.time import iso
 from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile import time_casts
 from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.compile.time_casts import matched, null_means_failure, trim, whole
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
-from kestrel_sql.types.time_units import DAY_MS
 
-_MOST_MILLIS = (2**63 - 1) // 1000
 _PLAIN_SCALE = 6
 _LEAST_PLAIN = Number("0.000001")
 _LEAST = Decimal(7, 6)
@@ -48,9 +45,9 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
         case Primitive(a), Primitive(b) if (a, b) in _PRIMITIVE:
             return _PRIMITIVE[a, b](value)
         case Primitive(Base.INTEGER | Base.BIGINT | Base.DOUBLE) | Decimal(), Decimal():
-            return _null_means_failure(value, s.cast(value, target))
+            return null_means_failure(value, s.cast(value, target))
         case Primitive(Base.STRING), Decimal():
-            return _null_means_failure(value, s.cast(_trim(value), target))
+            return null_means_failure(value, s.cast(trim(value), target))
         case Decimal(), Primitive(Base.INTEGER | Base.BIGINT | Base.DOUBLE):
             return Checked(s.cast(value, target))
         case Decimal(_, scale), Primitive(Base.STRING):
@@ -89,7 +86,7 @@ def _once(value: Tree, source: SqlType, target: SqlType) -> Checked:
     if probe.fails is None:
         return Checked(converted)
     if probe.null_on_failure:
-        return _null_means_failure(value, converted)
+        return null_means_failure(value, converted)
     return Checked(converted, let([value], lambda operand: cast_checked(operand, source, target).fails or s.FALSE))
 
 
@@ -182,14 +179,6 @@ def _field(value: Tree, field: str) -> Tree:
     return exp.Dot(this=value, expression=exp.to_identifier(field, quoted=True))
 
 
-def _trim(value: Tree) -> Tree:
-    return s.call("btrim", value, s.text(JAVA_BLANKS))
-
-
-def _null_means_failure(operand: Tree, result: Tree) -> Checked:
-    return Checked(result, s.all_of(s.is_not_null(operand), s.is_null(result)), null_on_failure=True)
-
-
 def _plain(target: SqlType) -> Callable[[Tree], Checked]:
     return lambda value: Checked(s.cast(value, target))
 
@@ -197,150 +186,30 @@ def _plain(target: SqlType) -> Callable[[Tree], Checked]:
 def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
     # A string that does not match becomes the empty string, no number. Spark reads all scripts in a DECIMAL only.
     def converted(value: Tree) -> Checked:
-        number = s.cast(_matched(value, r"[+-]?[\p{Nd}&&[\x{0}-\x{FFFF}]]+"), Decimal(38, 0))
-        return _null_means_failure(value, s.cast(s.cast(number, t.STRING), target))
+        number = s.cast(matched(value, r"[+-]?[\p{Nd}&&[\x{0}-\x{FFFF}]]+"), Decimal(38, 0))
+        return null_means_failure(value, s.cast(s.cast(number, t.STRING), target))
 
     return converted
 
 
 def _string_to_double(value: Tree) -> Checked:
     # Excludes NaN and infinities; no other number contains these letters. Spark trims as Java does.
-    plain = s.call("regexp_extract", value, s.text(_whole("[^nNiI]*")), s.integer(0))
-    return _null_means_failure(value, s.cast(plain, t.DOUBLE))
-
-
-def _matched(value: Tree, pattern: str, group: int = 1) -> Tree:
-    """The match of a group if the pattern matches the whole trimmed string, or else the empty string.
-
-    Group 1 is the pattern.
-    """
-    return s.call("regexp_extract", value, s.text(_whole(rf"[\x00-\x20]*({pattern})[\x00-\x20]*")), s.integer(group))
-
-
-def _whole(pattern: str) -> str:
-    # `$` in Java also matches before a final line feed.
-    return rf"^(?:{pattern})\z"
+    plain = s.call("regexp_extract", value, s.text(whole("[^nNiI]*")), s.integer(0))
+    return null_means_failure(value, s.cast(plain, t.DOUBLE))
 
 
 def _string_to_boolean(value: Tree) -> Checked:
-    trimmed = s.call("lower", _trim(value))
+    trimmed = s.call("lower", trim(value))
     return Checked(s.call("rlike", trimmed, s.text("^(t|tr|tru|true|y|ye|yes)$")))
 
 
 def _string_to_bytes(value: Tree) -> Checked:
     # Spark passes over characters that Base64 does not have.
-    return _null_means_failure(value, s.call("try_to_binary", let([_trim(value)], _strict), s.text("base64")))
+    return null_means_failure(value, s.call("try_to_binary", let([trim(value)], _strict), s.text("base64")))
 
 
 def _strict(text: Tree) -> Tree:
-    return s.if_(s.call("rlike", text, s.text(_whole(base64_text.PATTERN))), text, s.null_of(t.STRING))
-
-
-def _string_to_timestamp(value: Tree) -> Checked:
-    def part(group: int) -> Tree:
-        return _matched(value, iso.TIMESTAMP_PARTS, group + 1)
-
-    offset = s.call("replace", part(3), s.text(":"), s.text(""))
-    full = s.call("concat", _padded(part(1), iso.DATE_TEMPLATE), _padded(part(2), iso.TIME_TEMPLATE), offset)
-    return _null_means_failure(value, let([full], _timestamp_millis))
-
-
-def _timestamp_millis(full: Tree) -> Tree:
-    """The ms since the epoch of a timestamp with all its parts; NULL for any other string."""
-
-    def piece(start: int, length: int) -> Tree:
-        return _digits(full, start, length)
-
-    month = s.call("make_date", piece(1, 4), piece(6, 2), s.integer(1))
-    day = s.call("least", piece(9, 2), s.call("day", s.call("last_day", month)))
-    days = s.binary(exp.Add, s.call("unix_date", month), s.binary(exp.Sub, day, s.integer(1)))
-    sign = s.if_(
-        s.binary(exp.EQ, s.call("substring", full, s.integer(23), s.integer(1)), s.text("-")),
-        s.integer(-1),
-        s.integer(1),
-    )
-    offset = _sum((piece(24, 2), 60), (piece(26, 2), 1))
-    minutes = s.binary(exp.Sub, _sum((piece(11, 2), 60), (piece(14, 2), 1)), s.binary(exp.Mul, sign, offset))
-    total = _sum((days, DAY_MS), (minutes, 60_000), (piece(17, 2), 1_000), (piece(20, 3), 1))
-    return s.if_(s.call("rlike", full, s.text(_whole(iso.FULL_TIMESTAMP))), total, s.null_of(t.BIGINT))
-
-
-def _digits(value: Tree, start: int, length: int) -> Tree:
-    """The digits at a position as a number, or 0."""
-    return s.call(
-        "coalesce",
-        s.cast(s.call("substring", value, s.integer(start), s.integer(length)), t.INTEGER),
-        s.integer(0),
-    )
-
-
-def _sum(*terms: tuple[Tree, int]) -> Tree:
-    """The sum of the products, as BIGINT."""
-    products = [s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(factor)) for value, factor in terms]
-    return reduce(lambda left, right: s.binary(exp.Add, left, right), products)
-
-
-def _padded(value: Tree, template: str) -> Tree:
-    return s.call(
-        "concat", value, s.call("substring", s.text(template), s.binary(exp.Add, s.call("length", value), s.integer(1)))
-    )
-
-
-def _string_to_date(value: Tree) -> Checked:
-    trimmed = _trim(value)
-    shaped = s.call("rlike", trimmed, s.text(_whole(iso.DATE)))
-    parsed = s.call("try_to_timestamp", _padded(trimmed, iso.DATE_TEMPLATE), s.text("yyyy-MM-dd"))
-    days = s.call("unix_date", exp.Cast(this=parsed, to=exp.DataType.build("DATE")))
-    return _null_means_failure(value, s.if_(shaped, days, s.null_of(t.INTEGER)))
-
-
-def _string_to_time(value: Tree) -> Checked:
-    trimmed = _trim(value)
-    shaped = s.call("rlike", trimmed, s.text(_whole(iso.TIME)))
-    fraction = s.call("rpad", s.call("substring", trimmed, s.integer(10), s.integer(3)), s.integer(3), s.text("0"))
-    total = _sum(
-        (_digits(trimmed, 1, 2), 3_600_000),
-        (_digits(trimmed, 4, 2), 60_000),
-        (_digits(trimmed, 7, 2), 1_000),
-        (s.cast(fraction, t.INTEGER), 1),
-    )
-    return _null_means_failure(value, s.if_(shaped, s.cast(total, t.INTEGER), s.null_of(t.INTEGER)))
-
-
-def _instant(value: Tree) -> Tree:
-    return s.call("timestamp_millis", s.cast(value, t.BIGINT))
-
-
-def _timestamp_to_string(value: Tree) -> Checked:
-    # Spark's conversion throws for years out of its range, which would stop the query.
-    given = s.if_(s.binary(exp.LTE, s.call("abs", value), s.bigint(_MOST_MILLIS)), value, s.null_of(t.BIGINT))
-    own = s.if_(s.binary(exp.EQ, value, s.bigint(-(2**63))), s.null_of(t.BIGINT), given)
-    return _null_means_failure(value, s.call("date_format", _instant(own), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS")))
-
-
-def _timestamp_to_date(value: Tree) -> Checked:
-    midnight = s.binary(exp.Sub, value, s.call("pmod", value, s.bigint(DAY_MS)))
-    return Checked(s.cast(s.binary(exp.IntDiv, midnight, s.bigint(DAY_MS)), t.INTEGER))
-
-
-def _timestamp_to_time(value: Tree) -> Checked:
-    return Checked(s.cast(s.call("pmod", value, s.bigint(DAY_MS)), t.INTEGER))
-
-
-def _date_to_string(value: Tree) -> Checked:
-    return Checked(s.cast(s.call("date_from_unix_date", value), t.STRING))
-
-
-def _date_to_timestamp(value: Tree) -> Checked:
-    return Checked(s.binary(exp.Mul, s.cast(value, t.BIGINT), s.bigint(DAY_MS)))
-
-
-def _time_to_string(value: Tree) -> Checked:
-    whole_minute = s.binary(
-        exp.EQ, s.call("pmod", s.binary(exp.IntDiv, value, s.integer(1000)), s.integer(60)), s.integer(0)
-    )
-    short = s.call("date_format", _instant(value), s.text("HH:mm"))
-    return Checked(s.if_(whole_minute, short, s.call("date_format", _instant(value), s.text("HH:mm:ss"))))
+    return s.if_(s.call("rlike", text, s.text(whole(base64_text.PATTERN))), text, s.null_of(t.STRING))
 
 
 def _array(value: Tree, source: SqlType, target: SqlType) -> Checked:
@@ -387,13 +256,13 @@ _PRIMITIVE: dict[tuple[Base, Base], Callable[[Tree], Checked]] = {
     (Base.STRING, Base.BIGINT): _string_to_integer(t.BIGINT),
     (Base.STRING, Base.DOUBLE): _string_to_double,
     (Base.STRING, Base.BYTES): _string_to_bytes,
-    (Base.STRING, Base.TIMESTAMP): _string_to_timestamp,
-    (Base.STRING, Base.DATE): _string_to_date,
-    (Base.STRING, Base.TIME): _string_to_time,
-    (Base.TIMESTAMP, Base.STRING): _timestamp_to_string,
-    (Base.TIMESTAMP, Base.DATE): _timestamp_to_date,
-    (Base.TIMESTAMP, Base.TIME): _timestamp_to_time,
-    (Base.DATE, Base.STRING): _date_to_string,
-    (Base.DATE, Base.TIMESTAMP): _date_to_timestamp,
-    (Base.TIME, Base.STRING): _time_to_string,
+    (Base.STRING, Base.TIMESTAMP): time_casts.string_to_timestamp,
+    (Base.STRING, Base.DATE): time_casts.string_to_date,
+    (Base.STRING, Base.TIME): time_casts.string_to_time,
+    (Base.TIMESTAMP, Base.STRING): time_casts.timestamp_to_string,
+    (Base.TIMESTAMP, Base.DATE): time_casts.timestamp_to_date,
+    (Base.TIMESTAMP, Base.TIME): time_casts.timestamp_to_time,
+    (Base.DATE, Base.STRING): time_casts.date_to_string,
+    (Base.DATE, Base.TIMESTAMP): time_casts.date_to_timestamp,
+    (Base.TIME, Base.STRING): time_casts.time_to_string,
 }

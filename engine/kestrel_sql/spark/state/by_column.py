@@ -33,7 +33,6 @@ from kestrel_sql.spark.state.column_rows import (
     valid,
 )
 from kestrel_sql.spark.state.tables_by_column import column_table
-from kestrel_sql.spark.types import is_carried
 
 MAX_OUTPUTS = 1 << 18
 """Roughly the most outputs in memory at once.
@@ -351,7 +350,6 @@ def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Statefu
     has_key = bool(stateful.inputs[0].schema.key)
     return (
         has_key
-        and not any(is_carried(column.type) for column in stateful.inputs[0].schema.key)
         and isinstance(keys, EncodedKey)
         and keys.exact
         and all(call.fold is not None for call, _ in operator.calls)
