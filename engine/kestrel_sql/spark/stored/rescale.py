@@ -1,4 +1,4 @@
-"""Rewrites the state of a stopped query for other numbers of partitions and pages, and proves the copy (ADR 36)."""
+"""Rewrites the state of a stopped query for other numbers of partitions and pages, and proves the copy (ADR 37)."""
 
 from __future__ import annotations
 
