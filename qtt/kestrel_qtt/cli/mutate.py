@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -25,7 +26,9 @@ from kestrel_qtt.cli.run import (
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.report.findings import Finding, write_findings
-from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
+
+if TYPE_CHECKING:
+    from kestrel_qtt.variants.mutation import Mutation, Tried
 
 
 def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
@@ -52,6 +55,8 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 
 def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run the mutants, print the survivors and the score, and write the report."""
+    from kestrel_qtt.variants.mutation import mutate
+
     loaded = load_cases_of_script(arguments)
     cases = [case for case in selection_of(arguments).of(loaded.cases) if not isinstance(case, RestCase | ScriptCase)]
     if not cases:

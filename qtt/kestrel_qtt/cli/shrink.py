@@ -14,7 +14,6 @@ from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.plans.spec import case_document
-from kestrel_qtt.variants.shrink import ShrinkError, shrink
 
 
 def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
@@ -36,6 +35,8 @@ def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 
 def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Shrink the one selected case, print it, and write it where asked."""
+    from kestrel_qtt.variants.shrink import ShrinkError, shrink
+
     case = _one_case(arguments)
     if arguments.write is not None and arguments.write.exists():
         raise SelectionError(f"{arguments.write} exists; --write takes the name of a new file")

@@ -9,8 +9,6 @@ from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.memory import Memory
 from kestrel_qtt.drivers.records.driver import RecordDriver
 from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
-from kestrel_qtt.drivers.rest.driver import run_rest
-from kestrel_qtt.drivers.sql_script import run_scripts
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 
@@ -31,6 +29,13 @@ class FullDriver(RecordDriver):
         records = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
         if records:
             yield from super().run(records, options)
-        for start in range(0, len(rest), options.group_size):
-            yield from run_rest(rest[start : start + options.group_size], self._memory)
-        yield from run_scripts(scripts)
+        # The engine of `kestrel shell` is imported where a case needs it: most runs have cases of records only.
+        if rest:
+            from kestrel_qtt.drivers.rest.driver import run_rest
+
+            for start in range(0, len(rest), options.group_size):
+                yield from run_rest(rest[start : start + options.group_size], self._memory)
+        if scripts:
+            from kestrel_qtt.drivers.sql_script import run_scripts
+
+            yield from run_scripts(scripts)
