@@ -219,7 +219,13 @@ def test_plans(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_run_imports_neither_other_commands_nor_the_engine_of_rest_cases() -> None:
-    late = ("kestrel_sql.queries", "kestrel_sql.server", "kestrel_qtt.drivers.rest", "kestrel_qtt.variants", "pandas")
+    late = (
+        "kestrel_sql.queries",
+        "kestrel_sql.server",
+        "kestrel_qtt.drivers.rest",
+        "kestrel_qtt.variants.shrink",
+        "pandas",
+    )
     code = f"import sys, kestrel_qtt.cli.main, kestrel_qtt.drivers.full; print([n for n in sys.modules if n.startswith({late})])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"

@@ -7,7 +7,6 @@ import json
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -26,9 +25,7 @@ from kestrel_qtt.cli.run import (
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.report.findings import Finding, write_findings
-
-if TYPE_CHECKING:
-    from kestrel_qtt.variants.mutation import Mutation, Tried
+from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 
 def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
@@ -55,8 +52,6 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 
 def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run the mutants, print the survivors and the score, and write the report."""
-    from kestrel_qtt.variants.mutation import mutate
-
     loaded = load_cases_of_script(arguments)
     cases = [case for case in selection_of(arguments).of(loaded.cases) if not isinstance(case, RestCase | ScriptCase)]
     if not cases:
