@@ -78,7 +78,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
         with hdfs_cluster(tmp_path) as uri:
             yield uri, {}
     else:
-        server = request.getfixturevalue("store")
+        server = request.getfixturevalue("s3")
         yield "s3a://bucket", server.settings
 
 
