@@ -18,8 +18,8 @@ from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
 
-http = httpx.Client(timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
-"""Patient, for the machine may be busy, and without connections that stay."""
+http = httpx.Client(timeout=300, limits=httpx.Limits(max_keepalive_connections=0))
+"""Patient, because starting Spark on a busy machine has taken over a minute; without connections that stay."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ def spark_server(**settings: Any) -> Iterator[Running]:
 
 
 def ksql(url: str, text: str, **more: Any) -> httpx.Response:
-    return http.post(f"{url}/ksql", json={"ksql": text, **more}, timeout=60)
+    return http.post(f"{url}/ksql", json={"ksql": text, **more})
 
 
 class Http2Request:
