@@ -1,0 +1,109 @@
+"""What a batch costs by records, keys, tasks and queries, and a model fitted to it (docs/scale.md).
+
+`KEYS`, `RECORDS`, `TASKS` and `QUERIES` are lists of numbers; `ROUNDS` batches are measured at each point, and the
+fastest counts, for others use the machine. The points replace those in tests/bench/scale_points.json.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.in_memory.runner import MemoryRunner, input_row
+from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.session import open_memory_session
+from kestrel_sql.topics.partitioner import partition_of
+from kestrel_sql.topics.records import Record
+from tests.bench.scale_model import NAMES, Point, fit, write_points
+
+_SQL = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE TABLE A AS SELECT K, COUNT(*) AS N, SUM(V) AS X FROM S GROUP BY K;
+"""
+
+
+def main() -> None:
+    """Measure the grid, print the points with the model's predictions, and store the points."""
+    runner = MemoryRunner(open_memory_session())
+    # Java compiles what a first query runs.
+    _measure(runner, 1, 1, 1000)
+    points = []
+    for queries, tasks, keys in _grid():
+        points += _measure(runner, queries, tasks, keys)
+    runner.close()
+    write_points(points)
+    model = fit(points)
+    for name, cost in zip(NAMES, model.costs, strict=True):
+        print(f"{name}: {cost * 1e6:.1f} µs")
+    for point in points:
+        print(point, f"predicted {model.predict(point):.2f} s ({model.error(point):+.0%})")
+
+
+def _grid() -> list[tuple[int, int, int]]:
+    """Queries, tasks and keys: each varies alone."""
+    keys, tasks, queries = _numbers("KEYS", "1000 10000 100000"), _numbers("TASKS", "1 2"), _numbers("QUERIES", "1 4 8")
+    found = [(1, task, key) for task in tasks for key in keys]
+    return [*found, *((query, 1, keys[0]) for query in queries if query > 1)]
+
+
+def _numbers(name: str, default: str) -> list[int]:
+    return [int(number) for number in os.environ.get(name, default).split()]
+
+
+def _measure(runner: MemoryRunner, queries: int, tasks: int, keys: int) -> list[Point]:
+    """Run equal queries at once, fill their states, and measure a batch of each number of records."""
+    streams = [runner.stream() for _ in range(queries)]
+    started = [_start(runner, stream, tasks) for stream in streams]
+    random_, found = random.Random(7), []
+    try:
+        _round(runner, streams, started, [f"k{at}" for at in range(keys)], tasks)
+        for records in _numbers("RECORDS", "1000 10000"):
+            taken = [
+                _round(runner, streams, started, [f"k{random_.randrange(keys)}" for _ in range(records)], tasks)
+                for _ in range(int(os.environ.get("ROUNDS", "5")))
+            ]
+            found.append(Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=min(taken)))
+            print(found[-1], flush=True)
+    finally:
+        for query in started:
+            query.stop()
+    return found
+
+
+def _start(runner: MemoryRunner, stream: Any, tasks: int) -> Any:
+    session = Session()
+    for parsed in session.parse(_SQL):
+        session.execute(parsed)
+    pipeline = build_pipeline([QueryRun(plan=query.plan) for query in session.queries.values()])
+    frame = pipeline.frame(runner.spark, runner.read(stream), pages=PAGES, tasks=[tasks], has_task_pages=True)
+    writer = frame.writeStream.format("noop").outputMode("update")
+    return writer.option("checkpointLocation", str(runner.folder(runner.name()))).start()
+
+
+def _round(runner: MemoryRunner, streams: list[Any], started: list[Any], keys: list[str], tasks: int) -> float:
+    """Give each query a batch; returns the seconds of the longest batch, as Spark measured it."""
+    rows = [
+        input_row(
+            0,
+            at,
+            Record(
+                topic="s",
+                key=key.encode(),
+                value=b'{"V": %d}' % at,
+                timestamp=at,
+                partition=partition_of(key.encode(), tasks),
+                offset=at,
+            ),
+        )
+        for at, key in enumerate(keys)
+    ]
+    for stream in streams:
+        runner.feed(stream, rows)
+    taken = []
+    for query in started:
+        query.processAllAvailable()
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+        taken.append(progress[-1]["durationMs"]["triggerExecution"] / 1000)
+    return max(taken)

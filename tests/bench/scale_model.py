@@ -1,0 +1,81 @@
+"""A linear model of what a batch costs, fitted to measured points (docs/scale.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+POINTS = Path(__file__).with_name("scale_points.json")
+"""What `python -m tests.bench scale` measured last."""
+
+NAMES = ("round", "query", "page", "record", "key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measured batch of equal queries that run at once.
+
+    Attributes:
+        queries: the number of queries.
+        tasks: the number of tasks of each.
+        keys: the number of keys in the state of each.
+        records: the number of records in the batch of each.
+        seconds: until the last of them has committed it.
+    """
+
+    queries: int
+    tasks: int
+    keys: int
+    records: int
+    seconds: float
+
+    def features(self, pages: int = 64) -> tuple[float, ...]:
+        """Return what the costs of `NAMES` are multiplied with: `pages` is the number of pages of a task."""
+        touched = min(self.records, self.keys, pages * self.tasks)
+        # A batch decodes and encodes the pages that it touches, with all their keys.
+        moved = self.keys * touched / (pages * self.tasks)
+        return (1.0, self.queries, self.queries * touched, self.queries * self.records, self.queries * moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The seconds that a round, a query, a page, a record and a key cost."""
+
+    costs: tuple[float, ...]
+
+    def predict(self, point: Point) -> float:
+        """Return the seconds that a batch takes."""
+        return float(np.dot(self.costs, point.features()))
+
+    def error(self, point: Point) -> float:
+        """Return how far the prediction is from the measured time, relative to it."""
+        return self.predict(point) / point.seconds - 1
+
+
+def fit(points: Sequence[Point]) -> Model:
+    """Fit costs that are not negative, with the least relative errors."""
+    features = np.array([point.features() for point in points]) / np.array([[point.seconds] for point in points])
+    used = list(range(len(NAMES)))
+    while True:
+        found, *_ = np.linalg.lstsq(features[:, used], np.ones(len(points)), rcond=None)
+        if (found >= 0).all():
+            break
+        used.pop(int(found.argmin()))
+    costs = np.zeros(len(NAMES))
+    costs[used] = found
+    return Model(tuple(costs.tolist()))
+
+
+def read_points(file: Path = POINTS) -> list[Point]:
+    """Read measured points."""
+    return [Point(**each) for each in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def write_points(points: Sequence[Point], file: Path = POINTS) -> None:
+    """Write measured points."""
+    lines = ",\n".join(f"  {json.dumps(asdict(point))}" for point in points)
+    file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -1,0 +1,36 @@
+"""The model of docs/scale.md predicts the measured points."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.scale_model import NAMES, Point, fit, read_points
+
+WITHIN = 0.3
+MISSED = {(1, 1, 1000, 1000), (1, 2, 100_000, 1000)}
+"""The points that docs/scale.md names as missed: queries, tasks, keys, records."""
+
+
+def test_the_model_predicts_the_measured_points_but_those_that_the_page_names() -> None:
+    points = read_points()
+    model = fit(points)
+    far = {point for point in points if abs(model.error(point)) > WITHIN}
+    assert {(point.queries, point.tasks, point.keys, point.records) for point in far} == MISSED
+
+
+def test_a_fit_finds_the_costs_of_exact_points() -> None:
+    costs = (0.2, 0.1, 1e-3, 2e-5, 3e-6)
+    grid = [(1, 1, 1000, 100), (1, 2, 100_000, 1000), (4, 1, 1000, 5000), (8, 2, 10_000, 100), (2, 1, 70, 9000)]
+    grid += [(1, 1, 1_000_000, 30), (3, 2, 500, 500)]
+    points = []
+    for queries, tasks, keys, records in grid:
+        point = Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=1)
+        seconds = sum(cost * feature for cost, feature in zip(costs, point.features(), strict=True))
+        points.append(Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=seconds))
+    assert fit(points).costs == pytest.approx(costs)
+    assert len(costs) == len(NAMES)
+
+
+def test_costs_are_not_negative() -> None:
+    points = [Point(queries=1, tasks=1, keys=at, records=1000, seconds=2 - at / 1000) for at in (100, 500, 900)]
+    assert min(fit(points).costs) >= 0
