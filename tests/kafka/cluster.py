@@ -112,6 +112,8 @@ def bare_python() -> str:
 
 def main() -> int:
     """Run the demonstration and return whether all checks passed."""
+    # The blocks end what they started only if the process leaves them.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         say(f"starting a broker, an S3 API, a master and {WORKERS} workers, each with folders of its own")
@@ -137,7 +139,8 @@ def _show(servers: str, folder: Path, cluster: Cluster, given: Sequence[str]) ->
         seen = await_rows(servers, SINKS, PARTITIONS, seen + 1000, WAIT_S)
         kill(process)
         say(f"killed the driver when {seen} records were written; starting it again from {CHECKPOINT}")
-    done = start(script, servers, CHECKPOINT, "--until-caught-up", *given, log=log).wait(WAIT_S)
+    with ending(start(script, servers, CHECKPOINT, "--until-caught-up", *given, log=log)) as process:
+        done = process.wait(WAIT_S)
     for line in log.read_text(encoding="utf-8").splitlines():
         say(line)
     return judge(servers) if done == 0 else done
