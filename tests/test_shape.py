@@ -40,18 +40,18 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_no_module_is_longer_than_a_reader_s_patience() -> None:
+def test_no_module_has_more_lines_than_the_limit() -> None:
     lengths = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {module: lines for module, lines in lengths.items() if lines > LIMIT} == {}
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=name)
-def test_the_door_of_a_package_has_a_sign_and_nothing_else(path: Path) -> None:
+def test_an_init_module_holds_one_docstring_of_one_line(path: Path) -> None:
     body = ast.parse(path.read_text(encoding="utf-8")).body
     assert len(body) == 1
-    sign = ast.get_docstring(ast.Module(body, []))
-    assert sign is not None
-    assert len(sign.splitlines()) == 1
+    docstring = ast.get_docstring(ast.Module(body, []))
+    assert docstring is not None
+    assert len(docstring.splitlines()) == 1
 
 
 def test_nothing_is_left_open() -> None:

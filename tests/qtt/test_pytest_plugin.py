@@ -176,7 +176,7 @@ def test_stored_plans_run_with_the_cases(project: pytest.Pytester) -> None:
     assert [len(group) for group in groups(project)] == [2]
 
 
-def test_a_worker_that_dies_costs_one_test_and_no_end(project: pytest.Pytester) -> None:
+def test_a_worker_that_dies_fails_one_test_and_the_run_ends(project: pytest.Pytester) -> None:
     write(project, "one.json", *[case(f"c{n}") for n in range(6)])
     project.makepyfile(
         "import os, pytest\n"
