@@ -95,8 +95,8 @@ def _python() -> Path:
     return _script(
         own_folder() / "python",
         "#!/bin/sh\n"
-        f'case "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; '
-        f'"-m {_DAEMON} "*) shift 2; set -- -m {_OWN_DAEMON} "$@" ;; esac\n'
+        f'case "$*" in "-m {_DAEMON} "*) shift 2; set -- -m {_OWN_DAEMON} "$@" ;; esac\n'
+        f'case "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\n'
         f'exec "{sys.executable}" "$@"\n',
     )
 
