@@ -9,6 +9,9 @@ from threading import Thread
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+_END_S = 10.0
+"""How long the thread may take to end when its session is closed."""
+
 
 class SparkStart:
     """A session that a thread opens. The thread ends with the process: nobody waits for a session that is not needed.
@@ -41,8 +44,10 @@ class SparkStart:
 
     def close(self, close_spark: Callable[[SparkSession], None] = SparkSession.stop) -> None:
         """Close the session, if it was opened."""
-        if self._opened.done() and self._opened.exception() is None:
+        if self._thread is not None and self._opened.done() and self._opened.exception() is None:
             close_spark(self._opened.result())
+            # Python aborts the process if it ends while a thread still reads the first job's result with Arrow.
+            self._thread.join(_END_S)
 
     def _open(self) -> None:
         try:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -26,3 +28,24 @@ def test_a_session_that_is_stopped_meanwhile_is_no_error() -> None:
 
     stopped: Any = Stopped()
     warm(stopped)
+
+
+def opening_threads() -> set[Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "opening Spark"}
+
+
+def test_no_thread_outlives_a_session_that_is_closed_at_once() -> None:
+    stopped = Event()
+
+    class Slow:
+        def __getattr__(self, name: str) -> Any:
+            stopped.wait()
+            raise RuntimeError("Cannot call methods on a stopped SparkContext.")
+
+    slow: Any = Slow()
+    before = opening_threads()
+    opening = SparkStart(lambda: slow)
+    opening.session()
+    (thread,) = opening_threads() - before
+    opening.close(lambda _: stopped.set())
+    assert not thread.is_alive()
