@@ -17,6 +17,7 @@ from kestrel_sql.spark.types import CARRIER, to_data_type
 from kestrel_sql.types.sql_types import SqlType
 
 Tree = exp.Expression
+_Write = Callable[[Generator, Tree], str]
 
 TRUE = exp.true()
 FALSE = exp.false()
@@ -206,8 +207,12 @@ def null_condition(value: Tree) -> Tree | None:
     return is_null(value)
 
 
-def _as_call(function: str, *arguments: str) -> Callable[[Generator, Tree], str]:
-    return lambda writer, tree: f"`{function}`({', '.join(writer.sql(tree, name) for name in arguments)})"
+def _binary(function: str) -> _Write:
+    return lambda writer, tree: f"`{function}`({writer.sql(tree, 'this')}, {writer.sql(tree, 'expression')})"
+
+
+def _negated(write: _Write) -> _Write:
+    return lambda writer, tree: f"`not`({write(writer, tree)})"
 
 
 def _connected(writer: Generator, tree: Tree) -> str:
@@ -223,10 +228,6 @@ def _case(writer: Generator, tree: Tree) -> str:
     branches = [part for branch in tree.args["ifs"] for part in (branch.this, branch.args["true"])]
     default = tree.args.get("default")
     return f"`when`({', '.join(map(writer.sql, [*branches, *([default] if default is not None else [])]))})"
-
-
-def _not_equal(function: str) -> Callable[[Generator, Tree], str]:
-    return lambda writer, tree: f"`not`(`{function}`({writer.sql(tree, 'this')}, {writer.sql(tree, 'expression')}))"
 
 
 def _is_null(writer: Generator, tree: Tree) -> str:
@@ -261,9 +262,9 @@ _OPERATORS: dict[type[Tree], str] = {
 }
 
 _CALLS: dict[type[exp.Expr], Callable[..., str]] = {
-    **{kind: _as_call(name, "this", "expression") for kind, name in _OPERATORS.items()},
-    exp.NEQ: _not_equal("="),
-    exp.NullSafeNEQ: _not_equal("<=>"),
+    **{kind: _binary(name) for kind, name in _OPERATORS.items()},
+    exp.NEQ: _negated(_binary("=")),
+    exp.NullSafeNEQ: _negated(_binary("<=>")),
     exp.And: _connected,
     exp.Or: _connected,
     exp.Case: _case,
