@@ -15,6 +15,12 @@ def pack_key(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
     return key_bytes(key) if window is None else key_bytes(key) + _BOUNDS.pack(*window)
 
 
+def unpack_key(packed_key: bytes) -> tuple[bytes, Window]:
+    """Return the key and the window of a packed key that has a window."""
+    start, end = _BOUNDS.unpack(packed_key[-_BOUNDS.size :])
+    return packed_key[: -_BOUNDS.size], (start, end)
+
+
 def with_window_size(row: Row, window_size_ms: int | None) -> Row:
     """Return the row with a window of the given size; None, or a row without window, leaves the row unchanged.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from struct import Struct
 from typing import Any
 
 from kestrel_sql.operators.aggregates.groups import TIMESTAMP, result
@@ -18,13 +17,12 @@ from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import State, Value, Window
-from kestrel_sql.operators.row_keys import restored_row
+from kestrel_sql.operators.row_keys import restored_row, unpack_key
 from kestrel_sql.operators.tables.previous_row import Materialise
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.operators.tables.stream_time import StreamTime
 from kestrel_sql.sql.nodes.statements import JoinType
 
-_BOUNDS = Struct(">qq")
 _SIDES = ("left", "right")
 _END, _START, _GROUP = 0, 1, 2
 
@@ -92,7 +90,7 @@ def _(operator: SessionWindowAggregate, state: State, windowed: tuple[bool, ...]
 @state_entries.register
 def _(operator: TableSuppress, state: State, windowed: tuple[bool, ...]) -> Iterator[StateEntry]:
     for packed_key, (_, (start, end), value, timestamp) in state.get("rows", {}).items():
-        key = packed_key[: -_BOUNDS.size]
+        key, _ = unpack_key(packed_key)
         yield StateEntry(
             part="rows", side=0, key=key, value=restored_row(value), window=(start, end), timestamp=timestamp
         )
@@ -168,8 +166,4 @@ def _plain(state: State, side: int, windowed: tuple[bool, ...]) -> Iterator[Stat
 
 
 def _split(packed_key: bytes, windowed: bool) -> tuple[bytes, Window | None]:
-    """The key and the window of a packed key (`kestrel_sql.operators.row_keys.pack_key`)."""
-    if not windowed or len(packed_key) < _BOUNDS.size:
-        return packed_key, None
-    start, end = _BOUNDS.unpack(packed_key[-_BOUNDS.size :])
-    return packed_key[: -_BOUNDS.size], (start, end)
+    return unpack_key(packed_key) if windowed else (packed_key, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from struct import Struct
 from typing import Any
 
 from kestrel_sql.operators.aggregates.groups import TIMESTAMP, result
@@ -15,11 +14,10 @@ from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpack
 from kestrel_sql.operators.joins.joined_row import pair
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, State, Value, Window
-from kestrel_sql.operators.row_keys import restored_row
+from kestrel_sql.operators.row_keys import restored_row, unpack_key
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 
-_BOUNDS = Struct(">qq")
 _END, _START, _GROUP = 0, 1, 2
 
 
@@ -126,6 +124,6 @@ def _split_keys(
             yield key, key, None
         return
     for row_key in rows:
-        key, (start, end) = row_key[: -_BOUNDS.size], _BOUNDS.unpack(row_key[-_BOUNDS.size :])
+        key, window = unpack_key(row_key)
         if keys is None or key in keys:
-            yield row_key, key, (start, end)
+            yield row_key, key, window

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.operators.operator import Scope, State
+from kestrel_sql.operators.row_keys import unpack_key
 from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.checkpoint.metadata import write_metadata
@@ -31,7 +32,6 @@ MAX_PARTITIONS, MAX_PAGES = 10_000, 1 << 16
 """The largest numbers that a checkpoint may be rescaled to."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_WINDOW_BYTES = 16
 _COPIED = ("metadata", "sources", "offsets", "commits")
 _NUMBER, _FAILED = "number", "failed"
 _PLACE = (Column("task", INTEGER), Column("page", INTEGER))
@@ -203,8 +203,8 @@ def _keys(step: StoredStep, part: str, packed: Sequence[bytes]) -> tuple[Sequenc
     """The key columns of a part of a state, and its keys."""
     side = 1 if part == "right" or (len(step.stateful.inputs) == 2 and part == "rows") else 0
     restored = step.keys()
-    ends = -_WINDOW_BYTES if step.stateful.inputs[side].window is not None else None
-    return step.key_columns(side), [restored(side, key[:ends]) for key in packed]
+    windowed = step.stateful.inputs[side].window is not None
+    return step.key_columns(side), [restored(side, unpack_key(key)[0] if windowed else key) for key in packed]
 
 
 def _pages_of(keys: Sequence[tuple[Any, ...]], columns: Sequence[Column], pages: int) -> list[int]:
