@@ -18,6 +18,7 @@ from uuid import uuid4
 from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.run.layout import LOCK, MANIFEST, QUERIES
 from kestrel_sql.kafka.run.rescale_switch import finish_rescale
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
@@ -108,7 +109,7 @@ class CheckpointFolder:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise EngineError(f"the checkpoint {self.folder} cannot be used: {error.strerror}") from error
         try:
@@ -136,7 +137,7 @@ class CheckpointFolder:
         Raises:
             EngineError: the file cannot be read, or another release wrote it.
         """
-        path = self.folder / "manifest.json"
+        path = self.folder / MANIFEST
         try:
             document = read_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -158,11 +159,11 @@ class CheckpointFolder:
             "queries": [_written(query) for query in manifest.queries.values()],
             "done": list(manifest.done),
         }
-        write_whole(self.folder / "manifest.json", write_json(document))
+        write_whole(self.folder / MANIFEST, write_json(document))
 
     def folder_of(self, query_id: str) -> CheckpointPath:
         """Return the folder of Spark's checkpoint of a query, absolute: executors run in folders of their own."""
-        folder = self.folder / "queries" / path_part(query_id)
+        folder = self.folder / QUERIES / path_part(query_id)
         return folder if isinstance(folder, StorePath) else folder.resolve()
 
     def next_offsets(self, query_id: str) -> dict[Position, int] | None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-PARTIAL, READY = "rescale.partial", "rescale.ready"
-"""The folder of new states while they are written, and once all of them are written and proved.
-
-One rename makes the first the second. From then on the new states count; before, the old ones do.
-"""
+from kestrel_sql.kafka.run.layout import MANIFEST, QUERIES, READY
 
 
 def finish_rescale(folder: Path) -> None:
@@ -17,13 +13,13 @@ def finish_rescale(folder: Path) -> None:
     ready = folder / READY
     if not ready.is_dir():
         return
-    queries = ready / "queries"
+    queries = ready / QUERIES
     for fresh in sorted(queries.iterdir()) if queries.is_dir() else ():
-        old = folder / "queries" / fresh.name
+        old = folder / QUERIES / fresh.name
         if old.exists():
             shutil.rmtree(old)
         fresh.rename(old)
-    manifest = ready / "manifest.json"
+    manifest = ready / MANIFEST
     if manifest.exists():
-        manifest.replace(folder / "manifest.json")
+        manifest.replace(folder / MANIFEST)
     shutil.rmtree(ready)

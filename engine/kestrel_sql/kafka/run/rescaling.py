@@ -9,8 +9,9 @@ from pathlib import Path
 
 from kestrel_sql.errors import CheckpointError, EngineError
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.kafka.run.layout import MANIFEST, PARTIAL, QUERIES, READY
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
-from kestrel_sql.kafka.run.rescale_switch import PARTIAL, READY, finish_rescale
+from kestrel_sql.kafka.run.rescale_switch import finish_rescale
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.spark.stored.rescale import Rescaled, rescale
 
@@ -34,9 +35,9 @@ def rescale_checkpoint(
         CheckpointInUseError: a run holds the checkpoint.
         EngineError: the folder cannot be written.
     """
-    if not (folder / "manifest.json").is_file():
+    if not (folder / MANIFEST).is_file():
         raise CheckpointError(
-            f"{folder} is not the checkpoint of a run: it has no manifest.json",
+            f"{folder} is not the checkpoint of a run: it has no {MANIFEST}",
             hint="name the folder of --checkpoint of a run",
         )
     with CheckpointFolder(folder).locked():
@@ -59,16 +60,16 @@ def _rescaled(
         for query in stored_queries(folder, functions, wanted):
             if query.steps and query.batches:
                 number = query.metadata.pages if pages is None else pages
-                target = partial / "queries" / query.folder.name
+                target = partial / QUERIES / query.folder.name
                 found.append(rescale(query, target, partitions=partitions, pages=number))
         if not found:
             return found
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         for stored in manifest["queries"]:
             for rescaled in found:
                 if stored["id"] == rescaled.query.id:
                     stored["pages"] = rescaled.query.metadata.pages
-        (partial / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        (partial / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

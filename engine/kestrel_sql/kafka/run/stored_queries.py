@@ -6,9 +6,9 @@ from pathlib import Path
 
 from kestrel_sql.errors import CheckpointError, did_you_mean
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.kafka.run.layout import MANIFEST, QUERIES, READY
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
-from kestrel_sql.kafka.run.rescale_switch import READY
 from kestrel_sql.kafka.run.resume import plan_of
 from kestrel_sql.planner.config import Config
 from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
@@ -32,12 +32,12 @@ def stored_queries(folder: Path, functions: Registry, wanted: str | None = None)
             f"a rescale of the checkpoint {folder} was interrupted when its new states were ready",
             hint="start the run or repeat `kestrel state rescale`, either of which puts them in place",
         )
-    if (folder / "manifest.json").is_file():
+    if (folder / MANIFEST).is_file():
         named = CheckpointFolder(folder).load().queries.values()
-        begun = [query for query in named if (folder / "queries" / path_part(query.id)).is_dir()]
+        begun = [query for query in named if (folder / QUERIES / path_part(query.id)).is_dir()]
         return [_opened(folder, query, functions) for query in _chosen(folder, begun, wanted)]
     if not (folder / "offsets").is_dir():
-        reason = "has no manifest.json" if folder.is_dir() else "does not exist"
+        reason = f"has no {MANIFEST}" if folder.is_dir() else "does not exist"
         raise CheckpointError(
             f"there is no checkpoint in {folder}: it {reason}", hint="name the folder of --checkpoint of a run"
         )
@@ -49,7 +49,7 @@ def stored_queries(folder: Path, functions: Registry, wanted: str | None = None)
 
 def _opened(folder: Path, query: ManifestQuery, functions: Registry) -> StoredQuery:
     return open_stored(
-        folder / "queries" / path_part(query.id),
+        folder / QUERIES / path_part(query.id),
         functions,
         name=query.name,
         query_id=query.id,

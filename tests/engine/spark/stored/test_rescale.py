@@ -13,6 +13,7 @@ import pytest
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.run import rescale_switch
+from kestrel_sql.kafka.run.layout import READY
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.stored_queries import stored_queries
@@ -130,7 +131,7 @@ def test_a_kill_leaves_the_old_or_the_new_state_whole(
         patched.setattr(Path, "rename", killable(Path.rename))
         with pytest.raises(KilledError):
             rescale_checkpoint(run, FUNCTIONS, partitions=3, pages=8, wanted=None)
-    if (run / rescale_switch.READY).exists():
+    if (run / READY).exists():
         with pytest.raises(CheckpointError, match="was interrupted"):
             stored_queries(run, FUNCTIONS)
     with CheckpointFolder(run).locked():
