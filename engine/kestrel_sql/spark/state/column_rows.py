@@ -22,7 +22,7 @@ MIN_ROWS = 64
 MANY_ROWS = 256
 """From this many rows on, joins and stores of tables and EMIT FINAL are cheaper over columns."""
 
-MAX_ROWS = 1 << 15
+MAX_OUTPUTS = 1 << 15
 """The most outputs in one blob."""
 
 
@@ -71,8 +71,8 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
     }
     arrays = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    for start in range(0, size, MAX_ROWS):
-        yield batch.slice(start, MAX_ROWS)
+    for start in range(0, size, MAX_OUTPUTS):
+        yield batch.slice(start, MAX_OUTPUTS)
 
 
 def output_structs(outputs: Sequence[Output], handle: Handle, schema: pa.Schema) -> pa.StructArray:

@@ -20,11 +20,8 @@ from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.log_entries import FATAL, failed
 from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.by_column import column_operators
-from kestrel_sql.spark.state.column_rows import MIN_ROWS, can_run, output_structs
+from kestrel_sql.spark.state.column_rows import MAX_OUTPUTS, MIN_ROWS, can_run, output_structs
 from kestrel_sql.spark.state.level import Level
-
-_MAX_OUTPUTS = 1 << 15
-"""The most outputs in one blob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +135,7 @@ class PageRunner:
                 continue
             if outputs:
                 made.add(stateful.output.relation, at, ordinal, outputs)
-                if len(made.causes) >= _MAX_OUTPUTS:
+                if len(made.causes) >= MAX_OUTPUTS:
                     yield self._batch(made, rows, task, state)
                     made = _Made()
         if made.causes:
@@ -186,7 +183,7 @@ class PageRunner:
                 left.copy(made, at)
             elif not stopped:
                 try:
-                    self._parts([output], stateful.output)
+                    output_structs([output], stateful.output, self._schema)
                     left.copy(made, at)
                 except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
                     left.fail(cause, ordinal[:-1], _entry(stateful, error))
@@ -234,14 +231,11 @@ class PageRunner:
         ]
         if not own:
             return pa.nulls(len(made.relations), kind)
-        structs = self._parts(own, handle)
+        structs = output_structs(own, handle, self._schema)
         if len(own) == len(made.relations):
             return structs
         where = np.array(made.relations) == handle.relation
         return structs.take(pa.array(np.cumsum(where) - 1, mask=~where))
-
-    def _parts(self, outputs: Sequence[Output], handle: Handle) -> pa.StructArray:
-        return output_structs(outputs, handle, self._schema)
 
 
 def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:

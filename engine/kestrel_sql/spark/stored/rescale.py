@@ -132,15 +132,15 @@ def _set_partitions(target: Path, query: StoredQuery, partitions: int) -> None:
 
 
 def _write_level(query: StoredQuery, level: int, folder: Path, partitions: int, pages: int) -> int:
-    moved = query.pages(level) if pages == query.metadata.pages else _repaged(query, level, pages)
+    moved = list(query.pages(level) if pages == query.metadata.pages else _repaged(query, level, pages))
+    moved.sort(key=lambda page: (page.task, page.page))
     found: dict[int, list[StoredPage]] = defaultdict(list)
-    for page in moved:
-        (partition,) = _pages_of([(page.task, page.page)], _PLACE, partitions)
+    places = _pages_of([(page.task, page.page) for page in moved], _PLACE, partitions)
+    for partition, page in zip(places, moved, strict=True):
         found[partition].append(page)
     for partition in range(partitions):
-        own = sorted(found[partition], key=lambda page: (page.task, page.page))
-        write_pages(folder / str(partition), query.batches, own)
-    return sum(map(len, found.values()))
+        write_pages(folder / str(partition), query.batches, found[partition])
+    return len(moved)
 
 
 def _repaged(query: StoredQuery, level: int, pages: int) -> Iterator[StoredPage]:
