@@ -12,9 +12,9 @@ from kestrel_sql.functions.resolve import Argument, Choice, Overload, choose
 from kestrel_sql.functions.signature import parse_signature
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Registry:
-    """All overloads by upper-case function name, sorted by name; read-only."""
+    """All overloads by upper-case function name, sorted by name; read-only. Two registries are never equal."""
 
     overloads: Mapping[str, tuple[Overload, ...]]
 

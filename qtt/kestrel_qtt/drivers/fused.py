@@ -75,10 +75,10 @@ Several jobs have the same `number` if their query is shared.
 
 def run_jobs(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
     """Run all jobs, in as few groups as possible of at most `MOST_FUSED`."""
-    groups: dict[tuple[int, int], list[AnyJob]] = {}
+    groups: dict[tuple[int, Registry], list[AnyJob]] = {}
     for job in jobs:
         if job.plan():
-            groups.setdefault((job.depth, id(job.functions)), []).append(job)
+            groups.setdefault((job.depth, job.functions), []).append(job)
     for members in groups.values():
         by_query = list(_by_query(members).values())
         for start in range(0, len(by_query), MOST_FUSED):

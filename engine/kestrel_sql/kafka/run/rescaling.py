@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from kestrel_sql.errors import CheckpointError, EngineError
@@ -64,12 +64,11 @@ def _rescaled(
                 found.append(rescale(query, target, partitions=partitions, pages=number))
         if not found:
             return found
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        for stored in manifest["queries"]:
-            for rescaled in found:
-                if stored["id"] == rescaled.query.id:
-                    stored["pages"] = rescaled.query.metadata.pages
-        (partial / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+        manifest = CheckpointFolder(folder).load()
+        pages_of = {rescaled.query.id: rescaled.query.metadata.pages for rescaled in found}
+        for stored in manifest.queries.values():
+            manifest = manifest.with_query(replace(stored, pages=pages_of.get(stored.id, stored.pages)))
+        CheckpointFolder(partial).save(manifest)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

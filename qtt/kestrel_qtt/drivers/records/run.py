@@ -131,4 +131,4 @@ class CaseJob(Job):
         """As text, because values such as 1.0 and 1.00 are equal in Python and differ in SQL."""
         schemas = self.case_run.session.registry.snapshot()
         plan = repr((self.run.plan, self.run.settings, schemas, sorted(self.partitions.items()), self.tasks()))
-        return plan, id(self.functions)
+        return plan, self.functions
