@@ -208,10 +208,10 @@ def _write_primitive(value: Any, base: Base) -> str:
 
 
 def date_text(days: int) -> str:
-    """Write days since 1970-01-01 as `2021-05-18`."""
+    """Write days since 1970-01-01 as Java's `yyyy-MM-dd` does: `2021-05-18`; the year is that of its era."""
     year, month, day = to_civil(days)
-    sign = "-" if year < 0 else "+" if year > 9_999 else ""
-    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
+    of_era = year if year > 0 else 1 - year
+    return f"{'+' if of_era > 9_999 else ''}{of_era:04d}-{month:02d}-{day:02d}"
 
 
 def _clock(seconds: int) -> str:

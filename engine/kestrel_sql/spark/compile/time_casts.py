@@ -10,12 +10,15 @@ from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.library.spark_sql.expressions import let
 from kestrel_sql.java.numbers import INT_MAX, INT_MIN, JAVA_BLANKS
 from kestrel_sql.java.time import iso
+from kestrel_sql.java.time.fields import to_days
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.time_units import DAY_MS
 
-_MOST_MILLIS = (2**63 - 1) // 1000
+_FIRST_DAY, _LAST_DAY = to_days(1, 1, 1), to_days(9_999, 12, 31)
+"""The days of the years that are written with four digits and without an era."""
+
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 
 
@@ -124,26 +127,32 @@ def _instant(value: Tree) -> Tree:
 
 def timestamp_to_string(value: Tree) -> Checked:
     """Write a timestamp."""
-    # Spark's conversion throws for years out of its range, which would stop the query.
-    inside = s.all_of(
-        s.binary(exp.GTE, value, s.bigint(-_MOST_MILLIS)), s.binary(exp.LTE, value, s.bigint(_MOST_MILLIS))
-    )
-    given = s.if_(inside, value, s.null_of(t.BIGINT))
-    usual = s.call("date_format", _instant(given), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS"))
-    return Checked(s.if_(s.is_null(value), s.null_of(t.STRING), s.call("coalesce", usual, _far_instant(value))))
+
+    def written(millis: Tree) -> Tree:
+        usual = s.call("date_format", _instant(millis), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS"))
+        clock = s.call("date_format", _instant(s.call("pmod", millis, s.bigint(DAY_MS))), s.text("'T'HH:mm:ss.SSS"))
+        far = s.call("concat", let([_days(millis)], _far_day), clock)
+        first, last = s.bigint(_FIRST_DAY * DAY_MS), s.bigint((_LAST_DAY + 1) * DAY_MS - 1)
+        return s.if_(exp.Between(this=millis, low=first, high=last), usual, far)
+
+    return Checked(let([value], written))
 
 
-def _far_instant(value: Tree) -> Tree:
-    """Write a timestamp beyond Spark's years: that of the same day in another cycle of 400 years, with its own year."""
-    days = _days(value)
+def _far_day(days: Tree) -> Tree:
+    """Write a day of any year with its year of era, as Java's `yyyy` does.
+
+    Spark fails for years beyond its own, so it writes the same day in another cycle of 400 years.
+    """
     rest = s.call("pmod", days, s.bigint(_CYCLE_DAYS))
     cycles = s.binary(exp.IntDiv, s.binary(exp.Sub, days, rest), s.bigint(_CYCLE_DAYS))
     day = s.call("date_from_unix_date", s.cast(rest, t.INTEGER))
     year = s.binary(exp.Add, s.call("year", day), s.binary(exp.Mul, cycles, s.bigint(_CYCLE_YEARS)))
-    sign = s.if_(s.binary(exp.LT, year, s.bigint(0)), s.text("-"), s.text("+"))
-    clock = s.call("date_format", _instant(s.call("pmod", value, s.bigint(DAY_MS))), s.text("'T'HH:mm:ss.SSS"))
-    month = s.call("date_format", day, s.text("-MM-dd"))
-    return s.call("concat", sign, s.cast(s.call("abs", year), t.STRING), month, clock)
+    # Year 0 is year 1 before our era.
+    of_era = s.call("greatest", year, s.binary(exp.Sub, s.bigint(1), year))
+    sign = s.if_(s.binary(exp.GT, of_era, s.bigint(9_999)), s.text("+"), s.text(""))
+    return s.call(
+        "concat", sign, s.call("format_string", s.text("%04d"), of_era), s.call("date_format", day, s.text("-MM-dd"))
+    )
 
 
 def _days(value: Tree) -> Tree:
@@ -167,7 +176,13 @@ def timestamp_to_time(value: Tree) -> Checked:
 
 def date_to_string(value: Tree) -> Checked:
     """Write a date."""
-    return Checked(s.cast(s.call("date_from_unix_date", value), t.STRING))
+
+    def written(days: Tree) -> Tree:
+        usual = s.cast(s.call("date_from_unix_date", days), t.STRING)
+        inside = exp.Between(this=days, low=s.integer(_FIRST_DAY), high=s.integer(_LAST_DAY))
+        return s.if_(inside, usual, let([s.cast(days, t.BIGINT)], _far_day))
+
+    return Checked(let([value], written))
 
 
 def date_to_timestamp(value: Tree) -> Checked:
