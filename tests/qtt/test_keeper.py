@@ -16,9 +16,10 @@ from typing import IO
 import pytest
 
 from kestrel_qtt.cli.main import main
+from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.warm import lease, session
 from kestrel_qtt.drivers.warm.jvm import Started
-from kestrel_qtt.drivers.warm.lease import Busy, Lease, NoFolderError, own_folder, socket_path, start_keeper, take
+from kestrel_qtt.drivers.warm.lease import Busy, Lease, own_folder, socket_path, start_keeper, take
 from kestrel_qtt.drivers.warm.session import WarmStart, code_state, open_case_session
 
 ENOUGH = 60.0
@@ -168,7 +169,7 @@ def test_something_else_that_listens_is_no_keeper() -> None:
 
 def test_a_folder_that_others_may_enter_is_refused(folder: Path) -> None:
     folder.chmod(0o755)
-    with pytest.raises(NoFolderError, match="is not a folder that you alone may enter"):
+    with pytest.raises(DriverError, match="is not a folder that you alone may enter"):
         own_folder()
     folder.chmod(0o700)
 
@@ -177,7 +178,7 @@ def test_a_folder_of_somebody_else_is_refused(folder: Path, monkeypatch: pytest.
     other = folder.stat().st_uid + 1
     monkeypatch.setattr("os.getuid", lambda: other)
     folder.rename(folder.with_name(f"kestrel-{other}"))
-    with pytest.raises(NoFolderError):
+    with pytest.raises(DriverError):
         own_folder()
 
 

@@ -6,8 +6,7 @@ import argparse
 import sys
 
 from kestrel_qtt.cli.run import ExitCode, OpenDriver
-from kestrel_qtt.drivers.driver import DriverError
-from kestrel_qtt.drivers.warm.lease import Busy, NoFolderError, socket_path, socket_paths, take
+from kestrel_qtt.drivers.warm.lease import Busy, socket_path, socket_paths, take
 
 _TEXT = (
     "Show the JVMs with a started Spark that runs leave behind. The next run in the same directory takes one over and"
@@ -30,11 +29,8 @@ def warm_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     Raises:
         DriverError: there is no folder that this user alone may enter.
     """
-    try:
-        paths = [socket_path()] if arguments.stop and not arguments.all else socket_paths()
-        found = [taken for path in paths if (taken := take(path)) is not None]
-    except NoFolderError as error:
-        raise DriverError(str(error)) from error
+    paths = [socket_path()] if arguments.stop and not arguments.all else socket_paths()
+    found = [taken for path in paths if (taken := take(path)) is not None]
     for taken in found:
         if isinstance(taken, Busy):
             sys.stdout.write("a run is using one JVM\n")

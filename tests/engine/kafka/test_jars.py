@@ -122,6 +122,24 @@ def test_an_older_connector_is_used_with_a_note_and_remembered(having: Callable[
     assert repositories.asked == [OWN, OLDER]
 
 
+def test_a_read_only_folder_gives_what_it_has_and_says_what_it_has_not(
+    having: Callable[..., Repositories], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repositories = having(OLDER)
+    found = jars.connector_jars()
+    (memory,) = (tmp_path / "kestrel" / "jars").glob("*.json")
+    known = json.loads(memory.read_text(encoding="utf-8"))
+    memory.write_text(json.dumps(known | {"found": 0}), encoding="utf-8")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert jars.connector_jars() == found, "nothing newer can be stored there"
+    with pytest.raises(EngineError, match="does not have the jars of a run, and it is read-only"):
+        jars.broker_jars()
+    found.paths[0].unlink()
+    with pytest.raises(EngineError, match="does not have the jars of a run, and it is read-only"):
+        jars.connector_jars()
+    assert repositories.asked == [OWN, OLDER]
+
+
 def test_after_a_week_the_connector_of_pyspark_is_looked_for_again(
     having: Callable[..., Repositories], tmp_path: Path
 ) -> None:

@@ -149,8 +149,10 @@ def _find(choices: Sequence[_Choice], setting: str) -> Jars:
     repositories = _repositories()
     with _memory(choices, repositories) as memory:
         known, look_again = _read(memory)
-        if known is not None and time.time() < look_again:
+        if known is not None and (time.time() < look_again or not memory.writable()):
             return known
+        if not memory.writable():
+            raise _not_here()
         try:
             jars = _download(choices if known is None else choices[:1], repositories)
         except EngineError as error:
@@ -189,10 +191,15 @@ def _repositories() -> tuple[str, ...]:
 
 @contextmanager
 def _memory(choices: Sequence[_Choice], repositories: Sequence[str]) -> Iterator[IO[str]]:
-    """The file that remembers what was found for the choices, for this process alone."""
+    """The file that remembers what was found for the choices, for this process alone unless it is read-only."""
     coordinates = [each for choice in choices for each in choice.coordinates]
-    with (_folder() / f"{_digest(coordinates, repositories)}.json").open("a+", encoding="utf-8") as memory:
-        fcntl.flock(memory, fcntl.LOCK_EX)
+    path = _folder() / f"{_digest(coordinates, repositories)}.json"
+    writable = os.access(path if path.exists() else path.parent, os.W_OK)
+    if not writable and not path.exists():
+        raise _not_here()
+    with path.open("a+" if writable else "r", encoding="utf-8") as memory:
+        if writable:
+            fcntl.flock(memory, fcntl.LOCK_EX)
         memory.seek(0)
         yield memory
 
@@ -212,6 +219,13 @@ def _folder() -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kestrel" / "jars"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _not_here() -> EngineError:
+    return EngineError(
+        f"{_folder()} does not have the jars of a run, and it is read-only",
+        hint="run `kestrel prepare` as its owner, or set XDG_CACHE_HOME to a folder that you may write to",
+    )
 
 
 def _digest(coordinates: Sequence[str], repositories: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from kestrel_sql.spark.runtime.environment import own_folder
+from kestrel_sql.spark.runtime.environment import ARCHIVE, own_folder
 
 _MAKING = "-XX:ArchiveClassesAtExit"
 _SILENT = "-Xlog:disable"
@@ -23,7 +23,7 @@ _SILENT = "-Xlog:disable"
 def archive_path() -> Path:
     """Where the archive for this Spark stands, or would."""
     wheel = Path(pyspark.__file__).parent
-    return own_folder() / f"classes-{pyspark.__version__}-{hashlib.sha256(str(wheel).encode()).hexdigest()[:8]}.jsa"
+    return own_folder() / f"{ARCHIVE}{pyspark.__version__}-{hashlib.sha256(str(wheel).encode()).hexdigest()[:8]}.jsa"
 
 
 def archive_options(given: str) -> str:

@@ -17,6 +17,10 @@ from pathlib import Path
 import pyspark
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.private_folder import private_folder
+
+ARCHIVE = "classes-"
+"""How the name of an archive of classes begins."""
 
 _NEEDED_JAVA = 17
 _NEEDLESS_MODULE = "jdk.incubator.vector"
@@ -62,17 +66,21 @@ def log_settings() -> str:
 
 
 def own_folder() -> Path:
-    """The folder of this environment for what is made once, or the user's where that is read-only."""
+    """The folder of this environment for what is made once.
+
+    If it is read-only, and `kestrel prepare` has not filled it, it is the user's.
+
+    Raises:
+        EngineError: the user's folder belongs to somebody else.
+    """
     inside = Path(sys.prefix) / "share" / "kestrel"
     try:
         inside.mkdir(parents=True, exist_ok=True)
-        if os.access(inside, os.W_OK):
+        if os.access(inside, os.W_OK) or any(inside.glob(f"{ARCHIVE}*")):
             return inside
     except OSError:
         pass
-    user = Path(tempfile.gettempdir()) / f"kestrel-{os.getuid()}"
-    user.mkdir(mode=0o700, exist_ok=True)
-    return user
+    return private_folder(Path(tempfile.gettempdir()))
 
 
 def _script(path: Path, text: str) -> Path:

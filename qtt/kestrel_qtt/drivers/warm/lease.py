@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
+from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.warm.keeper import Answer, Greeting, Jvm, Offer
+from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.private_folder import private_folder
 
 COLD_VARIABLE = "KESTREL_COLD"
 """The environment variable that makes every run start a JVM of its own."""
@@ -31,10 +33,6 @@ _LONGEST = 40
 
 _STARTED: list[subprocess.Popen[bytes]] = []
 """Keepers that this process started: nobody waits for them."""
-
-
-class NoFolderError(Exception):
-    """There is no folder that this user alone may enter; says which and why."""
 
 
 @dataclass(slots=True)
@@ -64,25 +62,20 @@ def own_folder() -> Path:
     """The folder of this user for sockets.
 
     Raises:
-        NoFolderError: it belongs to somebody else, or others may enter it.
+        DriverError: it belongs to somebody else, or others may enter it.
     """
     usual = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    folder = Path(usual if len(usual) <= _LONGEST else "/tmp") / f"kestrel-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise NoFolderError(f"{folder}: {error.strerror}") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise NoFolderError(f"{folder} is not a folder that you alone may enter")
-    return folder
+        return private_folder(Path(usual if len(usual) <= _LONGEST else "/tmp"))
+    except EngineError as error:
+        raise DriverError(error.render()) from error
 
 
 def socket_path() -> Path:
     """Where the keeper for this environment and working directory listens.
 
     Raises:
-        NoFolderError: see `own_folder`.
+        DriverError: see `own_folder`.
     """
     name = sha256(f"{sys.prefix}\0{Path.cwd()}".encode()).hexdigest()[:12]
     return own_folder() / f"{name}.sock"
@@ -92,7 +85,7 @@ def socket_paths() -> list[Path]:
     """Where all keepers of this user listen.
 
     Raises:
-        NoFolderError: see `own_folder`.
+        DriverError: see `own_folder`.
     """
     return sorted(own_folder().glob("*.sock"))
 

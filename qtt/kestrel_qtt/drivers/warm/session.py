@@ -18,8 +18,9 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 import kestrel_sql
+from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.warm import jvm
-from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE, Busy, Lease, NoFolderError, socket_path, start_keeper, take
+from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE, Busy, Lease, socket_path, start_keeper, take
 from kestrel_sql.spark.runtime.session import open_test_session
 
 _COLD = (COLD_VARIABLE, "CI", "PYTEST_XDIST_WORKER")
@@ -39,10 +40,11 @@ def open_case_session() -> SparkSession:
         if SparkSession.getActiveSession() is not None or any(os.environ.get(name) for name in _COLD):
             return open_test_session()
         try:
-            return WarmStart(socket_path()).open()
-        except NoFolderError as error:
+            path = socket_path()
+        except DriverError as error:
             sys.stderr.write(f"this run starts a Spark of its own: {error}\n")
             return open_test_session()
+        return WarmStart(path).open()
 
 
 class WarmStart:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.spark.runtime import environment as home
 
 OPEN = """
@@ -35,6 +38,31 @@ def test_a_java_that_does_not_start_says_why() -> None:
     done = opened("-Xss1k")
     assert done.returncode != 0
     assert "Could not create the Java Virtual Machine" in done.stderr
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an environment whose files this user may read only."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    inside = tmp_path / "environment" / "share" / "kestrel"
+    inside.mkdir(parents=True)
+    return inside
+
+
+def test_a_read_only_environment_is_used_if_it_was_prepared(read_only: Path) -> None:
+    mine = read_only.parents[2] / f"kestrel-{os.getuid()}"
+    assert home.own_folder() == mine
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o700
+    (read_only / f"{home.ARCHIVE}4.3.0.jsa").touch()
+    assert home.own_folder() == read_only
+
+
+def test_a_folder_that_others_may_enter_is_refused(read_only: Path) -> None:
+    home.own_folder().chmod(0o777)
+    with pytest.raises(EngineError, match="is not a folder that you alone may enter"):
+        home.own_folder()
 
 
 @pytest.fixture
