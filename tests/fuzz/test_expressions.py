@@ -105,6 +105,16 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
     ),
     ("ROUND(`Decimal3810_A`)", {"Decimal3810_A": Decimal("9999999999999999999999999999.5000000000")}, None),
     ("ROUND(`Decimal44_A`)", {"Decimal44_A": Decimal("0.5000")}, Decimal(1)),
+    (
+        "ENTRIES(MAP(`String_A` := 1), IS_JSON_STRING(`String_B`))",
+        {"String_A": "a", "String_B": "1"},
+        [{"K": "a", "V": 1}],
+    ),
+    (
+        "HEADER_VALUES(ARRAY[STRUCT(KEY := 'a', VALUE := TO_BYTES('01', 'hex'))], `String_A` + `String_B`)",
+        {"String_A": "", "String_B": "a"},
+        [b"\x01"],
+    ),
     ("ARRAY_REMOVE(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
 ]
 """What once differed: an expression, the columns that are not NULL, and what Java gives."""

@@ -43,7 +43,7 @@ def header_value(entries: Tree, key: Tree) -> Tree:
 
     Example: HEADER_VALUE(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)], 'a') -> 2
     """
-    return let([key], lambda k: part(call("element_at", _having(entries, k), number(-1)), "VALUE"))
+    return let([entries, key], lambda every, k: part(call("element_at", _having(every, k), number(-1)), "VALUE"))
 
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> ARRAY<T>")
@@ -52,7 +52,8 @@ def header_values(entries: Tree, key: Tree) -> Tree:
 
     Example: HEADER_VALUES(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)], 'a') -> ARRAY[1, 2]
     """
-    return let([key], lambda k: call("transform", _having(entries, k), lambda_([ITEM], part(name(ITEM), "VALUE"))))
+    values = lambda_([ITEM], part(name(ITEM), "VALUE"))
+    return let([entries, key], lambda every, k: call("transform", _having(every, k), values))
 
 
 def _having(entries: Tree, key: Tree) -> Tree:

@@ -79,11 +79,11 @@ def entries(types: CallTypes, map_: Tree, ordered: Tree) -> Tree:
     """
     pair = call("named_struct", text("K"), part(name(ENTRY), "key"), text("V"), part(name(ENTRY), "value"))
 
-    def structs(m: Tree) -> Tree:
+    def structs(m: Tree, sorted_: Tree) -> Tree:
         by_key = call("array_sort", call("map_entries", m))
-        sorted_or_not = (
-            by_key if ordered == exp.true() else if_(ordered, by_key, java_entries(m, key_type(types.arguments[0])))
+        chosen = (
+            by_key if ordered == exp.true() else if_(sorted_, by_key, java_entries(m, key_type(types.arguments[0])))
         )
-        return call("transform", sorted_or_not, lambda_([ENTRY], pair))
+        return call("transform", chosen, lambda_([ENTRY], pair))
 
-    return let([map_], structs)
+    return let([map_, ordered], structs)
