@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrel_qtt.cases.edit import Entry, edit_outputs
+from kestrel_qtt.cases.edit import Entry, edit_list
 from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.cases.read_yaml import parse_yaml
@@ -44,14 +44,14 @@ KEPT = [Entry(0), Entry(1), Entry(2)]
 
 @pytest.mark.parametrize(("text", "is_json"), [(YAML, False), (JSON, True)], ids=["yaml", "json"])
 def test_nothing_changed_is_the_same_text(text: str, is_json: bool) -> None:
-    assert edit_outputs(text, is_json, "mine", KEPT) == text
+    assert edit_list(text, is_json, "mine", KEPT) == text
 
 
 @pytest.mark.parametrize(("text", "is_json"), [(YAML, False), (JSON, True)], ids=["yaml", "json"])
 def test_a_changed_value_leaves_all_else(text: str, is_json: bool) -> None:
     entries = [Entry(0, changes=((("value", "B"), '"z"'),)), Entry(1, changes=((("value", "A"), "1001"),)), Entry(2)]
     expected = text.replace('"x"', '"z"').replace('"x, y"', '"z"').replace("1e3", "1001")
-    assert edit_outputs(text, is_json, "mine", entries) == expected
+    assert edit_list(text, is_json, "mine", entries) == expected
 
 
 @pytest.mark.parametrize(("text", "is_json"), [(YAML, False), (JSON, True)], ids=["yaml", "json"])
@@ -67,7 +67,7 @@ def test_a_changed_value_leaves_all_else(text: str, is_json: bool) -> None:
     ],
 )
 def test_records_come_go_and_move(text: str, is_json: bool, entries: list[Entry]) -> None:
-    after = edit_outputs(text, is_json, "mine", entries)
+    after = edit_list(text, is_json, "mine", entries)
     parsed = parse_json(after) if is_json else parse_yaml(after).value
     assert isinstance(parsed, dict)
     tests = parsed["tests"]
@@ -82,21 +82,21 @@ def test_records_come_go_and_move(text: str, is_json: bool, entries: list[Entry]
 
 
 def test_a_list_in_one_line() -> None:
-    after = edit_outputs(YAML, False, "other", [Entry(0), NEW])
+    after = edit_list(YAML, False, "other", [Entry(0), NEW])
     assert 'outputs: [{topic: OUT, value: 1}, {"topic": "OUT", "value": 7}]' in after
-    assert "outputs: []" in edit_outputs(YAML, False, "other", [])
+    assert "outputs: []" in edit_list(YAML, False, "other", [])
     empty = YAML.replace("[{topic: OUT, value: 1}]", "[]")
-    assert parse_yaml(edit_outputs(empty, False, "other", [NEW, NEW])).value
+    assert parse_yaml(edit_list(empty, False, "other", [NEW, NEW])).value
     one = '{"tests": [{"name": "a", "outputs": []}]}'
-    assert parse_json(edit_outputs(one, True, "a", [NEW])) == {
+    assert parse_json(edit_list(one, True, "a", [NEW])) == {
         "tests": [{"name": "a", "outputs": [{"topic": "OUT", "value": 7}]}]
     }
 
 
 def test_what_is_not_there() -> None:
     with pytest.raises(TextError):
-        edit_outputs(YAML, False, "gone", KEPT)
+        edit_list(YAML, False, "gone", KEPT)
     with pytest.raises(TextError):
-        edit_outputs(JSON, True, "gone", KEPT)
+        edit_list(JSON, True, "gone", KEPT)
     with pytest.raises(TextError):
-        edit_outputs(JSON, True, "mine", [Entry(0, changes=((("value", "C"), "1"),))])
+        edit_list(JSON, True, "mine", [Entry(0, changes=((("value", "C"), "1"),))])

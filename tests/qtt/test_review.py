@@ -126,6 +126,17 @@ def test_records_that_changed_places(path: Path, fake: Any, monkeypatch: pytest.
     assert [record.key for record in case.outputs or ()] == [1, 2, 3]
 
 
+def test_the_processing_log_is_reviewed(
+    path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = "tests:\n  - name: logs\n    statements: [LOG a bad byte]\n    log:\n      - {message: a good byte}  # why\n"
+    path.write_text(case)
+    answers(monkeypatch, "a")
+    assert review(fake) == ExitCode.OK
+    assert "the message 'a bad byte' does not contain 'a good byte'" in capsys.readouterr().out
+    assert path.read_text() == case.replace("a good byte", '"a bad byte"')
+
+
 def test_it_needs_a_terminal(
     path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

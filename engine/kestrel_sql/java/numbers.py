@@ -21,7 +21,7 @@ EXACT = decimal.Context(
 ROUNDING = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
 """Computes with all digits of a DECIMAL; Python's default context keeps 28."""
 
-_DIGIT = r"(?=[\0-\uffff])\d"
+_DIGIT = r"(?![\U00010000-\U0010ffff])\d"
 """A digit of any script that Java writes as one unit of UTF-16, as `Character.digit` takes it."""
 _INTEGER = re.compile(rf"[+-]?(?:{_DIGIT})+")
 _DECIMAL = re.compile(rf"[+-]?((?:{_DIGIT})+\.?(?:{_DIGIT})*|\.(?:{_DIGIT})+)([eE][+-]?(?:{_DIGIT})+)?")

@@ -1,4 +1,4 @@
-"""Edit the outputs of a case in the text of its file; every other character stays."""
+"""Edit a list of a case, such as its outputs, in the text of its file; every other character stays."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kestrel_qtt.cases.read_json import member_span, read_json
 from kestrel_qtt.cases.read_yaml import YamlNode, parse_yaml
 
 SpanOf = Callable[[int, JsonPath], tuple[int, int] | None]
-"""Gives the offsets of a value, by the index of its record and its path in it."""
+"""Gives the offsets of a value, by the index of its element and its path in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of the new outputs.
+    """One element of the new list.
 
-    Either the old record `index`, with the texts of `changes` in place of the values at their paths, or the `text` of a
-    new one.
+    Either the old element `index`, with the texts of `changes` in place of the values at their paths, or the `text` of
+    a new one.
     """
 
     index: int | None = None
@@ -39,24 +39,27 @@ class _Element:
     end: int
 
 
-def edit_outputs(text: str, is_json: bool, name: str, entries: Sequence[Entry]) -> str:
-    """Replace the outputs of the case `name` by `entries`.
+OUTPUTS: JsonPath = ("outputs",)
+
+
+def edit_list(text: str, is_json: bool, name: str, entries: Sequence[Entry], path: JsonPath = OUTPUTS) -> str:
+    """Replace the list at `path` of the case `name` by `entries`.
 
     Raises:
-        TextError: there is no such case, it has no outputs, or a path of a change is not there.
+        TextError: there is no such case, it has no such list, or a path of a change is not there.
     """
-    return _edit_json(text, name, entries) if is_json else _edit_yaml(text, name, entries)
+    return _edit_json(text, name, entries, path) if is_json else _edit_yaml(text, name, entries, path)
 
 
-def _edit_json(text: str, name: str, entries: Sequence[Entry]) -> str:
+def _edit_json(text: str, name: str, entries: Sequence[Entry], path: JsonPath) -> str:
     items = read_json(text).items or ()
     at = next(
         (n for n, item in enumerate(items) if isinstance(item.data, dict) and item.data.get("name") == name), None
     )
-    base: JsonPath = ("tests", -1 if at is None else at, "outputs")
+    base: JsonPath = ("tests", -1 if at is None else at, *path)
     whole = member_span(text, base)
     if at is None or whole is None:
-        raise TextError(1, f"there is no case {name!r} with outputs")
+        raise _no_list(name, path)
     spans: list[tuple[int, int]] = []
     while (span := member_span(text, (*base, len(spans)))) is not None:
         spans.append(span)
@@ -67,26 +70,34 @@ def _edit_json(text: str, name: str, entries: Sequence[Entry]) -> str:
     return text[: whole[0]] + _flow_list(text, whole, spans, entries, span_of) + text[whole[1] :]
 
 
-def _edit_yaml(text: str, name: str, entries: Sequence[Entry]) -> str:
+def _no_list(name: str, path: JsonPath) -> TextError:
+    return TextError(1, f"there is no case {name!r} with {'.'.join(map(str, path))}")
+
+
+def _edit_yaml(text: str, name: str, entries: Sequence[Entry], path: JsonPath) -> str:
     tests = parse_yaml(text).children.get("tests")
     cases = tests.children.values() if tests is not None else ()
     case = next((node for node in cases if isinstance(node.value, dict) and node.value.get("name") == name), None)
-    outputs = case.children.get("outputs") if case is not None else None
-    if outputs is None:
-        raise TextError(1, f"there is no case {name!r} with outputs")
-    nodes = list(outputs.children.values())
+    found = _below(case, path)
+    if found is None:
+        raise _no_list(name, path)
+    nodes = list(found.children.values())
 
     def span_of(index: int, path: JsonPath) -> tuple[int, int] | None:
-        node: YamlNode | None = nodes[index]
-        for step in path:
-            node = node.children.get(step) if node is not None else None
+        node = _below(nodes[index], path)
         return None if node is None else (node.start, node.end)
 
-    if outputs.flow or not nodes:
+    if found.flow or not nodes:
         spans = [(node.start, node.end) for node in nodes]
-        whole = outputs.start, outputs.end
+        whole = found.start, found.end
         return text[: whole[0]] + _flow_list(text, whole, spans, entries, span_of) + text[whole[1] :]
     return _block_list(text, nodes, entries, span_of)
+
+
+def _below(node: YamlNode | None, path: JsonPath) -> YamlNode | None:
+    for step in path:
+        node = node.children.get(step) if node is not None else None
+    return node
 
 
 def _bodies(
@@ -103,7 +114,7 @@ def _bodies(
         for path, new in entry.changes:
             span = span_of(entry.index, path)
             if span is None:
-                raise TextError(1, f"the record has no {'.'.join(map(str, path))}")
+                raise TextError(1, f"the element has no {'.'.join(map(str, path))}")
             spans[span] = new
         body = text[element.lead : element.end]
         for (start, end), new in sorted(spans.items(), reverse=True):

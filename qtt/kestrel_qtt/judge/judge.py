@@ -10,9 +10,7 @@ from kestrel_qtt.cases.model import (
     Case,
     Crashed,
     ExpectedException,
-    ExpectedLog,
     Failed,
-    LogEntry,
     Outcome,
     OutputRecord,
     Produced,
@@ -21,7 +19,8 @@ from kestrel_qtt.cases.model import (
     Status,
 )
 from kestrel_qtt.judge.diff import Comparison, record_text, topic_differences, topic_report
-from kestrel_qtt.judge.post_conditions import post_failures
+from kestrel_qtt.judge.log_entries import log_differences
+from kestrel_qtt.judge.post_conditions import post_differences
 from kestrel_qtt.judge.rest_answers import rest_failures
 from kestrel_qtt.judge.spec_classes import classify
 from kestrel_qtt.judge.stored_schemas import serde_failures
@@ -117,11 +116,11 @@ def _produced(case: Case, produced: Produced) -> str:
         return "\n".join(rest_failures(case, produced))
     failures = list(_topics(case, produced))
     if case.post:
-        failures += post_failures(case.post, produced.sources, produced.topics)
+        failures += [each.text for each in post_differences(case.post, produced.sources, produced.topics)]
     if case.serdes is not None:
         failures += serde_failures(case.serdes, produced.serdes)
     if case.log is not None:
-        failures += _log(case.log, produced.log)
+        failures += [each.text for each in log_differences(case.log, produced.log)]
     return "\n".join(failures)
 
 
@@ -144,22 +143,3 @@ def _silence(case: Case, produced: Produced, named: set[str]) -> Iterator[str]:
     for topic, records in produced.records.items():
         if records and topic not in free:
             yield f"topic {topic}: no records expected, {len(records)} written, the first: {record_text(records[0])}"
-
-
-def _log(expected: tuple[ExpectedLog, ...], actual: tuple[LogEntry, ...]) -> Iterator[str]:
-    if len(expected) != len(actual):
-        yield (
-            f"processing log: {len(expected)} entries expected, {len(actual)} written:"
-            f" {'; '.join(e.message for e in actual)}"
-        )
-    for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
-        compared = (
-            ("type", left.type, right.type),
-            ("topic", left.topic, right.topic),
-            ("offset", left.offset, right.offset),
-        )
-        for name, wanted, found in compared:
-            if wanted is not None and wanted != found:
-                yield f"processing log, entry {index}: {name} is {found}, expected {wanted}"
-        if left.message is not None and left.message not in right.message:
-            yield f"processing log, entry {index}: the message {right.message!r} does not contain {left.message!r}"

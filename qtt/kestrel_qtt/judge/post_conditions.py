@@ -5,27 +5,62 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
 
 from kestrel_qtt.cases.model import ExpectedSource, ExpectedTopic, FormatInfo, Json, Post, SourceState, TopicState
 from kestrel_qtt.judge.column_lists import canonical_columns
 
 
-def post_failures(post: Post, sources: Sequence[SourceState], topics: Sequence[TopicState]) -> list[str]:
-    """Return the expectations of `post` that do not hold, one message each."""
-    failures = [text for expected in post.sources if (text := _source_failure(expected, sources))]
-    if post.blacklist is not None:
-        hits = [topic.name for topic in topics if re.search(post.blacklist, topic.name)]
-        if hits:
-            failures.append(f"post: the topics {', '.join(hits)} match the blacklist {post.blacklist}")
-    return failures + [text for expected in post.topics if (text := _topic_failure(expected, topics))]
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A field of an expectation that does not hold: `value` is what holds, as a case file writes it."""
+
+    text: str
+    name: str
+    value: Json
 
 
-def _source_failure(expected: ExpectedSource, sources: Sequence[SourceState]) -> str | None:
-    named = [source for source in sources if source.name == expected.name]
-    if not named:
-        return _missing("source", expected.name, [s.name for s in sources])
-    wrong = [list(_source_differences(expected, source)) for source in named]
-    return None if [] in wrong else f"post: source {expected.name}: {'; '.join(wrong[0])}"
+@dataclass(frozen=True, slots=True)
+class PostDifference:
+    """An expectation of `post` that does not hold; `text` says so.
+
+    `index` counts the expectations of its list. `fields` are those that differ, none if there is no such source or
+    topic.
+    """
+
+    section: Literal["sources", "topics", "blacklist"]
+    index: int
+    text: str
+    fields: tuple[Mismatch, ...] = ()
+
+
+def post_differences(
+    post: Post, sources: Sequence[SourceState], topics: Sequence[TopicState]
+) -> Iterator[PostDifference]:
+    """Yield the expectations of `post` that do not hold."""
+    for index, expected in enumerate(post.sources):
+        states = [source for source in sources if source.name == expected.name]
+        wrong = [tuple(_source_differences(expected, source)) for source in states]
+        if not wrong:
+            yield PostDifference("sources", index, _missing("source", expected.name, [s.name for s in sources]))
+        elif () not in wrong:
+            yield PostDifference("sources", index, _text("source", expected.name, wrong[0]), wrong[0])
+    hits = [topic.name for topic in topics if post.blacklist is not None and re.search(post.blacklist, topic.name)]
+    if hits:
+        yield PostDifference("blacklist", 0, f"post: the topics {', '.join(hits)} match the blacklist {post.blacklist}")
+    for index, wanted in enumerate(post.topics):
+        found = [topic for topic in topics if topic.name == wanted.name]
+        bad = [tuple(_topic_differences(wanted, topic)) for topic in found]
+        if not bad:
+            yield PostDifference("topics", index, _missing("topic", wanted.name, [t.name for t in topics]))
+        elif () not in bad:
+            yield PostDifference("topics", index, _text("topic", wanted.name, bad[0]), bad[0])
+
+
+def _text(what: str, name: str, wrong: Sequence[Mismatch]) -> str:
+    return f"post: {what} {name}: {'; '.join(each.text for each in wrong)}"
 
 
 def _missing(what: str, name: str, known: Sequence[str]) -> str:
@@ -34,34 +69,48 @@ def _missing(what: str, name: str, known: Sequence[str]) -> str:
     return f"post: there is no {what} {name}; {hint}"
 
 
-def _source_differences(expected: ExpectedSource, source: SourceState) -> Iterator[str]:
+def _source_differences(expected: ExpectedSource, source: SourceState) -> Iterator[Mismatch]:
     if expected.kind != source.kind.lower():
-        yield f"type is {source.kind.lower()}, expected {expected.kind}"
+        yield Mismatch(f"type is {source.kind.lower()}, expected {expected.kind}", "type", source.kind.lower())
     yield from _schema_differences(expected.schema, source.schema)
     if expected.checks_key and expected.key_window != source.key_window:
-        yield f"key window is {_window(source.key_window)}, expected {_window(expected.key_window)}"
-    compared = (
-        ("key format", expected.key_format, source.key_format),
-        ("value format", expected.value_format, source.value_format),
-        ("key features", expected.key_features, source.key_features),
-        ("value features", expected.value_features, source.value_features),
-        ("isSource", expected.is_source, source.is_source),
+        text = f"key window is {_window(source.key_window)}, expected {_window(expected.key_window)}"
+        yield Mismatch(text, "keyFormat", _key_format(source))
+    compared: tuple[tuple[str, str, object, object, Json], ...] = (
+        ("key format", "keyFormat", expected.key_format, source.key_format, _key_format(source)),
+        ("value format", "valueFormat", expected.value_format, source.value_format, source.value_format),
+        ("key features", "keyFeatures", expected.key_features, source.key_features, _names(source.key_features)),
+        (
+            *("value features", "valueFeatures", expected.value_features),
+            *(source.value_features, _names(source.value_features)),
+        ),
+        ("isSource", "isSource", expected.is_source, source.is_source, source.is_source),
     )
-    for name, wanted_value, found_value in compared:
-        if wanted_value is not None and wanted_value != found_value:
-            yield f"{name} is {_plain(found_value)}, expected {_plain(wanted_value)}"
+    for name, field, wanted, found, value in compared:
+        if wanted is not None and wanted != found:
+            yield Mismatch(f"{name} is {_plain(found)}, expected {_plain(wanted)}", field, value)
 
 
-def _schema_differences(expected: str | None, actual: str) -> Iterator[str]:
+def _names(features: frozenset[str]) -> list[Json]:
+    return [*sorted(features)]
+
+
+def _key_format(source: SourceState) -> dict[str, Json]:
+    kind, size = source.key_window
+    window: dict[str, Json] = {"windowType": kind, "windowSize": size}
+    return {"format": source.key_format, **{name: value for name, value in window.items() if value is not None}}
+
+
+def _schema_differences(expected: str | None, actual: str) -> Iterator[Mismatch]:
     if expected is None:
         return
     try:
         wanted, found = canonical_columns(expected), canonical_columns(actual)
     except ValueError as error:
-        yield str(error)
+        yield Mismatch(str(error), "schema", actual)
         return
     if wanted != found:
-        yield f"schema is\n    {found}\n  expected\n    {wanted}\n "
+        yield Mismatch(f"schema is\n    {found}\n  expected\n    {wanted}\n ", "schema", actual)
 
 
 def _window(window: tuple[str | None, int | None]) -> str:
@@ -73,37 +122,42 @@ def _plain(value: object) -> str:
     return ", ".join(sorted(map(str, value))) or "none" if isinstance(value, frozenset) else str(value)
 
 
-def _topic_failure(expected: ExpectedTopic, topics: Sequence[TopicState]) -> str | None:
-    named = [topic for topic in topics if topic.name == expected.name]
-    if not named:
-        return _missing("topic", expected.name, [t.name for t in topics])
-    wrong = [list(_topic_differences(expected, topic)) for topic in named]
-    return None if [] in wrong else f"post: topic {expected.name}: {'; '.join(wrong[0])}"
-
-
-def _topic_differences(expected: ExpectedTopic, topic: TopicState) -> Iterator[str]:
+def _topic_differences(expected: ExpectedTopic, topic: TopicState) -> Iterator[Mismatch]:
     formats = (
-        ("key format", expected.key_format, topic.key_format),
-        ("value format", expected.value_format, topic.value_format),
+        ("key format", "keyFormat", expected.key_format, topic.key_format),
+        ("value format", "valueFormat", expected.value_format, topic.value_format),
     )
-    for name, wanted, found in formats:
+    for name, field, wanted, found in formats:
         if _whole(wanted) != _whole(found):
-            yield f"{name} is {_whole(found)}, expected {_whole(wanted)}"
+            yield Mismatch(f"{name} is {_whole(found)}, expected {_whole(wanted)}", field, _topic_format(found))
     ids = (
-        ("key schema id", expected.key_schema_id, topic.key_schema_id),
-        ("value schema id", expected.value_schema_id, topic.value_schema_id),
+        ("key schema id", "keySchemaId", expected.key_schema_id, topic.key_schema_id),
+        ("value schema id", "valueSchemaId", expected.value_schema_id, topic.value_schema_id),
     )
-    for name, wanted_id, found_id in ids:
+    for name, field, wanted_id, found_id in ids:
         if wanted_id != found_id:
-            yield f"{name} is {found_id}, expected {wanted_id}"
-    given = (
-        ("partitions", expected.partitions, topic.partitions),
-        ("key schema", expected.key_schema, topic.key_schema),
-        ("value schema", expected.value_schema, topic.value_schema),
+            yield Mismatch(f"{name} is {found_id}, expected {wanted_id}", field, found_id)
+    given: tuple[tuple[str, str, Json, Json], ...] = (
+        ("partitions", "partitions", expected.partitions, topic.partitions),
+        ("key schema", "keySchema", expected.key_schema, topic.key_schema),
+        ("value schema", "valueSchema", expected.value_schema, topic.value_schema),
     )
-    for name, wanted_value, found_value in given:
+    for name, field, wanted_value, found_value in given:
         if wanted_value is not None and _plain_schema(wanted_value) != _plain_schema(found_value):
-            yield f"{name} is {found_value}, expected {wanted_value}"
+            yield Mismatch(f"{name} is {found_value}, expected {wanted_value}", field, found_value)
+
+
+def _topic_format(info: FormatInfo) -> dict[str, Json]:
+    """Return a format as the topics of `post` give it; the size of its window is in seconds there."""
+    members: dict[str, Json] = {"format": info.format}
+    if info.properties:
+        members["properties"] = dict(info.properties)
+    if info.features:
+        members["features"] = _names(info.features)
+    if info.window_type is not None:
+        size = None if info.window_size is None else Decimal(info.window_size) / 1000
+        members["windowInfo"] = {"type": info.window_type, **({} if size is None else {"size": size})}
+    return members
 
 
 def _plain_schema(schema: Json) -> Json:
