@@ -1,6 +1,6 @@
-"""`kestrel serve` killed again and again while clients send statements and rows.
+"""`kestrel serve` killed again and again while clients send statements, rows and queries.
 
-Nothing accepted is lost or done twice.
+Nothing accepted is lost or done twice. The standby starts while its server still works, as it does for users.
 
 KESTREL_KILLS=100 python -m pytest -m nightly --log-cli-level=INFO tests/kafka/test_serve_kills.py
 """
@@ -14,8 +14,10 @@ import random
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import httpx
 import pytest
@@ -29,15 +31,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 _log = logging.getLogger(__name__)
 
 KILLS = int(os.environ.get("KESTREL_KILLS", "5"))
+_CLIENTS = 2
+_LONGEST_S = 6.0
+"""How long a server works at most before it is killed."""
 
 
 class Client(threading.Thread):
     """Creates a stream, inserts rows and asks for one, in turns, until its server is gone; keeps what was accepted."""
 
-    def __init__(self, server: Server, turn: int) -> None:
+    def __init__(self, server: Server, number: int) -> None:
         super().__init__(daemon=True)
         self.server = server
-        self.turn = turn
+        self.number = number
         self.sent: list[int] = []
         self.rows: list[int] = []
         self.streams: list[str] = []
@@ -47,13 +52,13 @@ class Client(threading.Thread):
         try:
             while True:
                 number += 1
-                name = f"S_{self.turn}_{number}"
+                name = f"S_{self.number}_{number}"
                 statement = f"CREATE STREAM {name} (a INT) WITH (KAFKA_TOPIC='any', VALUE_FORMAT='JSON', PARTITIONS=1);"
                 answer = self.server.ksql(statement)
                 assert answer[0]["commandStatus"]["status"] == "SUCCESS", answer
                 self.streams.append(name)
                 for row in range(20):
-                    n = self.turn * 1_000_000 + number * 1_000 + row
+                    n = self.number * 1_000_000 + number * 1_000 + row
                     self.sent.append(n)
                     if self.server.ksql(f"INSERT INTO rows (id, n) VALUES ({row}, {n});") == []:
                         self.rows.append(n)
@@ -62,10 +67,33 @@ class Client(threading.Thread):
             return
 
 
+class Watcher(threading.Thread):
+    """Reads a push query until its server is gone, and counts its rows."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(daemon=True)
+        self.server = server
+        self.rows = 0
+
+    def run(self) -> None:
+        asked = {"sql": "SELECT n FROM rows EMIT CHANGES;", "properties": {}}
+        with (
+            suppress(httpx.TransportError),
+            httpx.stream("POST", f"{self.server.url}/query-stream", json=asked, timeout=180) as answer,
+        ):
+            for line in answer.iter_lines():
+                self.rows += line.startswith("[")
+
+
+def _waits(standby: Server) -> bool:
+    return "waiting as its standby" in standby.said()
+
+
 def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Path) -> None:
     chance = random.Random(7)
     clients: list[Client] = []
     takeovers: list[float] = []
+    pushed = 0
     with ExitStack() as stack:
         servers = Servers(kafka.servers, tmp_path, stack)
         own = servers.service
@@ -77,16 +105,30 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
             f" TABLE counts WITH (KAFKA_TOPIC='{own}counts') AS SELECT id, COUNT(*) AS c FROM rows GROUP BY id;"
         )
         for turn in range(KILLS):
-            clients.append(Client(server, turn))
-            clients[-1].start()
-            clients[-1].join(chance.uniform(1, 12))
             following = servers.start()
+            eventually(partial(_waits, following), following)
+            working = [Client(server, turn * _CLIENTS + number) for number in range(_CLIENTS)]
+            watching = Watcher(server)
+            clients += working
+            for thread in (*working, watching):
+                thread.start()
+            working[0].join(chance.uniform(0.5, _LONGEST_S))
             server.end()
             killed = time.monotonic()
-            clients[-1].join(60)
+            for thread in (*working, watching):
+                thread.join(60)
+                # A client that the kill leaves without an answer is not told that it has none.
+                assert not thread.is_alive()
             server = following
             eventually(server.is_up, server)
             takeovers.append(time.monotonic() - killed)
+            pushed += watching.rows
+            _log.info(
+                "kill %d: %d rows so far, up after %.1f s",
+                turn + 1,
+                sum(len(each.rows) for each in clients),
+                takeovers[-1],
+            )
         written = [json.loads(value or b"")["N"] for _, _, value, _ in read(kafka.servers, f"{own}rows", 2)]
         accepted = [row for client in clients for row in client.rows]
         assert accepted
@@ -99,12 +141,15 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
         streams = {each["name"] for each in server.ksql("SHOW STREAMS;")[0]["streams"]}
         accepted_streams = {name for client in clients for name in client.streams}
         assert accepted_streams <= streams
-        assert len(streams - accepted_streams - {"ROWS", "COPIES"}) <= KILLS
+        assert len(streams - accepted_streams - {"ROWS", "COPIES"}) <= KILLS * _CLIENTS
         commands = Counter(key for _, key, _, _ in read(kafka.servers, servers.command_topic, 1))
         assert max(commands.values()) == 1
         expected = Counter(row % 1_000 for row in written)
         eventually(lambda: server.query("SELECT c FROM counts WHERE id = 1;") == [[expected[1]]], server)
         rows = {row[0]: row[1] for row in server.query("SELECT id, c FROM counts;")}
         assert rows == dict(expected)
-    counts = KILLS, len(accepted), len(accepted_streams), max(takeovers)
-    _log.info("%d kills: %d rows and %d statements accepted, none lost or done twice; takeover within %.1f s", *counts)
+    _log.info(
+        "%d kills: %d rows and %d statements accepted, none lost or done twice; %d rows pushed; takeover %.1f s at the"
+        " median, %.1f s at most",
+        *(KILLS, len(accepted), len(accepted_streams), pushed, median(takeovers), max(takeovers)),
+    )

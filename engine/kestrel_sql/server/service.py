@@ -172,15 +172,15 @@ class Service(Protocol):
         """All streams and tables by name."""
         ...
 
-    async def execute(self, request: Request) -> Sequence[Entity]:
-        """Validate all statements of a request against a copy of the engine, then execute them one by one.
+    async def execute(self, request: Request, parsed: Sequence[ParsedStatement]) -> Sequence[Entity]:
+        """Validate the statements of a request against a copy of the engine, then execute them one by one.
 
         Raises:
             ApiError: a statement is refused; none has run if the validation refused it.
         """
         ...
 
-    async def query(self, request: Request) -> RowStream:
+    async def query(self, request: Request, parsed: ParsedStatement) -> RowStream:
         """Start the one SELECT of a request.
 
         Raises:
@@ -188,8 +188,8 @@ class Service(Protocol):
         """
         ...
 
-    async def print_topic(self, request: Request) -> PrintedTopic:
-        """Start the one PRINT of a request.
+    async def print_topic(self, parsed: ParsedStatement, text: str) -> PrintedTopic:
+        """Start the one PRINT of a request with this text.
 
         Raises:
             ApiError: there is no such topic.

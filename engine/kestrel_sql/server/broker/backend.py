@@ -93,7 +93,6 @@ class BrokerBackend:
         folder.save(manifest)
         self._spark = SparkStart(partial(settings.open_spark, run, settings.say))
         self._close_spark = settings.close_spark
-        self._spark.begin()
         self._offsets = BrokerOffsets(run.config)
         self._queries = BrokerQueries(
             settings=run,
@@ -118,6 +117,8 @@ class BrokerBackend:
         self.is_terminated = False
         self.statuses: dict[str, CommandStatus] = {}
         self._restore(adopts=settings.adopts)
+        # Not before: a broker that refuses must leave no JVM.
+        self._spark.begin()
 
     @property
     def session(self) -> Session:

@@ -49,7 +49,7 @@ class Context:
             self.access.check(user, each, self.service.source)
         return parsed
 
-    def one_statement(self, http: HTTPConnection, request: Request) -> Query | PrintTopic:
+    def one_statement(self, http: HTTPConnection, request: Request) -> ParsedStatement:
         """The only statement of a request, a SELECT or PRINT.
 
         Raises:
@@ -62,14 +62,13 @@ class Context:
                 f"Expected exactly one KSQL statement; found {len(parsed)} instead",
                 statement=request.text,
             )
-        statement = parsed[0].statement
-        if not isinstance(statement, Query | PrintTopic):
+        if not isinstance(parsed[0].statement, Query | PrintTopic):
             raise ApiError(
                 BAD_STATEMENT,
                 "Statement type is not supported here: send a SELECT or PRINT, and POST other statements to /ksql",
                 statement=parsed[0].text,
             )
-        return statement
+        return parsed[0]
 
     @contextmanager
     def pulling(self, http: HTTPConnection) -> Iterator[None]:

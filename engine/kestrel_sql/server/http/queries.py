@@ -16,6 +16,8 @@ from kestrel_sql.server.http.context import Context, context_of
 from kestrel_sql.server.http.framing import DELIMITED, QUERY, QUERY_STREAM, Frame, Framing, frame_of, negotiate
 from kestrel_sql.server.service import PrintedTopic, Request, RowStream
 from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _ONE_BY_ONE = 100
 """Up to how many rows of a batch come in a frame each, as ksqlDB sends them: ksqldb-js parses frame by frame."""
@@ -26,12 +28,12 @@ async def query(http: HttpRequest) -> Response:
     context = context_of(http)
     request = ksql_request(await read_object(http, context.limits))
     framing = _framing(http, QUERY, absent=Framing.OBJECTS, refused=406)
-    statement = context.one_statement(http, request)
-    if isinstance(statement, PrintTopic):
+    parsed = context.one_statement(http, request)
+    if isinstance(parsed.statement, PrintTopic):
         if http.scope["http_version"].startswith("2"):
             raise ApiError(40500, "PRINT on /query needs HTTP/1.1; /query-stream takes both")
-        return _printed(await context.service.print_topic(request), everything=True)
-    return await _answer(context, http, request, framing, pulls=statement.emit is None)
+        return _printed(await context.service.print_topic(parsed, request.text), everything=True)
+    return await _answer(context, http, request, parsed, framing)
 
 
 async def query_stream(http: HttpRequest) -> Response:
@@ -40,12 +42,12 @@ async def query_stream(http: HttpRequest) -> Response:
     framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED, refused=404)
     request = query_request(await read_object(http, context.limits))
     try:
-        statement = context.one_statement(http, request)
-        if isinstance(statement, PrintTopic):
+        parsed = context.one_statement(http, request)
+        if isinstance(parsed.statement, PrintTopic):
             if framing is not Framing.DELIMITED:
                 raise ApiError(40600, f"PRINT is answered as {DELIMITED} only")
-            return _printed(await context.service.print_topic(request), everything=False)
-        return await _answer(context, http, request, framing, pulls=statement.emit is None)
+            return _printed(await context.service.print_topic(parsed, request.text), everything=False)
+        return await _answer(context, http, request, parsed, framing)
     except ApiError as error:
         if error.statement is not None and "\nStatement: " not in error.message:
             error.message = f"{error.message}\nStatement: {error.statement}"
@@ -73,9 +75,12 @@ def _framing(http: HttpRequest, offered: Mapping[str, Framing], *, absent: Frami
     return found
 
 
-async def _answer(context: Context, http: HttpRequest, request: Request, framing: Framing, *, pulls: bool) -> Response:
+async def _answer(
+    context: Context, http: HttpRequest, request: Request, parsed: ParsedStatement, framing: Framing
+) -> Response:
+    pulls = isinstance(parsed.statement, Query) and parsed.statement.emit is None
     with context.pulling(http) if pulls else nullcontext():
-        stream = await context.service.query(request)
+        stream = await context.service.query(request, parsed)
     frame = frame_of(framing, stream)
     if stream.kind is QueryKind.PULL_TABLE:
         rows = b"".join([frame.rows(batch) async for batch in stream])

@@ -54,7 +54,7 @@ class Queries:
         self._lookups.remember(request, parsed)
         return parsed
 
-    async def start(self, request: Request, config: Config) -> RowStream:
+    async def start(self, request: Request, parsed: ParsedStatement, config: Config) -> RowStream:
         """Start the one SELECT of a request; a look-up by key that is known is answered on the event loop.
 
         Raises:
@@ -67,7 +67,6 @@ class Queries:
             raise api_error(error, request.text, request.text) from error
         if known is not None:
             return self._rows(pull_id(number), QueryKind.PULL_TABLE, known)
-        parsed = self.parse(request)[0]
         statement = parsed.statement
         if not isinstance(statement, Query):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)

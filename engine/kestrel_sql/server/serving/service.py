@@ -131,7 +131,7 @@ class ServedService:
         """All streams and tables by name."""
         return sorted(self._engine.session.catalog.sources.values(), key=lambda source: source.name)
 
-    async def execute(self, request: Request) -> Sequence[Entity]:
+    async def execute(self, request: Request, parsed: Sequence[ParsedStatement]) -> Sequence[Entity]:
         """Try all statements of a request, then carry them out; commands and what follows them on the engine's thread.
 
         Raises:
@@ -140,7 +140,7 @@ class ServedService:
         self._check_ready()
         await self.wait_for(request.sequence)
         config = with_properties(self._base, request.properties)
-        parsed, variables = self.parse(request), dict(request.variables)
+        variables = dict(request.variables)
 
         def work() -> list[Entity]:
             self._statements.validate(request.text, parsed, config, variables)
@@ -152,7 +152,7 @@ class ServedService:
             return await result_of(asyncio.wrap_future(self._worker.submit(traced)))
         return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, traced))
 
-    async def query(self, request: Request) -> RowStream:
+    async def query(self, request: Request, parsed: ParsedStatement) -> RowStream:
         """Start the one SELECT of a request.
 
         Raises:
@@ -161,23 +161,22 @@ class ServedService:
         self._check_ready()
         await self.wait_for(request.sequence)
         with self._traces.statement(request.text):
-            return await self._queries.start(request, with_properties(self._base, request.properties))
+            return await self._queries.start(request, parsed, with_properties(self._base, request.properties))
 
-    async def print_topic(self, request: Request) -> PrintedTopic:
-        """Start the one PRINT of a request.
+    async def print_topic(self, parsed: ParsedStatement, text: str) -> PrintedTopic:
+        """Start the one PRINT of a request with this text.
 
         Raises:
             ApiError: there is no such topic.
         """
         self._check_ready()
-        parsed = self.parse(request)[0]
         statement = parsed.statement
         if not isinstance(statement, PrintTopic):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
         try:
             printed_source(statement, self._engine.view())
         except EngineError as error:
-            raise api_error(error, parsed.text, request.text) from error
+            raise api_error(error, parsed.text, text) from error
         return PrintedTopic(topic=statement.topic, lines=self._engine.print_lines(statement))
 
     async def inserter(self, target: str, properties: Mapping[str, object]) -> RowInserter:
