@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -102,11 +102,19 @@ class Inserted:
     error: ApiError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Rows on their way into a topic; `inserted` can be awaited once. After `refused`, no row may follow."""
+
+    inserted: Awaitable[Inserted]
+    refused: bool
+
+
 class Inserter(Protocol):
     """Writes rows into one stream or table."""
 
-    async def insert(self, lines: Sequence[bytes]) -> Inserted:
-        """Write the rows that lines of JSON are, values by column name, up to the first that is refused."""
+    async def hand_over(self, lines: Sequence[bytes]) -> Handed:
+        """Send the rows that lines of JSON are, values by column name, up to the first that does not fit."""
         ...
 
 

@@ -14,10 +14,13 @@ from kestrel_sql.server.http.bodies import parse_object, read_lines
 from kestrel_sql.server.http.context import context_of, principal_of
 from kestrel_sql.server.http.framing import DELIMITED, JSON, QUERY_STREAM, Framing, negotiate
 from kestrel_sql.server.json_values import write_json
-from kestrel_sql.server.service import Inserter
+from kestrel_sql.server.service import Handed, Inserter
 
 _ONE_BY_ONE = 100
 """Up to how many acknowledgements come in a frame each, as ksqlDB sends them: ksqldb-js parses frame by frame."""
+
+_IN_FLIGHT = 8
+"""How many batches of rows may be on their way to the broker; a batch is what came in one piece, 16 KiB at most."""
 
 
 async def inserts_stream(http: HttpRequest) -> Response:
@@ -49,18 +52,52 @@ async def inserts_stream(http: HttpRequest) -> Response:
 async def _acks(
     inserter: Inserter, first: list[bytes], others: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
-    """Write the rows, and give an acknowledgement for each; the first that fails is the last."""
+    """Write the rows, and give an acknowledgement for each; the first that fails is the last.
+
+    A row that its topic refuses may be followed by up to `_IN_FLIGHT` batches without acknowledgements.
+    """
     number = 0
-    async for lines in _chain(first, others):
-        inserted = await inserter.insert(lines)
-        acks = [b'{"seq":%d,"status":"ok"}' % at for at in range(number, number + inserted.count)]
-        number += inserted.count
-        if inserted.error is not None:
-            code, message = inserted.error.code, f"row {number}: {inserted.error.message}"
-            failure = {"seq": number, "status": "error", "@type": "InsertError", "error_code": code, "message": message}
-            yield [*acks, write_json(failure)]
-            return
-        yield acks
+    sent: asyncio.Queue[Handed | None] = asyncio.Queue()
+    room = asyncio.Semaphore(_IN_FLIGHT)
+    sending = asyncio.create_task(_send(inserter, _chain(first, others), sent, room))
+    try:
+        while (handed := await sent.get()) is not None:
+            inserted = await handed.inserted
+            room.release()
+            acks = [b'{"seq":%d,"status":"ok"}' % at for at in range(number, number + inserted.count)]
+            number += inserted.count
+            if inserted.error is not None:
+                yield [*acks, write_json(_failure(number, inserted.error))]
+                return
+            yield acks
+        await sending
+    finally:
+        sending.cancel()
+
+
+async def _send(
+    inserter: Inserter, batches: AsyncIterator[list[bytes]], sent: asyncio.Queue[Handed | None], room: asyncio.Semaphore
+) -> None:
+    """Send batches before those that went ahead are acknowledged; None is the last of `sent`."""
+    try:
+        async for lines in batches:
+            await room.acquire()
+            handed = await inserter.hand_over(lines)
+            sent.put_nowait(handed)
+            if handed.refused:
+                return
+    finally:
+        sent.put_nowait(None)
+
+
+def _failure(number: int, error: ApiError) -> dict[str, object]:
+    return {
+        "seq": number,
+        "status": "error",
+        "@type": "InsertError",
+        "error_code": error.code,
+        "message": f"row {number}: {error.message}",
+    }
 
 
 async def _chain(first: list[bytes], others: AsyncIterator[list[bytes]]) -> AsyncIterator[list[bytes]]:

@@ -17,7 +17,7 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
 from kestrel_sql.server.errors import BAD_REQUEST, SERVER_ERROR, ApiError
 from kestrel_sql.server.json_values import read_value
-from kestrel_sql.server.service import Inserted
+from kestrel_sql.server.service import Handed, Inserted
 from kestrel_sql.server.serving.backend import Written
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.records import Record
@@ -44,10 +44,13 @@ class RowInserter:
         self._produce = produce
         self._threads = threads
 
-    async def insert(self, lines: Sequence[bytes]) -> Inserted:
-        """Write the rows that lines of JSON are, up to the first that does not fit or that the topic refuses."""
-        handed, refused = await asyncio.get_running_loop().run_in_executor(self._threads, self._write, lines)
-        written = await asyncio.wrap_future(handed)
+    async def hand_over(self, lines: Sequence[bytes]) -> Handed:
+        """Send the rows that lines of JSON are, up to the first that does not fit."""
+        sent, refused = await asyncio.get_running_loop().run_in_executor(self._threads, self._write, lines)
+        return Handed(asyncio.create_task(self._inserted(sent, refused)), refused is not None)
+
+    async def _inserted(self, sent: Future[Written], refused: ApiError | None) -> Inserted:
+        written = await asyncio.wrap_future(sent)
         if written.error is not None:
             return Inserted(written.count, ApiError(SERVER_ERROR, written.error.render()))
         return Inserted(written.count, refused)
