@@ -204,6 +204,10 @@ class QueryError(EngineError):
     code = "QUERY"
 
 
+class AccessError(QueryError):
+    """The broker refuses what the ACLs of the user do not allow."""
+
+
 class CheckpointError(EngineError):
     """A checkpoint that a query cannot resume; the message names both and says what does not match."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrel_sql.errors import EngineError, PropertyError, QueryError, StatementError
+from kestrel_sql.errors import AccessError, EngineError, PropertyError, QueryError, StatementError
 
 BAD_REQUEST = 40000
 BAD_STATEMENT = 40001
@@ -12,6 +12,7 @@ QUERY_ENDPOINT = 40002
 HTTP2_REQUIRED = 40004
 UNAUTHORIZED = 40100
 FORBIDDEN = 40300
+KAFKA_FORBIDDEN = 40301
 UNKNOWN_COMMAND = 40400
 ASSERTION_FAILED = 41700
 TOO_MANY_REQUESTS = 42900
@@ -62,6 +63,8 @@ def api_error(error: EngineError, statement: str, text: str | None = None) -> Ap
     """Tell an error of the engine about a statement; `text` is the whole text that its position counts in."""
     message = "\n".join([error.message, *error.details(text)])
     match error:
+        case AccessError():
+            return ApiError(KAFKA_FORBIDDEN, message)
         case PropertyError():
             return ApiError(BAD_REQUEST, message)
         case QueryError():

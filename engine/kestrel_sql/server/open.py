@@ -62,7 +62,7 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
         OSError: the address cannot be listened on.
         EngineError: a file of the settings cannot be read.
     """
-    with _server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings) as running:
+    with backend_server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings) as running:
         yield running
 
 
@@ -78,7 +78,7 @@ def broker_server(session: Session, engine: BrokerEngineSettings, settings: Serv
     """
     with ExitStack() as stack:
         _hold(CheckpointFolder(engine.run.folder), engine.say, stack)
-        yield stack.enter_context(_server(lambda _: BrokerBackend(session, engine), settings))
+        yield stack.enter_context(backend_server(lambda _: BrokerBackend(session, engine), settings))
 
 
 def _hold(folder: CheckpointFolder, say: Callable[[str], None], stack: ExitStack) -> None:
@@ -97,7 +97,13 @@ def _hold(folder: CheckpointFolder, say: Callable[[str], None], stack: ExitStack
 
 
 @contextmanager
-def _server(make: Callable[[Callable[[], None]], Backend], settings: ServerSettings) -> Iterator[Running]:
+def backend_server(make: Callable[[Callable[[], None]], Backend], settings: ServerSettings) -> Iterator[Running]:
+    """Serve an engine until the end of the block; `make` gets what wakes its thread.
+
+    Raises:
+        OSError: the address cannot be listened on.
+        EngineError: a file of the settings cannot be read.
+    """
     authenticate, access = settings.security.authenticate(), settings.security.access()
 
     def make_app() -> ASGIApp:

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
-from kestrel_sql.errors import QueryError
+from kestrel_sql.errors import AccessError, QueryError
 from kestrel_sql.kafka.client.admin import describe_topics
 from kestrel_sql.kafka.client.config import KafkaConfig
 
@@ -35,6 +35,15 @@ def needed(error: Any) -> str | None:
     return _NEEDED.get(error.code())
 
 
+def broker_error(message: str, reason: Any, *, hint: str | None = None, needs: str | None = None) -> QueryError:
+    """Make the error for a broker's refusal: an AccessError where an ACL is missing.
+
+    The hint of an AccessError is `needs`, by default the ACLs that such a refusal asks for; that of others is `hint`.
+    """
+    missing = needed(reason)
+    return QueryError(message, hint=hint) if missing is None else AccessError(message, hint=needs or missing)
+
+
 def check_acls(config: KafkaConfig, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
     """Check that a query may read and write its topics; topics that do not exist are ignored.
 
@@ -44,14 +53,14 @@ def check_acls(config: KafkaConfig, query: str, reads: Iterable[str], writes: It
     wanted = {**dict.fromkeys(reads, _READ), **dict.fromkeys(writes, _WRITE)}
 
     def refused(name: str, reason: KafkaError) -> QueryError:
-        return QueryError(_refused(query, wanted[name], name, reason.str()), hint=needed(reason))
+        return broker_error(_refused(query, wanted[name], name, reason.str()), reason)
 
     for name, described in describe_topics(config, wanted, _TIMEOUT, refused, include_authorized_operations=True):
         allowed = described.authorized_operations
         # Old brokers do not return the allowed operations.
         if allowed and wanted[name] not in allowed:
             said = f"the broker {config.servers} allows {_listed(allowed)} only"
-            raise QueryError(
+            raise AccessError(
                 _refused(query, wanted[name], name, said), hint=_NEEDED[KafkaError.TOPIC_AUTHORIZATION_FAILED]
             )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
-from kestrel_sql.errors import EngineError
+from kestrel_sql.errors import AccessError, EngineError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -216,6 +216,8 @@ def _errors(config: KafkaConfig) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        reason = error.args[0]
-        hint = needed(reason) or "check that it runs and that the credentials are right"
-        raise EngineError(f"the broker {config.servers}: {reason.str()}", hint=hint) from error
+        reason, needs = error.args[0], needed(error.args[0])
+        message = f"the broker {config.servers}: {reason.str()}"
+        if needs is not None:
+            raise AccessError(message, hint=needs) from error
+        raise EngineError(message, hint="check that it runs and that the credentials are right") from error

@@ -14,7 +14,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from kestrel_sql.errors import QueryError
-from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin, describe_topics
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets, Position
@@ -192,9 +192,7 @@ class BrokerOffsets:
             self._admin.list_topics(timeout=_LOOK_S)
 
     def _failed(self, reason: KafkaError, what: str) -> QueryError:
-        return QueryError(
-            f"the broker {self._servers} returned no offsets of {what}: {reason.str()}", hint=needed(reason)
-        )
+        return broker_error(f"the broker {self._servers} returned no offsets of {what}: {reason.str()}", reason)
 
 
 def _most_specific(said: Sequence[Any]) -> Any:

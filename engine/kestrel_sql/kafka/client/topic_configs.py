@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from kestrel_sql.errors import QueryError
-from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client, describe_topics
 from kestrel_sql.kafka.client.config import KafkaConfig
 
@@ -59,9 +59,7 @@ def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape
 
 
 def _refused(config: KafkaConfig, name: str, reason: KafkaError) -> QueryError:
-    return QueryError(
-        f"the broker {config.servers} does not describe the topic {name}: {reason.str()}", hint=needed(reason)
-    )
+    return broker_error(f"the broker {config.servers} does not describe the topic {name}: {reason.str()}", reason)
 
 
 def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:

@@ -16,7 +16,7 @@ from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, QueryError, StatementError
-from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
@@ -220,8 +220,6 @@ def produce(config: KafkaConfig, record: Record) -> None:
         )
         waiting = producer.flush(40)
     if failures:
-        raise QueryError(
-            f"the record for the topic {record.topic} was not written: {failures[0].str()}", hint=needed(failures[0])
-        )
+        raise broker_error(f"the record for the topic {record.topic} was not written: {failures[0].str()}", failures[0])
     if waiting:
         raise QueryError(f"the record for the topic {record.topic} was not written: the broker does not answer")

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from kestrel_sql.errors import QueryError, Span, StatementError
-from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import TIMEOUT, TopicShape, awaited_shape, shapes_of
@@ -76,9 +76,7 @@ class Topics:
             admin.delete_topics([topic], operation_timeout=TIMEOUT)[topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise QueryError(
-                    f"the topic {topic} was not deleted: {error.args[0].str()}", hint=_needed(error, "DELETE")
-                ) from error
+                raise _refused(f"the topic {topic} was not deleted", error, "DELETE") from error
 
     def _declare_source(
         self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None
@@ -124,21 +122,15 @@ class Topics:
             admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise QueryError(
-                    f"the topic {name} was not created: {error.args[0].str()}", hint=_needed(error, "CREATE")
-                ) from error
+                raise _refused(f"the topic {name} was not created", error, "CREATE") from error
             return awaited_shape(self.config, name)
         awaited_shape(self.config, name)
         return None
 
 
-def _needed(error: KafkaException, operation: str) -> str | None:
-    """The ACL that a user needs to create or delete a topic; None for any other error."""
-    return (
-        None
-        if needed(error.args[0]) is None
-        else f"the user needs {operation} on the topic, or another user must do this"
-    )
+def _refused(what: str, error: KafkaException, operation: str) -> QueryError:
+    needs = f"the user needs {operation} on the topic, or another user must do this"
+    return broker_error(f"{what}: {error.args[0].str()}", error.args[0], needs=needs)
 
 
 def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.importer.report import Outcome, Report, commands_report
-from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -81,4 +81,4 @@ class Adoption:
 
     def _failed(self, group: str, error: KafkaException) -> QueryError:
         reason = error.args[0]
-        return QueryError(f"the offsets of the group {group} cannot be read: {reason.str()}", hint=needed(reason))
+        return broker_error(f"the offsets of the group {group} cannot be read: {reason.str()}", reason)

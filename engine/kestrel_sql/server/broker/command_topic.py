@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.errors import AccessError, EngineError
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.admin import admin_client
@@ -96,10 +96,10 @@ class CommandTopic:
         """Write a command in a transaction, and return its offset.
 
         Raises:
-            QueryError: it was not written.
+            EngineError: it was not written.
         """
         if self._producer is None:
-            raise QueryError("the command topic is not open")
+            raise EngineError("the command topic is not open")
         properties, configured = settings
         value = {
             "statement": statement,
@@ -124,7 +124,7 @@ class CommandTopic:
                 self._producer.abort_transaction(TIMEOUT)
             raise self._failed("did not take the statement", error) from error
         if not offsets:
-            raise QueryError(f"the command topic {self.topic} did not take the statement")
+            raise EngineError(f"the command topic {self.topic} did not take the statement")
         return offsets[0]
 
     def _create(self) -> None:
@@ -157,6 +157,8 @@ class CommandTopic:
             raise EngineError(f"{where} is no command: {found.problem if found else 'it is empty'}", hint=hint)
         yield Command(record.offset, found)
 
-    def _failed(self, what: str, error: KafkaException) -> QueryError:
-        reason = error.args[0]
-        return QueryError(f"the command topic {self.topic} {what}: {reason.str()}", hint=needed(reason))
+    def _failed(self, what: str, error: KafkaException) -> EngineError:
+        reason, needs = error.args[0], needed(error.args[0])
+        message = f"the command topic {self.topic} {what}: {reason.str()}"
+        # ksqlDB tells of a statement that was not written as of one that failed, unless the broker refuses access.
+        return EngineError(message) if needs is None else AccessError(message, hint=needs)

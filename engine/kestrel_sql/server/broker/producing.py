@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kestrel_sql.errors import EngineError, QueryError
-from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.sink.transaction import EARLIEST
 from kestrel_sql.server.serving.backend import Written
@@ -104,4 +104,4 @@ class RowProducer:
 
 
 def _refused(topic: str, error: KafkaError) -> QueryError:
-    return QueryError(f"the record for the topic {topic} was not written: {error.str()}", hint=needed(error))
+    return broker_error(f"the record for the topic {topic} was not written: {error.str()}", error)

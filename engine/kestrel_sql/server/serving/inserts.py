@@ -15,7 +15,7 @@ from kestrel_sql.formats.json.read import has_decimal
 from kestrel_sql.formats.json.text import read_exact
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
-from kestrel_sql.server.errors import BAD_REQUEST, SERVER_ERROR, ApiError
+from kestrel_sql.server.errors import BAD_REQUEST, ApiError, api_error
 from kestrel_sql.server.json_values import read_value
 from kestrel_sql.server.service import Handed, Inserted
 from kestrel_sql.server.serving.backend import Written
@@ -52,7 +52,7 @@ class RowInserter:
     async def _inserted(self, sent: Future[Written], refused: ApiError | None) -> Inserted:
         written = await asyncio.wrap_future(sent)
         if written.error is not None:
-            return Inserted(written.count, ApiError(SERVER_ERROR, written.error.render()))
+            return Inserted(written.count, api_error(written.error, ""))
         return Inserted(written.count, refused)
 
     def _write(self, lines: Sequence[bytes]) -> tuple[Future[Written], ApiError | None]:
