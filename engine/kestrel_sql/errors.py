@@ -207,6 +207,8 @@ class QueryError(EngineError):
 class AccessError(QueryError):
     """The broker refuses what the ACLs of the user do not allow."""
 
+    code = "ACCESS"
+
 
 class CheckpointError(EngineError):
     """A checkpoint that a query cannot resume; the message names both and says what does not match."""
