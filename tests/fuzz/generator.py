@@ -53,28 +53,6 @@ COLUMNS: Mapping[str, SqlType] = {_name(each, n): each for each in TYPES for n i
 UNSTABLE = frozenset({"RANDOM", "UNIX_DATE", "UNIX_TIMESTAMP", "UUID"})
 """Functions that give another value at every call."""
 
-LIBM = frozenset(
-    [
-        "ACOS",
-        "ASIN",
-        "ATAN",
-        "ATAN2",
-        "COS",
-        "COSH",
-        "COT",
-        "EXP",
-        "GEO_DISTANCE",
-        "LN",
-        "LOG",
-        "POWER",
-        "SIN",
-        "SINH",
-        "TAN",
-        "TANH",
-    ]
-)
-"""Functions whose last digit Java leaves open: they are compared to within it, and never inside another expression."""
-
 UNITS = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS")
 
 _SHAPES: Mapping[str, int] = {
@@ -124,7 +102,6 @@ def _producers(sql_type: SqlType) -> tuple[tuple[str, Overload], ...]:
     return tuple(
         (name, overload)
         for name, found in overloads().items()
-        if name not in LIBM
         for overload in found
         if overload.function.returns is None  # type: ignore[union-attr]
         and not isinstance(overload.signature.returns, Generic)

@@ -19,7 +19,7 @@ from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.interpreter.casts import cast_value, saturating_int
 from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
-from kestrel_sql.java.fdlibm import cbrt
+from kestrel_sql.java import fdlibm
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
@@ -28,8 +28,6 @@ from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
 Implementation = Callable[..., Any]
 
 _CONTROL = "".join(map(chr, range(33)))
-_MILES = ("mi", "mile", "miles")
-_UNITS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres", *_MILES)
 
 
 def _wrapped(value: Any, sql_type: SqlType | None) -> Any:
@@ -46,18 +44,6 @@ def _real(function: Callable[..., float]) -> Implementation:
             return math.nan
 
     return implementation
-
-
-def _cot(value: float) -> float:
-    return math.copysign(math.inf, value) if value == 0 else 1 / math.tan(value)
-
-
-def _cosh(value: float) -> float:
-    return math.inf if abs(value) > 711 else math.cosh(value)
-
-
-def _atan2(y: float, x: float) -> float:
-    return math.atan2(y + 0.0, x + 0.0)
 
 
 def _has_fraction(value: float) -> bool:
@@ -103,24 +89,6 @@ def _extreme(choose: Callable[..., Any]) -> Implementation:
         return round_decimal(chosen, types.returns) if isinstance(types.returns, t.Decimal) else chosen
 
     return implementation
-
-
-def _geo_distance(types: CallTypes, lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
-    word = (unit or "").strip(" ").lower()
-    # NaN is within no bounds and beyond none: the distance is NaN.
-    beyond = any(abs(lat) > 90 for lat in (lat1, lat2)) or any(abs(lon) > 180 for lon in (lon1, lon2))
-    if beyond or word not in _UNITS:
-        raise ValueError("no such coordinates or unit")
-
-    def half_square(difference: float) -> float:
-        return math.pow(math.sin(_radians(difference) / 2.0), 2.0)
-
-    a = half_square(lat2 - lat1) + half_square(lon2 - lon1) * math.cos(_radians(lat1)) * math.cos(_radians(lat2))
-    return 2.0 * math.asin(math.sqrt(a)) * (3959.0 if word in _MILES else 6371.0)
-
-
-def _radians(degrees: float) -> float:
-    return degrees / 180.0 * math.pi
 
 
 def _concat(types: CallTypes, *parts: Any) -> Any:
@@ -206,12 +174,12 @@ def _ceil_double(types: CallTypes, value: float) -> float:
 
 IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "abs_": _abs,
-    "acos": _real(math.acos),
+    "acos": _real(fdlibm.acos),
     "as_value": _same,
-    "asin": _real(math.asin),
-    "atan": _real(math.atan),
-    "atan2": _real(_atan2),
-    "cbrt": _real(cbrt),
+    "asin": _real(fdlibm.asin),
+    "atan": _real(fdlibm.atan),
+    "atan2": _real(fdlibm.atan2),
+    "cbrt": _real(fdlibm.cbrt),
     "ceil_decimal": _round_towards(decimal.ROUND_CEILING),
     "ceil_double": _ceil_double,
     "ceil_whole": _same,
@@ -219,9 +187,7 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "concat": _concat,
     "concat_bytes": _concat,
     "concat_ws": _concat_ws,
-    "cos": _real(math.cos),
-    "cosh": _real(_cosh),
-    "cot": _real(_cot),
+    "cosh": _real(fdlibm.cosh),
     "dateadd": _shift_date(1),
     "datesub": _shift_date(-1),
     "degrees": _real(math.degrees),
@@ -232,7 +198,6 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "floor_whole": _same,
     "from_days": _same,
     "from_unixtime": _same,
-    "geo_distance": _geo_distance,
     "greatest": _extreme(max),
     "greatest_decimal": _extreme(max),
     "ifnull": _first,
@@ -256,13 +221,11 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "round_whole": _same,
     "rpad": _pad(left=False),
     "sign": _sign,
-    "sin": _real(math.sin),
-    "sinh": _real(math.sinh),
+    "sinh": _real(fdlibm.sinh),
     "split": _split,
     "sqrt": _real(math.sqrt),
     "substring": _substring,
-    "tan": _real(math.tan),
-    "tanh": _real(math.tanh),
+    "tanh": _real(fdlibm.tanh),
     "timeadd": _shift_time(1),
     "timestampadd": _shift_instant(1),
     "timestampsub": _shift_instant(-1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+
 from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked
@@ -94,15 +96,23 @@ def _decimal(
     a, b = (_as_decimal(x, sql_type) for x, sql_type in zip((left, right), types, strict=True))
     value = s.cast(s.binary(_KINDS[op], a, b), result)
     if op is ArithmeticOp.DIVIDE:
-        back = s.binary(exp.Mul, value, b)
-        inexact = s.not_(s.coalesce_false(s.binary(exp.EQ, back, a)))
+        shift = s.decimal(decimal.Decimal(10**result.scale), Decimal(result.scale + 1, 0))
+        rest = s.binary(exp.Mod, s.binary(exp.Mul, a, shift), b)
+        inexact = s.not_(s.coalesce_false(s.binary(exp.EQ, rest, s.integer(0))))
         return Checked(value, s.any_of([null_operand, s.is_null(value), inexact]))
     return s.null_fails(value)
 
 
+def division_digits(dividend: SqlType | None, quotient: Decimal) -> int:
+    """Return the digits of the DECIMAL that tells whether a quotient is exact: the dividend times a power of 10."""
+    return _decimal_of(dividend).precision + quotient.scale + 2
+
+
 def _as_decimal(value: Tree, sql_type: SqlType | None) -> Tree:
-    if sql_type == t.INTEGER:
-        return s.cast(value, Decimal(10, 0))
-    if sql_type == t.BIGINT:
-        return s.cast(value, Decimal(19, 0))
-    return value
+    return value if isinstance(sql_type, Decimal) else s.cast(value, _decimal_of(sql_type))
+
+
+def _decimal_of(sql_type: SqlType | None) -> Decimal:
+    if isinstance(sql_type, Decimal):
+        return sql_type
+    return Decimal(10, 0) if sql_type == t.INTEGER else Decimal(19, 0)

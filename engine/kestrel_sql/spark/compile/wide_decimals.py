@@ -10,26 +10,38 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
 from kestrel_sql.functions.interpreter.evaluate import columns_of
 from kestrel_sql.functions.interpreter.whole import InterpretedExpression
+from kestrel_sql.spark.compile.arithmetic import division_digits
 from kestrel_sql.spark.compile.calls import python_result
 from kestrel_sql.spark.compile.context import Context
 from kestrel_sql.spark.types import MAX_PRECISION, is_wide
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types.sql_types import Decimal
 
 
 def is_over_wide(bound: Bound) -> bool:
-    """Whether an expression computes a DECIMAL of more than 38 digits, or with one, also in a lambda of its own."""
+    """Whether an expression needs a DECIMAL of more than 38 digits, also in a lambda of its own."""
     if isinstance(bound.node, e.ColumnRef | e.LambdaVariable | e.NullLiteral):
         return False
     parts = (child.children[0] if isinstance(child.node, e.Lambda) else child for child in bound.children)
-    return is_wide(bound.type) or any(
+    return _gives_wide(bound) or any(
         is_wide(part.type) or (part is not child and _is_wide_inside(part))
         for part, child in zip(parts, bound.children, strict=True)
     )
 
 
 def _is_wide_inside(bound: Bound) -> bool:
-    return is_wide(bound.type) or any(map(_is_wide_inside, bound.children))
+    return _gives_wide(bound) or any(map(_is_wide_inside, bound.children))
+
+
+def _gives_wide(bound: Bound) -> bool:
+    if (
+        isinstance(bound.node, e.Arithmetic)
+        and bound.node.op is e.ArithmeticOp.DIVIDE
+        and isinstance(bound.type, Decimal)
+    ):
+        return is_wide(bound.type) or division_digits(bound.children[0].type, bound.type) > MAX_PRECISION
+    return is_wide(bound.type)
 
 
 def over_wide(bound: Bound, context: Context) -> Checked:

@@ -1,7 +1,8 @@
 """Functions of real numbers: logarithms, powers, angles, and geographic distance.
 
-Logarithms and powers run in Python: Spark uses Java's StrictMath, and ksqlDB uses Math, which rounds better; one
-result in ten would differ in its last digit. All others use the same function of the JVM as ksqlDB.
+Java leaves the last digit of logarithms, powers, sines, cosines and tangents open. They run in Python, so that Spark
+and the evaluator give the same (rule U4.6). For all others Java's Math is StrictMath, which is fdlibm: Spark calls it,
+and the evaluator has it in `kestrel_sql.java.fdlibm`.
 """
 
 from __future__ import annotations
@@ -13,20 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from kestrel_sql.functions.declaration import Checked, Nulls, python_scalar, scalar
+from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import (
     Tree,
-    all_of,
-    any_of,
     call,
+    cast,
     double,
     if_,
-    is_in,
     let,
-    not_,
     op,
     text,
 )
+from kestrel_sql.java import fdlibm
 
 
 def _reals(values: Any) -> Any:
@@ -51,6 +50,22 @@ def _logs_to_base(base: Any, values: Any) -> Any:
     base = _reals(base)
     quotient = pc.divide(pc.ln(_reals(values)), pc.ln(base))
     return pc.if_else(pc.or_(pc.less_equal(base, 0.0), pc.equal(base, 1.0)), math.nan, quotient)
+
+
+def _sines(values: Any) -> Any:
+    return pc.sin(_reals(values))
+
+
+def _cosines(values: Any) -> Any:
+    return pc.cos(_reals(values))
+
+
+def _tangents(values: Any) -> Any:
+    return pc.tan(_reals(values))
+
+
+def _cotangents(values: Any) -> Any:
+    return pc.divide(1.0, _tangents(values))
 
 
 def _powers(base: Any, exponent: Any) -> Any:
@@ -102,13 +117,13 @@ def cbrt(value: Tree) -> Tree:
     return call("cbrt", value)
 
 
-@scalar(*_REAL, display_name="cos")
-def cos(value: Tree) -> Tree:
+@python_scalar(*_REAL, display_name="cos", vector=_cosines)
+def cos(value: float) -> float:
     """Return the cosine of an angle in radians.
 
     Example: COS(0) -> 1E0
     """
-    return call("cos", value)
+    return math.cos(value) if math.isfinite(value) else math.nan
 
 
 @scalar(*_REAL, display_name="cosh")
@@ -120,13 +135,14 @@ def cosh(value: Tree) -> Tree:
     return call("cosh", value)
 
 
-@scalar(*_REAL, display_name="cot")
-def cot(value: Tree) -> Tree:
+@python_scalar(*_REAL, display_name="cot", vector=_cotangents)
+def cot(value: float) -> float:
     """Return the cotangent of an angle in radians; Infinity for 0.
 
     Example: COT(1.0E0) -> 0.6420926159343306E0
     """
-    return call("cot", value)
+    tangent = math.tan(value) if math.isfinite(value) else math.nan
+    return 1 / tangent if tangent else math.copysign(math.inf, tangent)
 
 
 @scalar(*_REAL, display_name="degrees")
@@ -159,13 +175,13 @@ def radians(value: Tree) -> Tree:
     return call("radians", value)
 
 
-@scalar(*_REAL, display_name="sin")
-def sin(value: Tree) -> Tree:
+@python_scalar(*_REAL, display_name="sin", vector=_sines)
+def sin(value: float) -> float:
     """Return the sine of an angle in radians.
 
     Example: SIN(0) -> 0E0
     """
-    return call("sin", value)
+    return math.sin(value) if math.isfinite(value) else math.nan
 
 
 @scalar(*_REAL, display_name="sinh")
@@ -186,13 +202,13 @@ def sqrt(value: Tree) -> Tree:
     return call("sqrt", value)
 
 
-@scalar(*_REAL, display_name="tan")
-def tan(value: Tree) -> Tree:
+@python_scalar(*_REAL, display_name="tan", vector=_tangents)
+def tan(value: float) -> float:
     """Return the tangent of an angle in radians.
 
     Example: TAN(0) -> 0E0
     """
-    return call("tan", value)
+    return math.tan(value) if math.isfinite(value) else math.nan
 
 
 @scalar(*_REAL, display_name="tanh")
@@ -261,7 +277,18 @@ def atan2(y: Tree, x: Tree) -> Tree:
 
     Example: ATAN2(0, 1) -> 0E0
     """
-    return call("atan2", y, x)
+
+    def angle(y: Tree, x: Tree) -> Tree:
+        # Spark takes -0.0 for 0.0.
+        at_zero = if_(_is_negative_zero(x), double(math.pi), call("atan2", y, x))
+        signed = if_(_is_negative_zero(y), call("negative", at_zero), at_zero)
+        return if_(op(exp.EQ, y, double(0.0)), signed, call("atan2", y, x))
+
+    return let([cast(y, "DOUBLE"), cast(x, "DOUBLE")], angle)
+
+
+def _is_negative_zero(value: Tree) -> Tree:
+    return op(exp.EQ, cast(value, "STRING"), text("-0.0"))
 
 
 @scalar("() -> DOUBLE", display_name="pi")
@@ -287,37 +314,30 @@ _KILOMETERS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres")
 _MILES = ("mi", "mile", "miles")
 
 
-@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance")
-def geo_distance(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree, unit: Tree | None = None) -> Checked:
+@python_scalar(
+    f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance"
+)
+def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
     """Return the great-circle distance between two points given in degrees, in kilometres or in miles, as `unit` says.
 
     Coordinates out of range and unknown units are errors.
 
     Example: ROUND(GEO_DISTANCE(37.4E0, -122.1E0, 51.5E0, -0.1E0, 'miles')) -> 5368
     """
-    word = text("") if unit is None else call("coalesce", call("lower", call("trim", unit)), text(""))
-    value = let([lat1, lon1, lat2, lon2], _haversine)
-    radius = if_(is_in(word, *_MILES), double(3959.0), double(6371.0))
-    # NaN is within no bounds and beyond none, but Spark orders it after all numbers.
-    bad = [
-        all_of(op(exp.GT, call("abs", x), double(limit)), not_(call("isnan", x)))
-        for x, limit in ((lat1, 90.0), (lon1, 180.0), (lat2, 90.0), (lon2, 180.0))
-    ]
-    fails = call("coalesce", any_of(*bad), exp.false())
-    if unit is not None:
-        fails = any_of(fails, not_(is_in(word, *_KILOMETERS, *_MILES)))
-    return Checked(op(exp.Mul, value, radius), fails)
+    word = (unit or "").strip(" ").lower()
+    # NaN is within no bounds and beyond none: the distance is NaN.
+    beyond = any(abs(lat) > 90 for lat in (lat1, lat2)) or any(abs(lon) > 180 for lon in (lon1, lon2))
+    if beyond or word not in (*_KILOMETERS, *_MILES):
+        raise ValueError("no such coordinates or unit")
+
+    def half_square(difference: float) -> float:
+        half = math.sin(_radians(difference) / 2.0)
+        return half * half
+
+    a = half_square(lat2 - lat1) + half_square(lon2 - lon1) * math.cos(_radians(lat1)) * math.cos(_radians(lat2))
+    return 2.0 * fdlibm.asin(math.sqrt(a)) * (3959.0 if word in _MILES else 6371.0)
 
 
-def _radians(degrees: Tree) -> Tree:
-    # ksqlDB's documented results come from Java 8, which divides first; the last digit differs from Spark's RADIANS.
-    return op(exp.Mul, op(exp.Div, degrees, double(180.0)), double(math.pi))
-
-
-def _haversine(lat1: Tree, lon1: Tree, lat2: Tree, lon2: Tree) -> Tree:
-    def half_square(difference: Tree) -> Tree:
-        return call("power", call("sin", op(exp.Div, _radians(difference), double(2.0))), double(2.0))
-
-    cosines = op(exp.Mul, half_square(op(exp.Sub, lon2, lon1)), call("cos", _radians(lat1)))
-    a = op(exp.Add, half_square(op(exp.Sub, lat2, lat1)), op(exp.Mul, cosines, call("cos", _radians(lat2))))
-    return op(exp.Mul, double(2.0), call("asin", call("sqrt", a)))
+def _radians(degrees: float) -> float:
+    # ksqlDB's documented results come from Java 8, which divides first; the last digit differs from Math.toRadians.
+    return degrees / 180.0 * math.pi
