@@ -18,6 +18,8 @@ from kestrel_qtt.extra import missing
 from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS
 
 _CHUNKED = "qtt_chunked"
+_EQUAL_QUERIES = "qtt_equal_queries"
+_EQUAL = pytest.StashKey[int]()
 _FINDER = pytest.StashKey[Finder]()
 _SUITE = pytest.StashKey[Any]()
 
@@ -114,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.args += [str(folder) for folder in named if not any(map(folder.is_relative_to, asked))]
     is_given = config.args_source is pytest.Config.ArgsSource.ARGS
     given = tuple(_paths(config)) if is_given else ()
+    config.stash[_EQUAL] = 0
     config.stash[_FINDER] = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"))
 
 
@@ -148,6 +151,32 @@ def pytest_runtest_makereport(
     if call.when == "call" and isinstance(seconds, float):
         report.duration = seconds
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Count the queries that were not run again; a worker of pytest-xdist sends its number to the controller."""
+    suite = session.config.stash.get(_SUITE, None)
+    if suite is not None:
+        session.config.stash[_EQUAL] += suite.equal_queries
+    worker = vars(session.config).get("workeroutput")
+    if worker is not None:
+        worker[_EQUAL_QUERIES] = session.config.stash[_EQUAL]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the number of a worker that has ended; one that died has none."""
+    node.config.stash[_EQUAL] += vars(node).get("workeroutput", {}).get(_EQUAL_QUERIES, 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many queries were not run again."""
+    if number := config.stash[_EQUAL]:
+        terminalreporter.write_line(
+            f"{number} queries were not run: an equal query, often that of a stored plan, ran over equal records, and"
+            " its output was compared for them, too"
+        )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

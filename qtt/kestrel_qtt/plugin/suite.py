@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,13 @@ class Suite:
         return self._driver
 
     def _options(self) -> RunOptions:
-        return run_options(lambda name: self._config.getoption(f"--qtt-{name}"))
+        options = run_options(lambda name: self._config.getoption(f"--qtt-{name}"))
+        return replace(options, reuse=True)
+
+    @property
+    def equal_queries(self) -> int:
+        """How many queries took the result of an equal one over equal records."""
+        return getattr(self._driver, "equal_queries", 0)
 
     def close(self) -> None:
         """Write the report that is asked for, and close the driver if it was opened."""

@@ -64,6 +64,11 @@ class RecordDriver:
         for start in range(0, len(cases), options.group_size):
             yield from self._run_group(cases[start : start + options.group_size], cut, reuse=options.reuse)
 
+    @property
+    def equal_queries(self) -> int:
+        """How many queries were not run, because an equal one had been run over equal records."""
+        return self._results.equal
+
     def explain(self, case: model.Case) -> str:
         """The plans of a case as JSON, each followed by the Spark SQL that it becomes.
 

@@ -10,13 +10,16 @@ from kestrel_qtt.drivers.records.run import CaseJob
 from kestrel_sql.spark.in_memory.runner import Output
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueryResults:
     """The outputs of queries, or why there is none, by what determines them: plan, settings, schemas and records.
 
     Variants of one case have most queries in common, so `qtt shrink` and `qtt mutate` run them over one `QueryResults`.
-    Not for several threads.
+    So does pytest: most stored plans are what the planner makes of their case today. `equal` counts the queries that
+    took the result of another. Not for several threads.
     """
+
+    equal: int = 0
 
     _known: dict[Hashable, tuple[Output | None, model.Rejected | model.Crashed | None]] = field(default_factory=dict)
 
@@ -25,6 +28,7 @@ class QueryResults:
         keys = [job.identity for job in jobs]
         fresh = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
         run(list(fresh.values()))
+        self.equal += len(jobs) - len(fresh)
         self._known.update({key: (job.output, job.outcome) for key, job in fresh.items()})
         for key, job in zip(keys, jobs, strict=True):
             job.output, job.outcome = self._known[key]
