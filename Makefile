@@ -17,7 +17,7 @@ KIND ?=
 JOB ?= count
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster demo-server kafka test lint nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster demo-server kafka test lint types archive nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,19 +37,23 @@ demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
 	@$(BIN)/python -m tests.kafka.spread
 
-test: $(READY) lint ## run linters, types, room order, then all cases and the tests of every change
-	@$(BIN)/python -m tests.ready
-	@$(MAKE) --no-print-directory clients
+test: $(READY) ## run linters, types, room order, then all cases and the tests of every change
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types archive clients lint
 	$(BIN)/python -m pytest -n 2
 
 fast: $(READY) ## run the tests that need neither Spark nor a broker: two minutes, without a JVM
 	$(BIN)/python -m pytest -n 2 tests -m "not spark and not conformance and not nightly" --ignore tests/kafka
 
-lint: $(READY) ## run ruff (rules and layout), mypy and import-linter only
+lint: types $(READY) ## run ruff (rules and layout), mypy and import-linter only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
+
+archive: $(READY)
+	@$(BIN)/python -m tests.ready
 
 CLIENTS := tests/engine/server/clients
 
@@ -107,5 +111,5 @@ clean: ## remove the environment and everything that was built
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the module venv is needed (python3 -m venv)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)

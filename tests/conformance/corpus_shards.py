@@ -10,7 +10,7 @@ from pathlib import Path
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import Ledger, load_gaps
 from kestrel_qtt.cases.model import Case, Result, Status
-from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, Driver, RunOptions
+from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.runner import run_cases
 
@@ -21,6 +21,8 @@ CORPORA = [
     for name in ("query-validation-tests", "rest-query-validation-tests", "sql-tests", "test-runner/correct")
 ]
 LEDGER = Path(__file__).with_name("known-gaps.yaml")
+SIZE = 120
+"""Cases of a shard: more share a query than by default, as no user waits for the first result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def corpus() -> Loaded:
     return load_all(find_files(folder for folder in CORPORA if folder.is_dir()))
 
 
-def shards(cases: Sequence[Case], size: int = DEFAULT_GROUP_SIZE) -> list[Shard]:
+def shards(cases: Sequence[Case], size: int = SIZE) -> list[Shard]:
     """Cut `cases` into shards named for the files of their first and last case."""
     found = []
     for start in range(0, len(cases), size):
@@ -48,7 +50,7 @@ def shards(cases: Sequence[Case], size: int = DEFAULT_GROUP_SIZE) -> list[Shard]
 
 def run_shard(shard: Shard, driver: Driver) -> list[Result]:
     """Run the cases of a shard together."""
-    return list(run_cases(shard.cases, driver, RunOptions(), tolerant_errors=True))
+    return list(run_cases(shard.cases, driver, RunOptions(group_size=SIZE), tolerant_errors=True))
 
 
 def complaints(results: Iterable[Result], ledger: Ledger) -> Iterator[str]:

@@ -129,6 +129,8 @@ class CaseJob(Job):
 
     def _query_identity(self) -> Hashable:
         """As text, because values such as 1.0 and 1.00 are equal in Python and differ in SQL."""
+        # A stored plan sets properties that its case leaves at the same default.
+        settings = sorted(self.run.settings.items())
         schemas = self.case_run.session.registry.snapshot()
-        plan = repr((self.run.plan, self.run.settings, schemas, sorted(self.partitions.items()), self.tasks()))
+        plan = repr((self.run.plan, settings, schemas, sorted(self.partitions.items()), self.tasks()))
         return plan, self.functions
