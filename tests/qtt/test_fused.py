@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.fused import Job, run_jobs
 from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_qtt.drivers.open import open_driver
+from kestrel_qtt.drivers.records.prepare import prepared
+from kestrel_qtt.load import load
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import Output
@@ -91,11 +94,42 @@ def test_jobs_that_share_a_query_count_as_one_and_fail_alone(monkeypatch: pytest
     assert [each.output is not None for each in jobs] == [True, True, False]
 
 
+ROOT = Path(__file__).resolve().parents[2]
 STATEMENTS = (
     "CREATE STREAM S (ID STRING KEY, N INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);",
     "CREATE STREAM R AS SELECT ID, 10 / N AS Q, ROWOFFSET AS O FROM S WHERE N IS NOT NULL;",
     "CREATE TABLE C AS SELECT ID, COUNT(*) AS N FROM R GROUP BY ID;",
 )
+
+
+def query_identity(case: Case) -> Hashable:
+    """What determines the output of the only query of a case."""
+    run = prepared(case)
+    (query,) = run.pending
+    return run.job(query, may_share=True).identity
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_equal"),
+    [
+        ({}, True),
+        ({"ksql.nested.error.set.null": "true"}, True),
+        ({"ksql.nested.error.set.null": "false"}, False),
+        ({"ksql.timestamp.throw.on.invalid": "true"}, False),
+    ],
+)
+def test_only_queries_with_equal_settings_are_equal(properties: dict[str, str], is_equal: bool) -> None:
+    changed = replace(case(0, 1), statements=STATEMENTS[:2], properties=properties)
+    assert (query_identity(changed) == query_identity(replace(case(1, 1), statements=STATEMENTS[:2]))) is is_equal
+
+
+def test_the_query_of_a_stored_plan_equals_that_of_its_case() -> None:
+    name = "a-pattern-matches-no-line-break"
+    (ours,) = (
+        each for each in load(ROOT / "test-cases/filters/patterns-and-times.yaml").cases if each.id.endswith(name)
+    )
+    (stored,) = load(ROOT / f"historic-plans/filters/patterns-and-times/{name}/0.1.0/spec.json").cases
+    assert query_identity(stored) == query_identity(ours)
 
 
 def case(number: int, *values: int | None) -> Case:

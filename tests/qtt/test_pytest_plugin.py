@@ -11,6 +11,7 @@ from kestrel_qtt.load import load_all
 
 # Pytester forgets what a run imports, and keeps what was there before it: else each run takes a second longer.
 from kestrel_qtt.plugin import suite  # noqa: F401
+from kestrel_qtt.plugin.chunks import chunk_names
 
 pytest_plugins = ["pytester"]
 
@@ -19,6 +20,8 @@ CONFTEST = (
     + """
 
 class Noting(FakeDriver):
+    equal_queries = 3
+
     def run(self, cases, options):
         yield from super().run(cases, options)
         with open("groups.txt", "a") as file:
@@ -155,12 +158,20 @@ def test_workers_share_the_cases_without_running_any_twice(project: pytest.Pytes
     assert max(map(len, ran)) == 4
     assert len(ran) == 3
     assert closed(project) in (1, 2)
+    result.stdout.fnmatch_lines([f"{3 * closed(project)} queries were not run: *"])
 
 
 def test_other_schedulers_run_no_case_twice(project: pytest.Pytester) -> None:
     write(project, "one.json", *[case(f"c{n}") for n in range(6)])
     project.runpytest("-n", "2", "--dist", "worksteal", "test-cases").assert_outcomes(passed=6)
     assert sorted(map(len, groups(project))) == [1] * 6
+
+
+def test_a_stored_plan_is_in_the_chunk_of_its_case() -> None:
+    cases = [f"test-cases/a/b.yaml::{name}" for name in ("one", "two[JSON]")]
+    plans = [f"historic-plans/a/b/{name}/1.0/spec.json::x" for name in ("one", "two-json")]
+    named = chunk_names([*cases, *plans, "tests/test_x.py::x"], lambda nodeid: not nodeid.startswith("tests/"), 2)
+    assert named == {cases[0]: "cases 0", plans[0]: "cases 0", cases[1]: "cases 1", plans[1]: "cases 1"}
 
 
 def test_stored_plans_run_with_the_cases(project: pytest.Pytester) -> None:
