@@ -28,7 +28,7 @@ from kestrel_sql.topics.records import LogEntry, Record
 
 _log = logging.getLogger(__name__)
 
-_CHUNK, _LOOK_S = 10_000, 0.05
+_CHUNK, _LOOK_S = 1_000, 0.05
 _LOADING_S = 30.0
 _END_OF_PARTITION = -191
 
@@ -60,8 +60,10 @@ class Rows:
 
     def find(self, bare: bytes) -> list[tuple[bytes, bytes, int]]:
         """The rows of a key, of all its windows."""
-        keys = self.by_bare_key.get(bare, ()) if self.suffix else (bare,)
-        return [(key, *self.by_key[key]) for key in keys if key in self.by_key]
+        if self.suffix:
+            return [(key, *self.by_key[key]) for key in self.by_bare_key.get(bare, ())]
+        entry = self.by_key.get(bare)
+        return [] if entry is None else [(bare, *entry)]
 
 
 class TableTopic:
@@ -80,6 +82,7 @@ class TableTopic:
         self.ready = threading.Event()
         self._config = config
         self._by_batch = is_written_by_query
+        self._positions = [(source.topic, number) for number in range(partitions)]
         self._seen: dict[tuple[str, int], int] = {}
         self._ends: deque[Offsets] = deque()
         self._changes: list[_Change] = []
@@ -119,7 +122,7 @@ class TableTopic:
 
     def _take(self, messages: list[Message]) -> None:
         for message in messages:
-            position = message.topic() or "", message.partition() or 0
+            position = self._positions[message.partition() or 0]
             offset: int = message.offset() or 0
             error = message.error()
             if error is None:
@@ -202,8 +205,12 @@ class TopicTable:
     def _found(self, keys: Keys | None) -> list[tuple[bytes, bytes, int]]:
         self.topic.wait()
         write = encoder(self.serde(source_spec(self.source, Side.KEY)))
+        rows = self.topic.rows
+        wanted = None if keys is None else [write(key) or b"" for key in dict.fromkeys(keys)]
+        if wanted is not None and len(wanted) == 1 and not rows.suffix:
+            # One row is of one batch; the lock is held while a batch is written, and would hold up the event loop.
+            return rows.find(wanted[0])
         with self.topic.lock:
-            rows = self.topic.rows
-            if keys is None:
+            if wanted is None:
                 return [(key, *entry) for key, entry in rows.by_key.items()]
-            return [row for key in dict.fromkeys(keys) for row in rows.find(write(key) or b"")]
+            return [row for key in wanted for row in rows.find(key)]
