@@ -17,7 +17,7 @@ KIND ?=
 JOB ?= count
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster demo-server kafka test lint types archive nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server kafka test lint types archive nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ demo-kafka: $(READY) ## run four chained queries on a Kafka broker started here,
 
 cluster: $(READY) ## start a Spark cluster of four processes, S3 and a broker; run chained queries, kill a worker and the driver, count the outputs
 	@$(BIN)/python -m tests.kafka.cluster
+
+image: $(READY) ## build the image of docs/kubernetes with docker or buildah, try it as its own user, and measure it
+	@$(BIN)/python -m tests.kubernetes.image
 
 demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and a pull query with curl
 	@$(BIN)/python -m tests.engine.server.demo
