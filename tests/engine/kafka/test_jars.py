@@ -53,6 +53,13 @@ def test_jars_come_from_the_repositories_that_are_named_and_never_from_the_local
         assert [jar.name for jar in alone] == ["org.example_connector-1.jar"]
 
 
+@pytest.mark.spark
+def test_a_jvm_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1k")
+    with pytest.raises(EngineError, match=r"the JVM that downloads jars does not start: .*-Xss1k"), open_downloader([]):
+        pass
+
+
 class Repositories:
     """Downloads without a JVM: `coordinates` can be had, and every call is counted.
 

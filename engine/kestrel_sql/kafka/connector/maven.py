@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.spark.runtime.environment import prepare_environment
+from kestrel_sql.spark.runtime.environment import prepare_environment, prepare_master
 
 _CHAIN, _PATIENCE = "kestrel", "patience"
 _CONNECT_MS, _READ_MS = 10_000, 60_000
@@ -85,12 +86,17 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
     """Start a JVM for a moment; what it prints goes nowhere.
 
     Raises:
-        EngineError: no Java 17 or newer was found.
+        EngineError: no Java 17 or newer was found, or it does not start.
     """
     prepare_environment()
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+    prepare_master("local", None)
+    with tempfile.TemporaryFile(mode="w+", errors="replace") as printed:
         launch: Any = launch_gateway
-        gateway = launch(popen_kwargs={"stderr": nowhere, "stdout": nowhere})
+        try:
+            gateway = launch(popen_kwargs={"stderr": printed, "stdout": printed})
+        except PySparkRuntimeError as error:
+            printed.seek(0)
+            raise EngineError(f"the JVM that downloads jars does not start: {_first_line(printed.read())}") from error
         try:
             yield Downloader(gateway.jvm, repositories)
         finally:
@@ -101,5 +107,8 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
 
 def _reason(error: Exception) -> str:
     cause = getattr(error, "java_exception", None)
-    lines = str(cause.getMessage() if cause is not None else error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    return _first_line(str(cause.getMessage() if cause is not None else error)) or type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
