@@ -156,12 +156,25 @@ def _pulls(server: Server, folder: Path, when: str) -> None:
             "-s",
             str(script),
         ]
+        before = _scheduled(server.process)
         said = subprocess.run([*command, server.url], capture_output=True, text=True, check=True).stdout
+        ran, waited = (now - then for now, then in zip(_scheduled(server.process), before, strict=True))
         median, p99 = (_ms(said, percent) for percent in ("50", "99"))
         (rate,) = re.findall(r"Requests/sec:\s+([\d.]+)", said)
         wrong = "".join(re.findall(r"Non-2xx.*", said))
         clients = f"{connections} client{'s' if connections > 1 else ''}"
         print(f"pull by key, {when}, {clients} | {median:.1f} ms median, {p99:.1f} ms p99, {rate}/s {wrong}")
+        print(f"  the driver's threads ran {ran:.1f} s, and waited for a processor | {waited:.1f} s")
+
+
+def _scheduled(process: int) -> tuple[float, float]:
+    """How long the threads of a process ran, and how long they waited for a processor, in seconds."""
+    found = [(0, 0)]
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with suppress(OSError):
+            ran, waited, _ = map(int, (task / "schedstat").read_text().split())
+            found.append((ran, waited))
+    return sum(ran for ran, _ in found) / 1e9, sum(waited for _, waited in found) / 1e9
 
 
 def _ms(said: str, percent: str) -> float:
