@@ -14,6 +14,7 @@ KILLS ?= 200
 SEED ?= 1
 N ?= 10000
 KIND ?=
+WORKERS ?= 2
 JOB ?= count
 
 .DEFAULT_GOAL := help
@@ -40,12 +41,13 @@ demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
 	@$(BIN)/python -m tests.kafka.spread
 
-test: $(READY) ## run linters, types, room order, then all cases and the tests of every change
+test: $(READY) ## run linters, types, room order, then all cases and the tests of every change, on WORKERS=2
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types archive clients lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n $(WORKERS)
 
-fast: $(READY) ## run the tests that need neither Spark nor a broker: two minutes, without a JVM
-	$(BIN)/python -m pytest -n 2 tests -m "not spark and not conformance and not nightly" --ignore tests/kafka
+fast: $(READY) ## run the tests that need neither Spark nor a broker nor all plans: without a JVM
+	$(BIN)/python -m pytest -n $(WORKERS) tests -m "not spark and not conformance and not nightly" --ignore tests/kafka \
+		$(addprefix --ignore tests/,conformance/test_corpus.py conformance/test_plans.py qtt/test_plan_oracles.py)
 
 lint: types $(READY) ## run ruff (rules and layout), mypy and import-linter only
 	$(BIN)/ruff check .
