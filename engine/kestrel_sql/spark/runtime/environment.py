@@ -41,6 +41,12 @@ def prepare_environment() -> None:
         os.environ["JAVA_HOME"] = home
 
 
+def java_command() -> str:
+    """The program `java` that sessions start, once `prepare_environment` was called."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
+
+
 def is_on_this_machine(master: str) -> bool:
     """Whether all that a master URL of Spark names runs on this machine, in processes of its own or not."""
     return master.startswith("local")

