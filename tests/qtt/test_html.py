@@ -80,7 +80,7 @@ def data_of(file: Path) -> dict[str, Any]:
     found = re.search(r'type="application/octet-stream">([^<]+)<', file.read_text())
     assert found is not None
     data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
-    return data
+    return {**data, "cases": [{**case, **json.loads(case["details"])} for case in data["cases"]]}
 
 
 def test_the_data_of_a_report(tmp_path: Path) -> None:

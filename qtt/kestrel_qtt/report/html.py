@@ -34,7 +34,7 @@ def write_html(folder: Path, results: Sequence[Result], summary: Summary, explai
         "summary": {**asdict(summary), "text": str(summary)},
         "cases": [_case(result, explain) for result in results],
     }
-    packed = gzip.compress(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(), mtime=0)
+    packed = gzip.compress(_json(data).encode(), mtime=0)
     page = files("kestrel_qtt.report").joinpath("page")
     text = page.joinpath("index.html").read_text(encoding="utf-8")
     for name in ("style.css", "app.js"):
@@ -45,7 +45,12 @@ def write_html(folder: Path, results: Sequence[Result], summary: Summary, explai
     return file
 
 
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
 def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
+    """What the list and the search need, and as one text of JSON the rest: the page parses that of an opened case."""
     case = result.case
     inputs = {id(record): number for number, record in enumerate(case.inputs)}
     return {
@@ -55,14 +60,18 @@ def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
         "line": case.line,
         "status": result.status.value,
         "seconds": round(result.seconds, 3),
-        "reason": result.reason,
         "rules": list(case.rules),
-        "compared": str(case.matching),
-        "script": None if case.script is None else case.script.as_posix(),
         "statements": list(case.statements),
-        "inputs": [_input(record, case) for record in case.inputs],
-        **_records(case, result.outcome, inputs),
-        **_plan(case, explain),
+        "details": _json(
+            {
+                "reason": result.reason,
+                "compared": str(case.matching),
+                "script": None if case.script is None else case.script.as_posix(),
+                "inputs": [_input(record, case) for record in case.inputs],
+                **_records(case, result.outcome, inputs),
+                **_plan(case, explain),
+            }
+        ),
     }
 
 

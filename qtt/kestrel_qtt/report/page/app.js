@@ -10,7 +10,9 @@
   };
   const svg = (tag, props, ...kids) => make(tag, { ...props, svg: true }, ...kids);
 
-  const bytes = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
+  const letters = atob($("data").textContent);
+  const bytes = new Uint8Array(letters.length);
+  for (let n = 0; n < letters.length; n++) bytes[n] = letters.charCodeAt(n);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const data = JSON.parse(await new Response(stream).text());
   const cases = data.cases;
@@ -49,7 +51,7 @@
     [...$("list").children].forEach((link, n) => link.setAttribute("aria-current", n === index));
     $("list").children[index].scrollIntoView({ block: "nearest" });
     history.replaceState(null, "", `#${encodeURIComponent(each.id)}`);
-    $("case").replaceChildren(...view(each));
+    $("case").replaceChildren(...view({ ...each, ...JSON.parse(each.details) }));
     $("case").scrollTop = 0;
   }
 
