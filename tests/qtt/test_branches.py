@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,16 @@ SECOND = """
       - {topic: o, key: 1, value: {CUST: none, N: 20}, timestamp: 10}
       - {topic: c, key: a, value: null, timestamp: 20}"""
 CASE = "  - name: {name}\n    statements: {{file: app.sql}}\n    inputs: {inputs}\n    outputs: []\n"
+
+
+def test_a_query_that_several_cases_have_in_common_runs_once(
+    tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("app.sql").write_text(APP)
+    Path("cases.yaml").write_text("tests:\n" + CASE.format(name="first", inputs=FIRST))
+    main(["coverage", "--branches", "app.sql"], lambda: fake)
+    assert [options.reuse for options in fake.options] == [True]
 
 
 @pytest.mark.spark

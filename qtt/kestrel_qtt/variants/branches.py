@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from kestrel_qtt.cases.model import Case, Produced
 from kestrel_qtt.drivers.declared_topics import Topic, topic_of
-from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
-from kestrel_qtt.runner import run_group
+from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, PlanningDriver, PlanningError
 from kestrel_qtt.variants.grouping import one_variant, same_statements
 from kestrel_qtt.variants.probes import NAME, Found, branches_of
+from kestrel_qtt.variants.running import run_variants
 from kestrel_sql.errors import EngineError
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
@@ -54,7 +54,7 @@ def cover(cases: Sequence[Case], driver: PlanningDriver, tell: Callable[[str], N
             probed[case.id] = found
             variants.append(replace(case, statements=(*case.statements, *texts), outputs=None, serdes=None, plan=None))
     tell(f"{len(variants)} cases, {len(result.branches)} branches")
-    for case, outcome, _ in run_group(variants, driver, RunOptions()):
+    for case, outcome, _ in run_variants(variants, driver, DEFAULT_GROUP_SIZE):
         if not isinstance(outcome, Produced):
             result.failing.append(f"{case.id}: {outcome.message}")
             continue

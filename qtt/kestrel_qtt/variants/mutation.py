@@ -16,6 +16,7 @@ from kestrel_qtt.runner import run_group
 from kestrel_qtt.variants.grouping import one_variant, same_statements
 from kestrel_qtt.variants.mutants import Mutant, mutants_of
 from kestrel_qtt.variants.pruning import unreached
+from kestrel_qtt.variants.running import run_variants
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
@@ -162,10 +163,7 @@ def _rounds(tried: Iterable[Tried], driver: PlanningDriver, tell: Callable[[str]
             for case in each.cases[turn : turn + width]
             for variant in [each.variant(case, number)]
         }
-        outcomes = run_group(
-            [variant for _, _, variant in variants.values()], driver, RunOptions(group_size=len(variants), reuse=True)
-        )
-        for ran, outcome, seconds in outcomes:
+        for ran, outcome, seconds in run_variants([variant for _, _, variant in variants.values()], driver):
             each, case, variant = variants[ran.id]
             if isinstance(outcome, Rejected):
                 each.refused = outcome.message

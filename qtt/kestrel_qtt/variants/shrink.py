@@ -20,10 +20,9 @@ from kestrel_qtt.cases.model import (
     Rejected,
 )
 from kestrel_qtt.cases.read_json import parse_json
-from kestrel_qtt.drivers.driver import Driver, RunOptions
+from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differences
 from kestrel_qtt.judge.record_json import record_json
-from kestrel_qtt.runner import run_group
 from kestrel_qtt.variants.drafts import Draft
 from kestrel_qtt.variants.reductions import (
     Reduction,
@@ -34,6 +33,7 @@ from kestrel_qtt.variants.reductions import (
     without_inputs,
     without_queries,
 )
+from kestrel_qtt.variants.running import run_variants
 from kestrel_sql.errors import EngineError
 
 ROUND_SIZE = 240
@@ -168,8 +168,7 @@ def _is_part(smaller: Any, value: Any) -> bool:
 
 def _run(drafts: Sequence[Draft], driver: Driver) -> list[Outcome]:
     cases = [draft.to_case(f"{draft.case.id}#{number}") for number, draft in enumerate(drafts)]
-    options = RunOptions(group_size=len(cases), reuse=True)
-    found = {case.id: outcome for case, outcome, _ in run_group(cases, driver, options)}
+    found = {case.id: outcome for case, outcome, _ in run_variants(cases, driver)}
     return [found[case.id] for case in cases]
 
 
