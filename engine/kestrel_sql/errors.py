@@ -76,6 +76,11 @@ def attach_span(span: Span) -> Iterator[None]:
         raise
 
 
+def unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Return why a text file cannot be read, without its name."""
+    return error.strerror or "unreadable" if isinstance(error, OSError) else "it is not UTF-8"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the known name most similar to `name`, or None if no name is similar."""
     near = get_close_matches(name, list(known), n=1)

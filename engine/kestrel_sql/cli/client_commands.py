@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kestrel_sql.cli.render import show_error
-from kestrel_sql.errors import EngineError, Span, SqlSyntaxError, StatementError
+from kestrel_sql.errors import EngineError, Span, SqlSyntaxError, StatementError, unreadable
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.sql.parse.parser import grammar
 from kestrel_sql.sql.parse.tokens import StatementTokens, span_of, split_statements
@@ -71,7 +71,7 @@ def _read(file: Path, path: str, running: tuple[Path, ...]) -> str:
     try:
         script = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StatementError(f"the script {path} cannot be read: {error}") from error
+        raise StatementError(f"the script {path} cannot be read: {unreadable(error)}") from error
     if not script.strip():
         raise StatementError(f"the script {path} is empty")
     return script

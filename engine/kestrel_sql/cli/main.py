@@ -27,7 +27,7 @@ from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
 from kestrel_sql.cli.run_kafka import BAD_RECORDS, add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.cli.state import add_state_parser, state_command
-from kestrel_sql.errors import EngineError
+from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
 from kestrel_sql.plan.codec.plan_file import engine_version
@@ -295,7 +295,7 @@ def _file(path: Path | None) -> str | None:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise EngineError(f"{path} cannot be read: {error}") from error
+        raise EngineError(f"{path} cannot be read: {unreadable(error)}") from error
 
 
 def functions_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:

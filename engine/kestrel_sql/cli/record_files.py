@@ -15,7 +15,7 @@ from typing import Any
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.cli.render import to_json
-from kestrel_sql.errors import InputError, SerdeError, StatementError
+from kestrel_sql.errors import InputError, SerdeError, StatementError, unreadable
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.statements import SourceKind
@@ -78,7 +78,7 @@ def _items(file: Path, shape: InputShape) -> Iterator[tuple[str, Any]]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {error}") from error
+        raise InputError(f"{file} cannot be read: {unreadable(error)}") from error
     whole = _whole(file, text)
     if shape is InputShape.RECORD and isinstance(whole, dict) and whole.keys() == {"inputs"}:
         whole = whole["inputs"]

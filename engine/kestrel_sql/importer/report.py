@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError
+from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError, unreadable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
@@ -127,7 +127,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise StatementError(f"{path} cannot be read: {error}") from error
+        raise StatementError(f"{path} cannot be read: {unreadable(error)}") from error
 
 
 def _is_plan(text: str) -> bool:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -122,10 +123,18 @@ def find_files(paths: Iterable[Path], *, ksqldb: bool = False) -> Iterator[CaseF
     finder = Finder(given, ksqldb=ksqldb)
     for path in given:
         if not path.exists():
-            raise FileNotFoundError(f"{path} does not exist")
+            raise FileNotFoundError(f"{path} does not exist{near_name(path)}")
         if not path.is_dir() and finder.at(path) is None:
-            raise FileNotFoundError(f"{path} is not a case file")
+            hint = ": cases name it with `statements: {file: …}`" if path.suffix == ".sql" else ""
+            raise FileNotFoundError(f"{path} is not a case file{hint}")
     yield from finder.walk(given)
+
+
+def near_name(path: Path) -> str:
+    """Return the hint at a file or folder beside `path` with nearly its name, empty if there is none."""
+    others = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = get_close_matches(path.name, others, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
 
 
 def case_file(path: Path) -> CaseFile:

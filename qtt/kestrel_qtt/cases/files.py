@@ -6,11 +6,11 @@ import csv
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.cases.decode import DecodeError, input_of, integer, listed, optional, required
+from kestrel_qtt.cases.discovery import near_name
 from kestrel_qtt.cases.model import CaseFileError, InputRecord
 from kestrel_qtt.cases.raw import RawItem, TextError
 from kestrel_qtt.cases.read_json import parse_json
@@ -86,10 +86,7 @@ class CaseFiles:
         file = Path(os.path.normpath(self.path.parent / required(reference, "file", str)))
         if file.is_file():
             return file
-        others = [each.name for each in file.parent.iterdir()] if file.parent.is_dir() else []
-        close = get_close_matches(file.name, others, n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
-        raise self._error(item, at, f"there is no file {file}{hint}")
+        raise self._error(item, at, f"there is no file {file}{near_name(file)}")
 
     def _error(self, item: RawItem | None, at: Sequence[str | int], message: str) -> CaseFileError:
         line = 1 if item is None else item.locate((*at, "file"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kestrel_sql.errors import EngineError
+from kestrel_sql.errors import EngineError, unreadable
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
@@ -22,7 +22,7 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise EngineError(f"the Kafka configuration {path} cannot be read: {_reason(error)}") from error
+        raise EngineError(f"the Kafka configuration {path} cannot be read: {unreadable(error)}") from error
     except ValueError as error:
         raise EngineError(
             f"the Kafka configuration {path}: {error}", hint="each line is NAME=VALUE, as for Kafka's own tools"
@@ -83,7 +83,3 @@ def _unescape(text: str, line: int) -> str:
         return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _ESCAPES.get(escaped, escaped)
 
     return re.sub(r"\\(u[0-9a-fA-F]{4}|.|$)", replace, text)
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or "unreadable" if isinstance(error, OSError) else "it is not UTF-8"
