@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -10,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from kestrel_qtt.cli import main as qtt
+from kestrel_sql.cli import main as kestrel
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
@@ -88,6 +92,15 @@ def test_every_target_of_make_that_is_named_exists() -> None:
     named = set(re.findall(r"(?:`|^)make ([a-z-]+)", written, flags=re.MULTILINE))
     assert named
     assert named <= targets
+
+
+@pytest.mark.parametrize(
+    ("program", "parser"), [("kestrel", kestrel.build_parser()), ("qtt", qtt.build_parser())], ids=["kestrel", "qtt"]
+)
+def test_the_readme_lists_every_command(program: str, parser: argparse.ArgumentParser) -> None:
+    (commands,) = (action.choices for action in parser._actions if action.dest == "command")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in commands or () if not re.search(rf"`{program} {name}\b", text)] == []
 
 
 def test_the_index_of_decisions_lists_each_of_them() -> None:

@@ -56,9 +56,9 @@ def test_paths_that_hold_no_cases(project: Path) -> None:
     gaps = write(project / "known-gaps.yaml", "- x")
     with pytest.raises(FileNotFoundError, match="not a case file"):
         list(find_files([gaps]))
-    with pytest.raises(FileNotFoundError, match="does not exist$"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist$"):
         list(find_files([project / "nothing"]))
-    with pytest.raises(FileNotFoundError, match="does not exist; did you mean `known-gaps.yaml`"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist; did you mean `known-gaps\.yaml`"):
         list(find_files([project / "known-gap.yaml"]))
     with pytest.raises(FileNotFoundError, match="not a case file"):
         case_file(project / "pyproject.toml")
