@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.engine.formats import test_mutations as messages
 from tests.engine.plan import test_plan_mutations as plans
 from tests.engine.server import test_fuzz as requests
-from tests.fuzz import codecs, expressions, statements
+from tests.fuzz import checkpoints, codecs, expressions, statements
 from tests.qtt import test_damaged_files as files
 
 EXPRESSIONS, ROWS = 150, 600
@@ -92,6 +92,7 @@ FUZZERS: Mapping[str, Callable[[int, int], Iterator[str] | list[str]]] = {
     "statements": statements.damaged_statements,
     "properties": statements.odd_properties,
     "requests": mutated_requests,
+    "checkpoints": checkpoints.damages,
     "expressions": generated_expressions,
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.bulk.table import bulk_decoder
@@ -42,3 +44,24 @@ def test_a_batch_that_the_bulk_codec_rejects_is_no_difference() -> None:
 
     serde = spec("JSON", "A INT")
     assert decoded(serde, table.decoder(serde), rejects, [b'{"A":7}']) is None
+
+
+@pytest.mark.parametrize(
+    ("format", "columns", "message", "row"),
+    [
+        ("JSON", "A INT", b'{"A":1,"other":NaN}', "error"),
+        ("JSON", "A INT", b'{"A":1,"other":[' + b"1" * 1001 + b"]}", "error"),
+        ("JSON", "`Mixed` INT, MIXED INT", b'{"MIXED":2}', (None, 2)),
+        ("JSON", "D DECIMAL(4, 2)", b'{"D":-0.00}', (Decimal("0.00"),)),
+        ("DELIMITED", "D DECIMAL(4, 2)", b"-0.00", (Decimal("0.00"),)),
+    ],
+)
+def test_what_once_differed(format: str, columns: str, message: bytes, row: Any) -> None:
+    serde = spec(format, columns)
+    types = [to_arrow(column.type) for column in serde.columns]
+    assert decoded(serde, table.decoder(serde), bulk_decoder(serde, types), [message]) is None
+    try:
+        read: Any = table.decoder(serde)(message)
+    except SerdeError:
+        read = "error"
+    assert repr(read) == repr(row)

@@ -119,6 +119,13 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
     ("ATAN2(`Double_A`, `Double_B`)", {"Double_A": 0.0, "Double_B": -0.0}, math.pi),
     ("ATAN2(`Double_A`, `Double_B`)", {"Double_A": -0.0, "Double_B": math.inf}, -0.0),
     ("ATAN2(`Double_A`, `Double_B`)", {"Double_A": 0.0, "Double_B": math.nan}, math.nan),
+    ("LOG(`Double_A`, `Double_B`)", {"Double_A": 2.0, "Double_B": None}, None),
+    ("CAST(`ArrayDouble_A` AS STRING)", {"ArrayDouble_A": [5e-324, -5e-324]}, "[4.9E-324, -4.9E-324]"),
+    (
+        "`Decimal380_A` % `Decimal44_A`",
+        {"Decimal380_A": Decimal("9" * 38), "Decimal44_A": Decimal("0.0007")},
+        Decimal("0.0004"),
+    ),
     ("COSH(`Double_A`)", {"Double_A": 710.4758600739439}, 1.7976931348621744e308),
     ("COT(`Double_A`)", {"Double_A": -0.0}, -math.inf),
     ("SIN(`Double_A`) + COS(`Double_A`) + TAN(`Double_A`)", {"Double_A": -math.inf}, math.nan),

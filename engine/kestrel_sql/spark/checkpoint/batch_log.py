@@ -29,6 +29,8 @@ def batch_log_flaws(folder: CheckpointPath) -> Iterator[str]:
     if metadata.exists():
         yield from _flaws(metadata, _metadata_flaw)
     offsets, commits = numbered(folder / "offsets"), numbered(folder / "commits")
+    if offsets and not metadata.exists():
+        yield "metadata is missing"
     for number in offsets:
         yield from _flaws(folder / "offsets" / str(number), _offsets_flaw)
     for number in commits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from kestrel_sql.spark.state.level import load_page
 from kestrel_sql.spark.state.packing import task_page
 
 _FLAW = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("flaw", pa.string())])
+_JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
 _HINT = "run the statement that wrote it, or start with a new checkpoint; this one was not changed"
 
 
@@ -149,7 +151,8 @@ def _query_names(pipeline: Pipeline) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """The message of the innermost cause in a Java stack trace, or else the first line."""
+    """The message of the innermost cause in a Java stack trace, or else the first line, without the Java class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    return causes[-1].removeprefix("Caused by: ") if causes else lines[0] if lines else type(error).__name__
+    found = causes[-1].removeprefix("Caused by: ") if causes else lines[0] if lines else type(error).__name__
+    return _JAVA_CLASS.sub("", found)

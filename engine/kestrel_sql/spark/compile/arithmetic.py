@@ -103,9 +103,17 @@ def _decimal(
     return s.null_fails(value)
 
 
-def division_digits(dividend: SqlType | None, quotient: Decimal) -> int:
-    """Return the digits of the DECIMAL that tells whether a quotient is exact: the dividend times a power of 10."""
-    return _decimal_of(dividend).precision + quotient.scale + 2
+def digits_between(op: ArithmeticOp, types: tuple[SqlType | None, SqlType | None], result: Decimal) -> int:
+    """Return the digits of the largest number on the way to a result: Spark fails, or rounds, beyond its 38."""
+    dividend, divisor = map(_decimal_of, types)
+    match op:
+        case ArithmeticOp.DIVIDE:
+            # The dividend times a power of 10, whose remainder tells whether the quotient is exact.
+            return dividend.precision + result.scale + 2
+        case ArithmeticOp.MODULUS:
+            return dividend.precision - dividend.scale + divisor.scale
+        case _:
+            return result.precision
 
 
 def _as_decimal(value: Tree, sql_type: SqlType | None) -> Tree:

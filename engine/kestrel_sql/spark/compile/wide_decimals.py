@@ -10,7 +10,7 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
 from kestrel_sql.functions.interpreter.evaluate import columns_of
 from kestrel_sql.functions.interpreter.whole import InterpretedExpression
-from kestrel_sql.spark.compile.arithmetic import division_digits
+from kestrel_sql.spark.compile.arithmetic import digits_between
 from kestrel_sql.spark.compile.calls import python_result
 from kestrel_sql.spark.compile.context import Context
 from kestrel_sql.spark.types import MAX_PRECISION, is_wide
@@ -35,12 +35,10 @@ def _is_wide_inside(bound: Bound) -> bool:
 
 
 def _gives_wide(bound: Bound) -> bool:
-    if (
-        isinstance(bound.node, e.Arithmetic)
-        and bound.node.op is e.ArithmeticOp.DIVIDE
-        and isinstance(bound.type, Decimal)
-    ):
-        return is_wide(bound.type) or division_digits(bound.children[0].type, bound.type) > MAX_PRECISION
+    if isinstance(bound.node, e.Arithmetic) and isinstance(bound.type, Decimal):
+        left, right = (child.type for child in bound.children)
+        between = digits_between(bound.node.op, (left, right), bound.type)
+        return max(bound.type.precision, between) > MAX_PRECISION
     return is_wide(bound.type)
 
 

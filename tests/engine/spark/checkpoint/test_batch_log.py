@@ -63,7 +63,7 @@ def nothing(folder: Path) -> None:
     pass
 
 
-@pytest.mark.parametrize("change", [nothing, remove("commits/2"), remove("metadata"), remove("offsets/0", "commits/0")])
+@pytest.mark.parametrize("change", [nothing, remove("commits/2"), remove("offsets/0", "commits/0")])
 def test_what_spark_leaves_has_no_flaw(checkpoint: Path, change: Callable[[Path], None]) -> None:
     change(checkpoint)
     assert list(batch_log_flaws(checkpoint)) == []
@@ -72,6 +72,7 @@ def test_what_spark_leaves_has_no_flaw(checkpoint: Path, change: Callable[[Path]
 @pytest.mark.parametrize(
     ("change", "flaw"),
     [
+        (remove("metadata"), "metadata is missing"),
         (damage("metadata", b""), "metadata names no query"),
         (damage("metadata", b"\xff\xfe"), "metadata is no text"),
         (replace_("metadata", "[1]"), "metadata names no query"),
