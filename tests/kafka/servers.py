@@ -36,6 +36,7 @@ from tests.kafka.scenario import LEAN
 http = httpx.Client(timeout=180, limits=httpx.Limits(max_keepalive_connections=0))
 """Patient, and without connections that stay; to make one takes longer than many requests."""
 EARLIEST = {"auto.offset.reset": "earliest"}
+OPENS_SPARK = "a server of this process opens Spark"
 
 
 @dataclass(slots=True)
@@ -102,12 +103,17 @@ class Servers:
     def here(self, spark: SparkSession, *, adopts: bool = False) -> Server:
         """Start a server in this process, with the session that tests share; `end` stops it."""
         port, said, ended = _free_port(), list[str](), Event()
+
+        def open_spark(*_: object) -> SparkSession:
+            said.append(OPENS_SPARK)
+            return spark
+
         engine = BrokerEngineSettings(
             run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=self.checkpoint),
             push_queue_rows=100,
             say=said.append,
             adopts=adopts,
-            open_spark=lambda *_: spark,
+            open_spark=open_spark,
             close_spark=lambda _: None,
         )
 

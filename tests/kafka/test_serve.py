@@ -20,7 +20,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.session.session import Session
 from tests.kafka.helpers import create, produce, read
-from tests.kafka.servers import EARLIEST, Server, Servers, eventually
+from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually
 
 pytestmark = pytest.mark.spark
 
@@ -179,6 +179,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, spark: Spar
 
         stranger = servers.here(spark)
         eventually(lambda: "has 3 commands, and the checkpoint knows none" in stranger.said(), stranger)
+        assert OPENS_SPARK not in stranger.said()
         server = servers.here(spark, adopts=True)
         eventually(server.is_up, server)
         eventually(lambda: server.query("SELECT s FROM sums WHERE id = 1;") == [[10]], server)
