@@ -55,11 +55,11 @@ def make_base(path: Path) -> None:
         subprocess.TimeoutExpired: Java does not end.
     """
     java = java_command()
-    if subprocess.run(
-        [java, "-Xshare:on", "-version"], capture_output=True, timeout=_LONGEST_S, check=False
-    ).returncode:
-        dump = [java, "-Xshare:dump", f"-XX:SharedArchiveFile={_base_of(path)}", _SILENT]
-        subprocess.run(dump, capture_output=True, timeout=_LONGEST_S, check=False)
+    dump = ("-Xshare:dump", f"-XX:SharedArchiveFile={_base_of(path)}", _SILENT)
+    for options in (("-Xshare:on", "-version"), dump):
+        done = subprocess.run([java, *options], capture_output=True, timeout=_LONGEST_S, check=False)
+        if not done.returncode:
+            return
 
 
 def _base_of(path: Path) -> Path:
