@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,8 +57,10 @@ def test_jars_come_from_the_repositories_that_are_named_and_never_from_the_local
 @pytest.mark.spark
 def test_a_jvm_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1k")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     with pytest.raises(EngineError, match=r"the JVM that downloads jars does not start: .*-Xss1k"), open_downloader([]):
         pass
+    assert os.environ.get("SPARK_LOCAL_IP") is None, "a driver on a cluster would listen on the loopback"
 
 
 class Repositories:

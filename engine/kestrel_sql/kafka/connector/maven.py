@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,9 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.spark.runtime.environment import prepare_environment, prepare_master
+from kestrel_sql.spark.runtime.environment import prepare_environment
 
+_ADDRESS = "SPARK_LOCAL_IP"
 _CHAIN, _PATIENCE = "kestrel", "patience"
 _CONNECT_MS, _READ_MS = 10_000, 60_000
 
@@ -89,11 +91,11 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
         EngineError: no Java 17 or newer was found, or it does not start.
     """
     prepare_environment()
-    prepare_master("local", None)
     with tempfile.TemporaryFile(mode="w+", errors="replace") as printed:
         launch: Any = launch_gateway
         try:
-            gateway = launch(popen_kwargs={"stderr": printed, "stdout": printed})
+            with _on_loopback():
+                gateway = launch(popen_kwargs={"stderr": printed, "stdout": printed})
         except PySparkRuntimeError as error:
             printed.seek(0)
             raise EngineError(f"the JVM that downloads jars does not start: {_first_line(printed.read())}") from error
@@ -103,6 +105,22 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait(timeout=30)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a JVM that starts now not look up this machine's name, which may not resolve.
+
+    A session that starts later may run on a cluster, whose executors must reach it.
+    """
+    if _ADDRESS in os.environ:
+        yield
+        return
+    os.environ[_ADDRESS] = "127.0.0.1"
+    try:
+        yield
+    finally:
+        del os.environ[_ADDRESS]
 
 
 def _reason(error: Exception) -> str:
