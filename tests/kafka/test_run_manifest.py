@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -73,6 +74,7 @@ def test_a_query_resumes_after_the_last_committed_batch(tmp_path: Path) -> None:
     assert folder.next_offsets("Q") is None
     for name in ("offsets", "commits"):
         (logs / name).mkdir(parents=True)
+    (logs / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     for number in (0, 1, 2):
         offsets = json.dumps({"in": {"0": 10 * (number + 1)}})
         (logs / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')

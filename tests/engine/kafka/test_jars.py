@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.kafka.connector import jars
+from kestrel_sql.kafka.connector import jars, maven
 from kestrel_sql.kafka.connector.maven import open_downloader
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -56,6 +56,9 @@ def test_jars_come_from_the_repositories_that_are_named_and_never_from_the_local
 
 @pytest.mark.spark
 def test_a_jvm_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else a Java that does not start is replaced, in the folder of this environment and for all tests.
+    maven.prepare_environment()
+    monkeypatch.setattr(maven, "prepare_environment", lambda: None)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1k")
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     with pytest.raises(EngineError, match=r"the JVM that downloads jars does not start: .*-Xss1k"), open_downloader([]):
