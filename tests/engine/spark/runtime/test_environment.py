@@ -90,6 +90,11 @@ def test_a_java_is_asked_for_all_but_what_nobody_needs(
     assert said == f"-cp|a b|--add-modules=java.se|{opened + '|' if version == 17 else ''}Main||"
 
 
-def test_our_own_java_is_not_wrapped_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(folder / "own" / "java"))
+def test_the_java_that_a_parent_process_chose_is_taken_as_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = folder / "own" / "java"
+    (own / "bin").mkdir(parents=True)
+    (own / "bin" / "java").write_text("as it was", encoding="utf-8")
+    monkeypatch.setenv("JAVA_HOME", str(own))
+    monkeypatch.setattr(home, "_java_version", lambda java: 0)
     assert home._java_home() is None
+    assert (own / "bin" / "java").read_text(encoding="utf-8") == "as it was"
