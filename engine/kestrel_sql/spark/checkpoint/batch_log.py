@@ -26,10 +26,10 @@ def numbered(folder: CheckpointPath) -> list[int]:
 def batch_log_flaws(folder: CheckpointPath) -> Iterator[str]:
     """Return what is wrong with `metadata`, `offsets` and `commits` of a checkpoint, by file (rules E12.10)."""
     metadata = folder / "metadata"
+    offsets, commits = numbered(folder / "offsets"), numbered(folder / "commits")
     if metadata.exists():
         yield from _flaws(metadata, _metadata_flaw)
-    offsets, commits = numbered(folder / "offsets"), numbered(folder / "commits")
-    if offsets and not metadata.exists():
+    elif offsets:
         yield "metadata is missing"
     for number in offsets:
         yield from _flaws(folder / "offsets" / str(number), _offsets_flaw)

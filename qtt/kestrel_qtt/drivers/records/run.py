@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import zip_longest
 
 from kestrel_qtt.cases import model
@@ -128,9 +129,9 @@ class CaseJob(Job):
         return self._query_identity() if self.may_share and self.depth == 1 else id(self)
 
     def _query_identity(self) -> Hashable:
-        """As text, because values such as 1.0 and 1.00 are equal in Python and differ in SQL."""
+        """The hash of a text: values such as 1.0 and 1.00 are equal in Python and differ in SQL."""
         # A stored plan sets properties that its case leaves at the same default.
         settings = sorted(self.run.settings.items())
         schemas = self.case_run.session.registry.snapshot()
         plan = repr((self.run.plan, settings, schemas, sorted(self.partitions.items()), self.tasks()))
-        return plan, self.functions
+        return sha256(plan.encode()).digest(), self.functions
