@@ -17,6 +17,9 @@ KIND ?=
 WORKERS ?= 2
 JOB ?= count
 
+# Tests start hundreds of processes: without byte code, each would compile the engine and its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help clients demo demo-kafka cluster image demo-server kafka test lint types archive nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
