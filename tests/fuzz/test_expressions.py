@@ -145,6 +145,17 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
         {"Decimal62_A": Decimal("1.00"), "Decimal62_B": Decimal("8.00")},
         Decimal("0.125").quantize(Decimal("1e-17")),
     ),
+    ("GREATEST(`Decimal62_A`, `Decimal44_A`)", {"Decimal62_A": Decimal("1.50"), "Decimal44_A": None}, Decimal("1.50")),
+    (
+        "CAST(LEAST(`Decimal62_A`, `Decimal44_A`) AS STRING)",
+        {"Decimal62_A": Decimal("-1.50"), "Decimal44_A": Decimal("0.1000")},
+        "-1.50",
+    ),
+    (
+        "TRANSFORM(ARRAY[`Decimal62_A`], x => TRANSFORM(ARRAY[`Decimal44_A`], y => GREATEST(x, y)))",
+        {"Decimal62_A": Decimal("0.10"), "Decimal44_A": Decimal("0.1000")},
+        [[Decimal("0.10")]],
+    ),
     ("ARRAY_REMOVE(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
 ]
 """What once differed: an expression, the columns that are not NULL, and what Java gives."""
@@ -154,7 +165,7 @@ def bound_and_row(text: str, columns: dict[str, Any]) -> tuple[Bound, Row]:
     return bind(parse_expression(text), COLUMNS), {**dict.fromkeys(COLUMNS), **columns}
 
 
-@pytest.mark.rules("U4.5", "U4.6", "L4.4.4", "L4.6.5", "L4.6.6", "L4.6.8", "L4.6.9", "L4.3.14")
+@pytest.mark.rules("U4.5", "U4.6", "L4.4.4", "L4.6.5", "L4.6.6", "L4.6.8", "L4.6.9", "L4.3.14", "U4.7")
 @pytest.mark.parametrize(("text", "columns", "expected"), FOUND)
 def test_the_evaluator_gives_what_java_gives(text: str, columns: dict[str, Any], expected: Any) -> None:
     bound, row = bound_and_row(text, columns)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kestrel_sql.errors import PropertyError
+from kestrel_sql.java.numbers import parse_int
 
 DEFAULTS: Mapping[str, str | None] = MappingProxyType(
     {
@@ -191,7 +192,7 @@ class Config(Mapping[str, str]):
         if text is None:
             return None
         try:
-            return int(text)
+            return parse_int(text.strip())
         except ValueError:
             raise PropertyError(f"Invalid value {text} for configuration {name}: Not a number of type INT") from None
 

@@ -1,7 +1,8 @@
 """The Spark and Arrow types of SQL types (`docs/architecture.md` has a table).
 
-Spark has no DECIMAL of more than 38 digits and no STRUCT without fields. Their values are carried in structs whose
-first field, of a type that no SQL type has, is always NULL (docs/adr/0038); that of a DECIMAL also has its plain text.
+Spark has no DECIMAL of more than 38 digits or with a scale for each value, and no STRUCT without fields. Their values
+are carried in structs whose first field, of a type that no SQL type has, is always NULL (docs/adr/0038); that of a
+DECIMAL also has its plain text.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ def name(text: str) -> str:
 
 def is_wide(sql_type: SqlType | None) -> bool:
     """Whether a type is or contains a DECIMAL that no type of Spark holds."""
-    return _contains(sql_type, lambda leaf: isinstance(leaf, Decimal) and leaf.precision > MAX_PRECISION)
+    return _contains(sql_type, lambda leaf: isinstance(leaf, Decimal) and _is_wide(leaf))
+
+
+def _is_wide(size: Decimal) -> bool:
+    return size.precision > MAX_PRECISION or size.own_scales
 
 
 def is_carried(sql_type: SqlType) -> bool:
@@ -88,7 +93,7 @@ def to_spark(sql_type: SqlType | None) -> str:
         case Primitive(base):
             return _SPARK[base]
         case Decimal(precision, scale):
-            return f"DECIMAL({precision},{scale})" if precision <= MAX_PRECISION else _WIDE_SPARK
+            return _WIDE_SPARK if _is_wide(sql_type) else f"DECIMAL({precision},{scale})"
         case Array(item):
             return f"ARRAY<{to_spark(item)}>"
         case Map(key, value):
@@ -113,10 +118,14 @@ def struct_of(columns: Iterable[Column]) -> str:
     return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
 
 
-@lru_cache(maxsize=4096)
 def to_data_type(sql_type: SqlType | None) -> exp.DataType:
     """Return a type as a sqlglot node, which is shared and must not be changed."""
-    return exp.DataType.build(to_spark(sql_type), dialect="spark", udt=False)
+    return _data_type(to_spark(sql_type))
+
+
+@lru_cache(maxsize=4096)
+def _data_type(text: str) -> exp.DataType:
+    return exp.DataType.build(text, dialect="spark", udt=False)
 
 
 def to_arrow(sql_type: SqlType | None) -> pa.DataType:
@@ -127,7 +136,7 @@ def to_arrow(sql_type: SqlType | None) -> pa.DataType:
         case Primitive(base):
             return _ARROW[base]
         case Decimal(precision, scale):
-            return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else _WIDE
+            return _WIDE if _is_wide(sql_type) else pa.decimal128(precision, scale)
         case Array(item):
             return pa.list_(to_arrow(item))
         case Map(key, value):

@@ -12,6 +12,7 @@ from kestrel_sql.functions.bind import operators as typing_operators
 from kestrel_sql.functions.bind.calls import bind_call
 from kestrel_sql.functions.bind.common_type import decimal_literal_type
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.bind.own_scales import mark_own_scales
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.format.expressions import format_expression
@@ -79,7 +80,7 @@ def bind(
         TypeMismatchError: operand types do not fit (rules L4), or a lambda or interval unit is outside a call.
         UnsupportedError: `CASE x WHEN` or `AT TIME ZONE`, or a part is a MAP whose keys are an ARRAY, MAP or STRUCT.
     """
-    bound = _bind(expression, _Scope(scope, {}, functions))
+    bound = mark_own_scales(_bind(expression, _Scope(scope, {}, functions)))
     _check_keys(bound)
     return bound
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal as Number
-from decimal import InvalidOperation
 
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.java.numbers import parse_decimal
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     ArrayConstructor,
@@ -87,8 +87,8 @@ def _number_type(text: str, common: SqlType, item: Bound) -> SqlType:
     """Return the type of the number that a string writes; with a point or an exponent it is an exact DECIMAL."""
     digits = text.strip()
     try:
-        number = Number(digits)
-    except InvalidOperation:
+        number = parse_decimal(digits)
+    except ValueError:
         raise _invalid(common, text, item) from None
     if not number.is_finite() or abs(number.adjusted()) > _MAX_DIGITS:
         raise _invalid(common, text, item)

@@ -85,8 +85,7 @@ def _extreme(choose: Callable[..., Any]) -> Implementation:
         if not present:
             return None
         key = (lambda text: text.encode("utf-16-be", "surrogatepass")) if types.returns == t.STRING else sort_key
-        chosen = choose(present, key=key)
-        return round_decimal(chosen, types.returns) if isinstance(types.returns, t.Decimal) else chosen
+        return choose(present, key=key)
 
     return implementation
 

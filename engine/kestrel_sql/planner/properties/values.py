@@ -6,6 +6,7 @@ import decimal
 from collections.abc import Collection, Mapping
 
 from kestrel_sql.errors import PropertyError, SqlSyntaxError
+from kestrel_sql.java.numbers import parse_long
 from kestrel_sql.sql.nodes.statements import Properties, PropertyValue
 from kestrel_sql.types.time_units import UNIT_MS
 
@@ -126,7 +127,7 @@ def _whole(value: PropertyValue) -> int | None:
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else None
     try:
-        return int(str(value).strip())
+        return parse_long(str(value).strip())
     except ValueError:
         return None
 
@@ -152,7 +153,7 @@ def parse_duration(text: str) -> int:
     if millis is None:
         raise ValueError(f"Invalid duration: '{text}'. Unknown time unit: '{unit}'")
     try:
-        number = int(parts[0])
+        number = parse_long(parts[0])
     except ValueError:
         raise ValueError(f"Invalid duration: '{text}'. Not a number: '{parts[0]}'") from None
     if number <= 0:

@@ -14,8 +14,19 @@ from kestrel_sql.spark.compile.expressions import compile_closed, compile_expres
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.stage import Operation
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import Case, ColumnRef, Expression, FunctionCall, Lambda, Logical, NullLiteral
+from kestrel_sql.sql.nodes.expressions import (
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    FunctionCall,
+    Lambda,
+    Logical,
+    NullLiteral,
+)
+from kestrel_sql.types.own_scales import at_declared_scales, has_own_scales, with_own_scales
 from kestrel_sql.types.schema import Column
 
 
@@ -125,6 +136,30 @@ def references(node: object) -> Iterable[str]:
     elif hasattr(node, "__dataclass_fields__"):
         for field in node.__dataclass_fields__:
             yield from references(getattr(node, field))
+
+
+def rescaled(build: QueryBuild, handle: Handle) -> Handle:
+    """Give DECIMALs with scales of their own the scale of their type, as a serde does (rule U4.7)."""
+    if not any(has_own_scales(column.type) for column in handle.schema.columns):
+        return handle
+    columns = {"k": handle.schema.key, "ok": handle.schema.key, "v": handle.schema.value, "o": handle.schema.value}
+    fields = tuple(
+        (part, _rescaled(build, handle, part, columns[part]) if part in columns else tree)
+        for part, tree in handle.unchanged()
+    )
+    return build.apply(handle, Operation(fields=fields), replace(handle, schema=at_declared_scales(handle.schema)))
+
+
+def _rescaled(build: QueryBuild, handle: Handle, part: str, columns: Sequence[Column]) -> Tree:
+    trees = {column.name: handle.part(part, column.name) for column in columns}
+    context = replace(build.context(handle, nested=True), columns=trees)
+    for column in columns:
+        if has_own_scales(column.type):
+            declared, reference = with_own_scales(column.type, False), ColumnRef(column.name)
+            bound = Bound(Cast(reference, declared), declared, (Bound(reference, column.type),))
+            trees[column.name] = typed(compile_closed(bound, context, ""), bound)
+    row = handle.part(part)
+    return s.if_(s.is_null(row), s.NULL, s.named_struct(list(trees.items())))
 
 
 def key_struct(columns: Sequence[Column], trees: Sequence[Tree]) -> tuple[tuple[str, Tree], ...]:

@@ -8,6 +8,16 @@ from types import MappingProxyType, ModuleType
 from typing import Any, get_type_hints
 
 from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
+from kestrel_sql.plan.steps.streams import (
+    StreamFilterV1,
+    StreamFlatMapV1,
+    StreamSelectKeyV1,
+    StreamSelectKeyV2,
+    StreamSelectV1,
+)
+from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
+from kestrel_sql.spark.build.projections import rescaled
 from kestrel_sql.spark.build.steps import aggregates, joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
@@ -38,7 +48,24 @@ def collect_builders(*families: ModuleType) -> Mapping[type[Step], Builder]:
 BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
 
 
+_ROW_BY_ROW = (
+    StreamFilterV1
+    | StreamFlatMapV1
+    | StreamSelectKeyV1
+    | StreamSelectKeyV2
+    | StreamSelectV1
+    | StreamSinkV1
+    | TableFilterV1
+    | TableSelectV1
+    | TableSinkV1
+)
+"""The steps that get the values of the step before them as they are, without a serde between (rule U4.7)."""
+
+
 def build_step(step: Step, build: QueryBuild) -> Handle:
     """Build the steps upstream of `step`, then `step` itself, and return its result."""
     inputs = [build_step(source, build) for source in step.upstream]
-    return BUILDERS[type(step)](step, build, *inputs)
+    if isinstance(step, _ROW_BY_ROW):
+        return BUILDERS[type(step)](step, build, *inputs)
+    result = BUILDERS[type(step)](step, build, *(rescaled(build, handle) for handle in inputs))
+    return rescaled(build, result)

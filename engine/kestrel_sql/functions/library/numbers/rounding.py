@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -45,7 +46,7 @@ def _widest(arguments: tuple[SqlType | None, ...]) -> SqlType:
     widest = sizes[0]
     for size in sizes[1:]:
         widest = wider_decimal(widest, size)
-    return widest
+    return replace(widest, own_scales=any(size.own_scales or size.scale != widest.scale for size in sizes))
 
 
 def _is_whole(x: Tree) -> Tree:
