@@ -122,7 +122,7 @@ def test_what_is_refused_leaves_no_command(service: Servers, server: Server, sta
 def test_a_standby_takes_over_from_a_server_that_was_killed(
     service: Servers, server: Server, spark: SparkSession
 ) -> None:
-    server.ksql("PAUSE CTAS_TOTALS_1;")
+    server.ksql("PAUSE CTAS_TOTALS_1; ALTER SYSTEM 'ksql.suppress.enabled' = 'false';")
     server.ksql("CREATE STREAM gone AS SELECT id, n FROM pins EMIT CHANGES; DROP STREAM gone DELETE TOPIC;")
     server.ksql("INSERT INTO orders (id, item, price) VALUES (4, 'tea', 1);")
     standby = service.here(spark)
@@ -132,6 +132,7 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(
     status = httpx.get(f"{standby.url}/status/table/`TOTALS`/create", timeout=60).json()
     assert (status["message"], status["queryId"]) == ("Created query with ID CTAS_TOTALS_1", "CTAS_TOTALS_1")
     assert "pause/CTAS_TOTALS_1/execute" in httpx.get(f"{standby.url}/status", timeout=60).json()["commandStatuses"]
+    assert "ksql.suppress.enabled" in standby.ksql("LIST PROPERTIES;")[0]["overwrittenProperties"]
     names = {each["name"] for each in standby.ksql("SHOW STREAMS;")[0]["streams"]}
     assert names == {"ORDERS", "PINS"}
     (query,) = standby.ksql("SHOW QUERIES;")[0]["queries"]

@@ -38,6 +38,12 @@ class CommandRecord:
         """Whether it is TERMINATE CLUSTER."""
         return self.plan is None and self.statement.strip().upper() == TERMINATE_CLUSTER
 
+    @property
+    def deleted_topics(self) -> list[str]:
+        """The patterns of the sink topics that TERMINATE CLUSTER deletes."""
+        patterns = self.properties.get("deleteTopicList")
+        return [each for each in patterns if isinstance(each, str)] if isinstance(patterns, list) else []
+
 
 def read_backup(text: str) -> Iterator[CommandRecord]:
     """Read the commands of a backup.

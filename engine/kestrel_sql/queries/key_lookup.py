@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.admin.answer import Answer
+from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.plan.steps.streams import StreamFilterV1
 from kestrel_sql.queries.pull_lookup import named_keys
 from kestrel_sql.queries.pull_state import PulledTable, as_read, own_steps, typed_rows
@@ -45,10 +46,9 @@ class KeyLookup:
 
 
 def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> KeyLookup | None:
-    """Return the look-up that a planned query is; None if it does not compare the only key column with a constant.
+    """Return the look-up that a planned query is.
 
-    Raises:
-        UnsupportedError: an expression needs Spark.
+    None if it does not compare the only key column with a constant, or an expression needs Spark.
     """
     key, functions = table.source.schema.key, table.functions
     match planned.where:
@@ -60,7 +60,10 @@ def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry])
         return None
     # The bytes of a key that is found equal those of the constant: the rows fulfil the condition.
     steps = [step for step in own_steps(planned.plan.physical_plan) if not isinstance(step, StreamFilterV1)]
-    run = RowSteps(planned.plan.query_id, functions, table.settings, log).chain(steps)
+    try:
+        run = RowSteps(planned.plan.query_id, functions, table.settings, log).chain(steps)
+    except UnsupportedError:
+        return None
     items = [item for step in steps for item in getattr(step, "select_expressions", ())]
     is_copied = all(isinstance(item.expression, ColumnRef) for item in items)
     is_plain = all(column.type in _PLAIN for column in planned.columns)

@@ -8,6 +8,7 @@ from typing import Any
 from kestrel_sql.errors import PropertyError
 from kestrel_sql.planner.config import IMMUTABLE, Config, is_known
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
+from kestrel_sql.sql.nodes.statements import AlterSystem
 
 FIXED = frozenset(
     {
@@ -60,6 +61,15 @@ def with_properties(config: Config, properties: Mapping[str, object]) -> Config:
         except PropertyError as error:
             raise ApiError(BAD_REQUEST, error.render()) from error
     return config
+
+
+def altered_system(config: Config, statement: AlterSystem) -> Config:
+    """The settings of the server after ALTER SYSTEM.
+
+    Raises:
+        ApiError: the property is unknown, may not be set, or has a bad value.
+    """
+    return with_properties(config, {statement.name: statement.value})
 
 
 def _with_property(config: Config, name: str, value: object) -> Config:

@@ -157,8 +157,10 @@ def test_variables_catalogs_and_properties_are_told_apart(session: Session) -> N
     text = "SELECT * FROM sums WHERE id = 1;"
     lookups, answer = known(session, text), Answer(columns=(), rows=((1,),))
     assert lookups.parsed(asked(text, variables={"a": "b"})) is None
-    lookups.plan(asked(text), session.catalog, lambda constant: answer if constant == 2 else None)
+    lookups.plan(asked(text), session.catalog, session.config, lambda constant: answer if constant == 2 else None)
     again = asked("SELECT * FROM sums WHERE id = 2;")
-    assert lookups.answer(again, session.catalog) is answer
-    assert lookups.answer(asked(again.text, properties={"auto.offset.reset": "earliest"}), session.catalog) is None
-    assert lookups.answer(again, Session().catalog) is None
+    assert lookups.answer(again, session.catalog, session.config) is answer
+    earliest = asked(again.text, properties={"auto.offset.reset": "earliest"})
+    assert lookups.answer(earliest, session.catalog, session.config) is None
+    assert lookups.answer(again, Session().catalog, session.config) is None
+    assert lookups.answer(again, session.catalog, Session().config) is None

@@ -115,6 +115,19 @@ def test_set_lasts_for_its_request_only(url: str) -> None:
     assert overridden("LIST PROPERTIES;") == []
 
 
+@pytest.mark.rules("R5.7")
+def test_alter_system_lasts() -> None:
+    with sparkless_server() as running:
+        listed = "LIST PROPERTIES;"
+        text = f"ALTER SYSTEM 'ksql.suppress.enabled' = 'false'; {listed}"
+        altered, own = ksql(running.url, text).json()
+        (other,) = ksql(running.url, listed).json()
+        refused = ksql(running.url, "ALTER SYSTEM 'ksql.hidden.topics' = 'a';").json()
+    assert altered["commandId"].startswith("cluster/")
+    assert [own["overwrittenProperties"], other["overwrittenProperties"]] == [["ksql.suppress.enabled"]] * 2
+    assert (refused["error_code"], refused["message"]) == (40000, "Cannot override property 'ksql.hidden.topics'")
+
+
 @pytest.mark.rules("R5.5")
 def test_a_source_that_exists_is_a_warning(url: str) -> None:
     (entity,) = ksql(url, ORDERS.format("orders").replace("STREAM", "STREAM IF NOT EXISTS")).json()

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import EngineError, StatementError, UnsupportedError
+from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
@@ -38,6 +38,8 @@ from kestrel_sql.server.broker.pushes import BrokerPushes
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
 from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, replayed, terminated_sinks
+from kestrel_sql.server.errors import ApiError
+from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.backend import Done, Written
@@ -85,7 +87,7 @@ class BrokerBackend:
         """
         run = settings.run
         self._session = session
-        self._base = session.config
+        self._base = self.config = session.config
         self._say = settings.say
         self._config = run.config
         folder = CheckpointFolder(run.folder)
@@ -203,10 +205,7 @@ class BrokerBackend:
         table = None if source is None or source.ingestion is not None else self._table(source)
         if source is None or table is None:
             return None
-        try:
-            found = key_lookup(planned, table, self._asking.log)
-        except UnsupportedError:
-            return None
+        found = key_lookup(planned, table, self._asking.log)
         if found is None:
             return None
 
@@ -234,19 +233,16 @@ class BrokerBackend:
         if not is_command(statement):
             raise StatementError("the statement changes nothing", span=parsed.span)
         trial = trial_session(self._session, config, variables)
-        done = None if isinstance(statement, ControlQuery) else self._tried(parsed, trial)
+        done = self._checked(parsed, trial)
         if done is not None and done.plan is None:
             return Done(executed=done, sequence=self.sequence)
-        if isinstance(statement, ControlQuery):
-            self._named(statement)
         plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
         settings = {name: value for name, value in config.overrides.items() if self._base.overrides.get(name) != value}
         text = parsed.text.rstrip().removesuffix(";") + ";"
         key = command_id(statement, dict(trial.catalog.sources), str(uuid4()))
         offset = self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
-        if isinstance(statement, ControlQuery):
-            self._control(statement)
-            self.sequence = offset
+        if isinstance(statement, ControlQuery | AlterSystem):
+            self._control(offset, statement)
         elif done is not None and done.plan is not None:
             self._carry_out(offset, done.plan, config)
         self._queries.follow()
@@ -287,22 +283,25 @@ class BrokerBackend:
         settings = self._queries.settings_of(source)
         return TopicTable(topic=topic, functions=session.functions, settings=settings, serde=session.serde())
 
-    def _tried(self, parsed: ParsedStatement, trial: Session) -> Executed:
-        """Plan a statement on a copy of the session, make its topics, and check that its query could be started."""
+    def _checked(self, parsed: ParsedStatement, trial: Session) -> Executed | None:
+        """Plan a statement on a copy of the session, make its topics, and check that its query could be started.
+
+        Statements that have no plan give None.
+        """
+        statement = parsed.statement
+        if isinstance(statement, AlterSystem):
+            altered_system(self.config, statement)
+            return None
+        if isinstance(statement, ControlQuery):
+            if statement.query_id is not None and statement.query_id not in self._session.queries:
+                raise StatementError(f"Unknown queryId: {statement.query_id}", span=statement.span)
+            return None
         done = trial.execute(parsed)
         Topics(self._config).declare(done, trial)
         query = done.plan.query_plan if done.plan is not None else None
         if query is not None and query.sink is not None:
             self._queries.check(trial.queries[query.query_id], trial)
         return done
-
-    def _named(self, control: ControlQuery) -> list[str]:
-        """The queries that PAUSE, RESUME or TERMINATE is about."""
-        names = list(self._session.queries) if control.query_id is None else [control.query_id]
-        for name in names:
-            if name not in self._session.queries:
-                raise StatementError(f"Unknown queryId: {name}", span=control.span)
-        return names
 
     def _restore(self, *, adopts: bool) -> None:
         """Carry out what the command topic holds, if it is of this checkpoint or is to be adopted."""
@@ -320,7 +319,7 @@ class BrokerBackend:
         for command in commands:
             if command.record.ends_service:
                 self._say(f"{self._topic.topic} holds TERMINATE CLUSTER: it is carried out, and the next start is new")
-                self._end_service(_texts(command.record.properties.get("deleteTopicList")))
+                self._end_service(command.record.deleted_topics)
                 return
             self._replay(command)
         if mark not in manifest.done:
@@ -357,12 +356,12 @@ class BrokerBackend:
                     self.statuses[record.key] = replayed(parsed, plan, known)
                 return
             for parsed in self._session.parse(record.statement):
-                if isinstance(parsed.statement, ControlQuery):
-                    self._control(parsed.statement)
-                    self.statuses[record.key] = replayed(parsed, None, known)
-                elif not isinstance(parsed.statement, AlterSystem):
+                if not isinstance(parsed.statement, ControlQuery | AlterSystem):
                     raise StatementError("a command without a plan is of a release that is too old")
-            self.sequence = command.offset
+                self._control(command.offset, parsed.statement)
+                self.statuses[record.key] = replayed(parsed, None, known)
+        except ApiError as error:
+            self._say(f"offset {command.offset} of {self._topic.topic} has no effect here: {error.message}")
         except EngineError as error:
             raise EngineError(
                 f"offset {command.offset} of the command topic {self._topic.topic} cannot be carried out: "
@@ -379,7 +378,12 @@ class BrokerBackend:
         session.counter = offset + 1
         self.sequence = offset
 
-    def _control(self, control: ControlQuery) -> None:
+    def _control(self, offset: int, control: ControlQuery | AlterSystem) -> None:
+        """Carry out a statement that the command topic holds without a plan."""
+        self.sequence = offset
+        if isinstance(control, AlterSystem):
+            self.config = altered_system(self.config, control)
+            return
         queries = self._session.queries
         names = list(queries) if control.query_id is None else [control.query_id]
         known = [name for name in names if name in queries]
@@ -391,8 +395,3 @@ class BrokerBackend:
             case _:
                 for name in known:
                     del queries[name]
-
-
-def _texts(value: object) -> list[str]:
-    """The strings of a JSON array; none of anything else."""
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -14,13 +14,14 @@ from kestrel_sql.server.entities.commands import terminated_sinks
 from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.pushes import Pushes
 from kestrel_sql.server.memory.turns import Turns
+from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
-from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.nodes.statements import AlterSystem, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
@@ -34,6 +35,7 @@ class MemoryBackend:
         """Start nothing; `wake` tells the engine's thread that there is work."""
         self._engine = engine
         self._wake = wake
+        self.config = engine.session.config
         most = engine.session.config.integer("ksql.max.push.queries") or 100
         self.pushes = Pushes(engine, most, queue_rows, wake)
         self._turns = Turns(engine, self.pushes)
@@ -117,6 +119,8 @@ class MemoryBackend:
         done = None
         if isinstance(parsed.statement, ControlQuery):
             self._engine.control(parsed.statement)
+        elif isinstance(parsed.statement, AlterSystem):
+            self.config = altered_system(self.config, parsed.statement)
         else:
             with self._engine.scoped(config, variables):
                 done = self._engine.define(parsed)

@@ -10,6 +10,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.server.errors import FORBIDDEN, ApiError
 from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes.statements import (
+    AlterSystem,
     CreateAs,
     DefineVariable,
     InsertInto,
@@ -111,7 +112,7 @@ def needed(statement: object) -> list[tuple[str, str | None]]:
             return [("insert", statement.target)]
         case a.Describe(what="SOURCE"):
             return [("read", statement.name)]
-        case a.PrintTopic() | a.ControlQuery():
+        case a.PrintTopic() | a.ControlQuery() | AlterSystem():
             return [("admin", None)]
         case a.Explain(target=target) if not isinstance(target, str):
             return needed(target)

@@ -49,6 +49,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def config(self) -> Config:
+        """The settings under which a request starts: those of the server's start, as ALTER SYSTEM changed them."""
+        ...
+
+    @property
     def pushes(self) -> PushClients:
         """The push queries."""
         ...

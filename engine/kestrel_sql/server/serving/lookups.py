@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.planner.config import Config
 from kestrel_sql.server.service import Request
 from kestrel_sql.sql.nodes.expressions import Comparison, IntegerLiteral, StringLiteral
 from kestrel_sql.sql.nodes.statements import Query
@@ -31,7 +32,7 @@ class Lookups:
     """Remembers statements `SELECT … WHERE column = constant` and how they are answered; any thread may ask."""
 
     _statements: dict[_Shape, ParsedStatement] = field(default_factory=dict)
-    _planned: dict[tuple[_Shape, str], tuple[Catalog, LookUp]] = field(default_factory=dict)
+    _planned: dict[tuple[_Shape, str], tuple[Catalog, Config, LookUp]] = field(default_factory=dict)
 
     def parsed(self, request: Request) -> ParsedStatement | None:
         """Return the statement of a request if one is known that differs in its constant only."""
@@ -59,24 +60,24 @@ class Lookups:
             case _:
                 pass
 
-    def answer(self, request: Request, catalog: Catalog) -> Answer | None:
-        """Answer a request as one that differs in its constant only, and over the same catalog; else return None.
+    def answer(self, request: Request, catalog: Catalog, settings: Config) -> Answer | None:
+        """Answer a request as one that differs in its constant only, over the same catalog and settings; else None.
 
         Raises:
             EngineError: the query fails.
         """
         asked = _asked(request)
         found = None if asked is None else self._planned.get((asked[0], str(request.properties)))
-        if found is None or asked is None or found[0] is not catalog:
+        if found is None or asked is None or found[0] is not catalog or found[1] is not settings:
             return None
-        return found[1](asked[1])
+        return found[2](asked[1])
 
-    def plan(self, request: Request, catalog: Catalog, look_up: LookUp) -> None:
-        """Remember how the query of a request over a catalog is answered."""
+    def plan(self, request: Request, catalog: Catalog, settings: Config, look_up: LookUp) -> None:
+        """Remember how the query of a request over a catalog, under settings of the server, is answered."""
         asked = _asked(request)
         if asked is not None and asked[0] in self._statements:
             _make_room(self._planned)
-            self._planned[asked[0], str(request.properties)] = catalog, look_up
+            self._planned[asked[0], str(request.properties)] = catalog, settings, look_up
 
 
 def _asked(request: Request) -> tuple[_Shape, int | str] | None:
@@ -96,6 +97,6 @@ def _asked(request: Request) -> tuple[_Shape, int | str] | None:
     return (start, "INTEGER" if number < 1 << 31 else "BIGINT"), number
 
 
-def _make_room(known: dict[_Shape, ParsedStatement] | dict[tuple[_Shape, str], tuple[Catalog, LookUp]]) -> None:
+def _make_room(known: dict[_Shape, ParsedStatement] | dict[tuple[_Shape, str], tuple[Catalog, Config, LookUp]]) -> None:
     if len(known) >= _KEPT:
         known.clear()

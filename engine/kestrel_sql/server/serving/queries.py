@@ -62,7 +62,7 @@ class Queries:
         """
         number = next(self._numbers)
         try:
-            known = self._lookups.answer(request, self.engine.session.catalog)
+            known = self._lookups.answer(request, self.engine.session.catalog, self.engine.config)
         except EngineError as error:
             raise api_error(error, request.text, request.text) from error
         if known is not None:
@@ -78,14 +78,14 @@ class Queries:
             raise api_error(error, parsed.text, request.text) from error
 
     async def _pull(self, request: Request, statement: Query, config: Config, query_id: str) -> RowStream:
-        catalog = self.engine.session.catalog
+        catalog, settings = self.engine.session.catalog, self.engine.config
 
         def answer() -> tuple[QueryKind, Answer]:
             planned = self.engine.plan(statement, config, query_id)
             found = self.engine.pull(planned, config)
             look_up = self.engine.look_up(planned)
             if look_up is not None:
-                self._lookups.plan(request, catalog, look_up)
+                self._lookups.plan(request, catalog, settings, look_up)
             return planned.kind, found
 
         kind, found = await result_of(asyncio.wrap_future(self.puller.submit(answer)))

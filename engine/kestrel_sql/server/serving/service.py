@@ -69,7 +69,6 @@ class ServedService:
         `make` gets what wakes the engine's thread. Statements go into `traces`.
         """
         self._engine = engine = make(self.wake)
-        self._base = engine.session.config
         self._pushes = engine.pushes
         self._traces = traces
         self._statements = Statements(engine, traces)
@@ -104,7 +103,7 @@ class ServedService:
     @property
     def service_id(self) -> str:
         """The `ksql.service.id`."""
-        return self._base["ksql.service.id"]
+        return self._engine.config["ksql.service.id"]
 
     @property
     def state(self) -> State:
@@ -139,7 +138,7 @@ class ServedService:
         """
         self._check_ready()
         await self.wait_for(request.sequence)
-        config = with_properties(self._base, request.properties)
+        config = with_properties(self._engine.config, request.properties)
         variables = dict(request.variables)
 
         def work() -> list[Entity]:
@@ -161,7 +160,8 @@ class ServedService:
         self._check_ready()
         await self.wait_for(request.sequence)
         with self._traces.statement(request.text):
-            return await self._queries.start(request, parsed, with_properties(self._base, request.properties))
+            config = with_properties(self._engine.config, request.properties)
+            return await self._queries.start(request, parsed, config)
 
     async def print_topic(self, parsed: ParsedStatement, text: str) -> PrintedTopic:
         """Start the one PRINT of a request with this text.
@@ -186,7 +186,7 @@ class ServedService:
             ApiError: it is unknown or read-only, or inserts are switched off.
         """
         self._check_ready()
-        config = with_properties(self._base, properties)
+        config = with_properties(self._engine.config, properties)
         if not config.flag("ksql.insert.into.values.enabled"):
             raise ApiError(BAD_REQUEST, "The server has disabled INSERT INTO ... VALUES functionality.")
         try:
@@ -229,7 +229,7 @@ class ServedService:
         Raises:
             ApiError: it is unknown or may not be set.
         """
-        check_property(name, self._base)
+        check_property(name, self._engine.config)
 
     async def terminate(self, topics: Sequence[str]) -> Entity:
         """Close all queries and delete the sink topics that match a pattern.

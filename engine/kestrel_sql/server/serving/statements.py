@@ -14,6 +14,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.server.entities.answers import entity_of
 from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
+from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.service import Entity
 from kestrel_sql.server.serving.backend import Backend, Written
@@ -84,8 +85,8 @@ class Statements:
                         raise StatementError(f"Unknown queryId: {name}", span=control.span)
                     if control.verb == "TERMINATE":
                         del trial.queries[name]
-            case AlterSystem():
-                raise _no_alter_system(parsed)
+            case AlterSystem() as alter:
+                trial.config = altered_system(trial.config, alter)
             case AssertTopic() | AssertSchema():
                 pass
             case statement:
@@ -128,6 +129,8 @@ class Statements:
         if is_command(statement):
             entity = self._command(parsed, statement, scope)
             scope.catalog, scope.counter = self.engine.session.catalog, self.engine.session.counter
+            if isinstance(statement, AlterSystem):
+                scope.config = altered_system(scope.config, statement)
             return entity
         if isinstance(statement, InsertValues):
             self._insert(parsed, scope)
@@ -173,11 +176,3 @@ class Statements:
 
     def _view(self, session: Session) -> EngineView:
         return replace(self.engine.view(), session=session)
-
-
-def _no_alter_system(parsed: ParsedStatement) -> StatementError:
-    return StatementError(
-        "ALTER SYSTEM is not supported: settings of the server are given when it starts",
-        span=parsed.span,
-        hint="SET changes a property for the rest of a request, streamsProperties for all of it",
-    )
