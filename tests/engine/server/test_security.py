@@ -71,6 +71,7 @@ def as_user(running: Running, name: str, text: str) -> httpx.Response:
         ("writer", "INSERT INTO orders (id) VALUES (1);", 200),
         ("writer", "INSERT INTO staff (id) VALUES (1);", 403),
         ("writer", "TERMINATE ALL;", 403),
+        ("writer", "ALTER SYSTEM 'auto.offset.reset' = 'latest';", 403),
         ("nobody", "LIST STREAMS;", 403),
         ("nobody", "SET 'auto.offset.reset' = 'earliest';", 200),
     ],
