@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 from kestrel_sql.errors import EngineError
@@ -133,6 +135,16 @@ class Generator:
         for name, found in overloads().items():
             for overload in found:
                 yield next(bound for bound in self._calls(name, overload) if bound is not None and fits(bound))
+
+    def each_overload_with_nulls(self) -> Iterator[Bound]:
+        """Yield calls of every overload with NULL in place of one argument."""
+        for bound in self.each_overload():
+            arguments = bound.node.arguments if isinstance(bound.node, e.FunctionCall) else ()
+            for at, argument in enumerate(arguments):
+                if not isinstance(argument, e.Lambda | e.IntervalUnit):
+                    given = (*arguments[:at], e.NullLiteral(), *arguments[at + 1 :])
+                    with suppress(EngineError):
+                        yield bind(replace(bound.node, arguments=given), COLUMNS)
 
     def _calls(self, name: str, overload: Overload) -> Iterator[Bound | None]:
         while True:

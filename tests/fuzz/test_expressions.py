@@ -156,6 +156,7 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
         {"Decimal62_A": Decimal("0.10"), "Decimal44_A": Decimal("0.1000")},
         [[Decimal("0.10")]],
     ),
+    ("LPAD(NULL, `Integer_A`, `Bytes_A`)", {"Integer_A": 2, "Bytes_A": b"x"}, None),
     ("ARRAY_REMOVE(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
 ]
 """What once differed: an expression, the columns that are not NULL, and what Java gives."""
@@ -190,4 +191,12 @@ def test_a_share_of_all_expressions() -> None:
 def test_a_call_of_every_overload() -> None:
     rng = random.Random(2)
     calls, rows = list(Generator(rng).each_overload()), some_rows(rng, 12)
+    assert not list(map(str, batch_of(open_test_session(), calls, rows, nested=True)[1]))
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_a_call_of_every_overload_with_a_null_for_each_argument() -> None:
+    rng = random.Random(5)
+    calls, rows = list(Generator(rng).each_overload_with_nulls()), some_rows(rng, 6)
     assert not list(map(str, batch_of(open_test_session(), calls, rows, nested=True)[1]))

@@ -147,6 +147,11 @@ def generics_of(pattern: Pattern) -> frozenset[str]:
     return frozenset(part.name for part in walk(pattern) if isinstance(part, Generic))
 
 
+def is_concrete(pattern: Pattern) -> bool:
+    """Whether `pattern` accepts one SQL type only, but for implicit conversions."""
+    return not any(isinstance(part, Generic | AnyDecimal | AnyType | Interval | LambdaOf) for part in walk(pattern))
+
+
 def walk(pattern: Pattern) -> Iterator[Pattern]:
     """Yield `pattern` and all patterns in it."""
     yield pattern

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kestrel_sql.errors import FunctionError, Span
 from kestrel_sql.functions.bind.nodes import Bound
@@ -18,7 +19,7 @@ from kestrel_sql.functions.resolve import (
     substitute,
     unify,
 )
-from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of
+from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of, is_concrete
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     Expression,
@@ -47,7 +48,7 @@ def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
     children = tuple(
         _bind_lambda(argument.node, parameter, choice, bind)
         if isinstance(argument.node, Lambda)
-        else _convert_argument(argument, parameter)
+        else _convert_argument(argument, parameter, choice)
         for argument, parameter in zip(arguments, choice.parameters, strict=True)
     )
     required = tuple(parameter.not_null for parameter in choice.parameters)
@@ -70,12 +71,13 @@ def _argument(bound: Bound) -> Argument:
             return bound.type
 
 
-def _convert_argument(argument: Bound, parameter: Parameter) -> Bound:
-    return (
-        argument
-        if argument.type is None
-        else implicitly_cast(argument, implicit_target(parameter.pattern, argument.type))
-    )
+def _convert_argument(argument: Bound, parameter: Parameter, choice: Choice) -> Bound:
+    if argument.type is not None:
+        return implicitly_cast(argument, implicit_target(parameter.pattern, argument.type))
+    if isinstance(argument.node, NullLiteral) and is_concrete(parameter.pattern):
+        # Spark takes an untyped NULL for a STRING where a function takes STRING and BYTES.
+        return replace(argument, type=substitute(parameter.pattern, choice.binding))
+    return argument
 
 
 def _bind_lambda(node: Lambda, parameter: Parameter, choice: Choice, bind: Bind) -> Bound:
