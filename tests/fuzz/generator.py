@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.bind.bind import bind
@@ -43,6 +44,7 @@ TYPES: tuple[SqlType, ...] = (
     *(Map(t.STRING, t.INTEGER), Map(t.STRING, t.STRING), Map(t.STRING, t.DOUBLE), Map(t.STRING, Array(t.STRING))),
     *(STRUCT, Array(STRUCT)),
 )
+OPERANDS = (t.INTEGER, t.BIGINT, t.DOUBLE, Decimal(6, 2), Decimal(38, 10))
 NUMERIC = tuple(each for each in SIMPLE if t.is_numeric(each))
 
 
@@ -145,6 +147,21 @@ class Generator:
                     given = (*arguments[:at], e.NullLiteral(), *arguments[at + 1 :])
                     with suppress(EngineError):
                         yield bind(replace(bound.node, arguments=given), COLUMNS)
+
+    def each_operator(self) -> Iterator[Bound]:
+        """Yield every operator over columns of every pair of types that it takes, and every cast."""
+        for left, right in product(OPERANDS, repeat=2):
+            for operator in (*e.ArithmeticOp, self.rng.choice(list(e.ComparisonOp))):
+                kind = e.Arithmetic if isinstance(operator, e.ArithmeticOp) else e.Comparison
+                yield bind(kind(operator, self._column(left), self._column(right)), COLUMNS)  # type: ignore[arg-type]
+        for one in TYPES:
+            yield bind(e.Comparison(e.ComparisonOp.EQUAL, self._column(one), self._column(one)), COLUMNS)
+            for other in SIMPLE:
+                if can_cast(one, other):
+                    yield bind(e.Cast(self._column(one), other), COLUMNS)
+
+    def _column(self, sql_type: SqlType) -> e.ColumnRef:
+        return e.ColumnRef(self.rng.choice([name for name, of in COLUMNS.items() if of == sql_type]))
 
     def _calls(self, name: str, overload: Overload) -> Iterator[Bound | None]:
         while True:

@@ -188,6 +188,14 @@ def test_a_share_of_all_expressions() -> None:
 
 
 @pytest.mark.spark
+def test_every_operator_and_cast() -> None:
+    rng = random.Random(3)
+    bounds, rows = list(Generator(rng).each_operator()), some_rows(rng, 20)
+    assert len(bounds) > 200
+    assert not list(map(str, batch_of(open_test_session(), bounds, rows, nested=False)[1]))
+
+
+@pytest.mark.spark
 def test_a_call_of_every_overload() -> None:
     rng = random.Random(2)
     calls, rows = list(Generator(rng).each_overload()), some_rows(rng, 12)
