@@ -223,10 +223,20 @@ def test_a_failure_names_the_rules_that_the_case_proves() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_passes_results_through(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrel_qtt.report.text.PROGRESS_AFTER", 0.0)
     monkeypatch.setattr("kestrel_qtt.report.text._LINE_EVERY", 0.0)
     stream = io.StringIO()
     results = [Result(make(str(n)), Status.PASSED) for n in range(3)]
     assert list(watched(iter(results), 3, Console(file=stream, force_terminal=terminal, width=100))) == results
     assert "3/3" in stream.getvalue() or terminal
     assert "a second" in stream.getvalue()
+
+
+def test_a_terminal_shows_that_spark_starts() -> None:
+    stream = io.StringIO()
+    results = watched(iter([Result(make("a"), Status.PASSED)]), 1, Console(file=stream, force_terminal=True, width=100))
+
+    def shown() -> Iterator[str]:
+        for _ in results:
+            yield stream.getvalue()
+
+    assert "0/1 Spark starts" in next(shown())

@@ -43,6 +43,7 @@ from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.report.plan_graph import mermaid_text
+from kestrel_qtt.report.text import watched
 from kestrel_qtt.runner import run_group
 
 EXAMPLES = """examples:
@@ -203,7 +204,8 @@ def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     cases = [case for case in loaded.cases if (case.file, case.line) in chosen]
     engine = open_driver()
     try:
-        outcomes = [(case, outcome) for case, outcome, _ in run_group(cases, engine, RunOptions())]
+        running = run_group(cases, engine, RunOptions())
+        outcomes = [(case, outcome) for case, outcome, _ in watched(running, len(cases), Console(stderr=True))]
     finally:
         engine.close()
     problems = 0

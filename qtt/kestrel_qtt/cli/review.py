@@ -29,7 +29,7 @@ from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import failure_text
+from kestrel_qtt.report.text import failure_text, watched
 from kestrel_qtt.runner import run_group
 
 QUESTION = "[a]ccept, [s]kip, [e]dit, [q]uit? "
@@ -133,7 +133,8 @@ def review_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     cases = [case for case in selection_of(arguments).of(loaded.cases) if not case.tolerant]
     engine = open_driver()
     try:
-        outcomes = [(case, outcome) for case, outcome, _ in run_group(cases, engine, RunOptions())]
+        running = run_group(cases, engine, RunOptions())
+        outcomes = [(case, outcome) for case, outcome, _ in watched(running, len(cases), Console(stderr=True))]
     finally:
         engine.close()
     review = Review(out, input)

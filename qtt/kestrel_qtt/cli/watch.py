@@ -17,7 +17,7 @@ from kestrel_qtt.drivers.functions import forget_functions
 from kestrel_qtt.load import Loaded
 from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import failure_text, summarise
+from kestrel_qtt.report.text import failure_text, summarise, watched
 from kestrel_qtt.runner import run_cases
 
 INTERVAL = 0.3
@@ -75,7 +75,8 @@ class Watch:
         started = time.perf_counter()
         cases = sorted(cases, key=lambda case: case.id not in self.failing)
         results = []
-        for result in run_cases(cases, engine, RunOptions(), gaps=loaded.gaps):
+        running = run_cases(cases, engine, RunOptions(), gaps=loaded.gaps)
+        for result in watched(running, len(cases), Console(stderr=True)):
             results.append(result)
             self.failing.pop(result.case.id, None)
             if result.status in (Status.FAILED, Status.ERROR):
@@ -84,9 +85,9 @@ class Watch:
         ran = str(summarise(results, time.perf_counter() - started)).partition("\n")[0]
         summary = ran if results else "no case to run"
         others = len(self.failing) - sum(result.case.id in self.failing for result in results)
-        still = f"; {others} others still fail" if others else ""
-        watched = len(state_of(files_of(loaded, self.arguments)))
-        self.out.print(f"{summary}{still}; watching {watched} files, Ctrl-C ends", markup=False, highlight=False)
+        still = f"; {others} more failed before" if others else ""
+        files = sum(path.is_file() for path in state_of(files_of(loaded, self.arguments)))
+        self.out.print(f"{summary}{still}; watching {files} files, Ctrl-C ends", markup=False, highlight=False)
 
 
 def files_of(loaded: Loaded, arguments: argparse.Namespace) -> list[Path]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kestrel_qtt.cases.model import CLASS_PREFIX, Result, Status
 
-PROGRESS_AFTER = 2.0
 _LINE_EVERY = 10.0
+_FIRST = "Spark starts and runs the first ones"
+"""What the progress bar says until a case ends."""
+
+Watched = TypeVar("Watched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +129,8 @@ def gap_text(result: Result) -> str:
     return f"{result.case.id}: {result.reason}"
 
 
-def watched(results: Iterator[Result], total: int, console: Console) -> Iterator[Result]:
-    """Pass results through, showing progress with its rate once they have taken over two seconds."""
+def watched(results: Iterator[Watched], total: int, console: Console) -> Iterator[Watched]:
+    """Pass what is said of each case through, and show progress: on a terminal at once, elsewhere every ten seconds."""
     if console.is_terminal:
         yield from _with_bar(results, total, console)
         return
@@ -146,17 +151,14 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _with_bar(results: Iterator[Result], total: int, console: Console) -> Iterator[Result]:
+def _with_bar(results: Iterator[Watched], total: int, console: Console) -> Iterator[Watched]:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True, auto_refresh=True)
-    task = progress.add_task("cases", total=total, rate="")
+    # Rich would also print to this console what goes to a standard output that is a file.
+    progress = Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
+    task = progress.add_task("cases", total=total, rate=_FIRST)
     started = time.perf_counter()
-    try:
+    with progress:
         for done, result in enumerate(results, start=1):
-            seconds = time.perf_counter() - started
-            if seconds > PROGRESS_AFTER:
-                progress.start()
-                progress.update(task, completed=done, rate=f"{done / seconds:.1f} cases a second")
+            rate = done / (time.perf_counter() - started)
+            progress.update(task, completed=done, rate=f"{rate:.1f} cases a second")
             yield result
-    finally:
-        progress.stop()

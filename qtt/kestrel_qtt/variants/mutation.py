@@ -92,7 +92,7 @@ def mutate(cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell:
 def _passing(
     cases: Sequence[Case], driver: PlanningDriver, result: Mutation, tell: Callable[[str], None]
 ) -> list[Case]:
-    tell(f"{len(cases)} cases without mutants")
+    tell(f"running {len(cases)} cases without mutants")
     passing = []
     for case, outcome, seconds in run_group(cases, driver, RunOptions()):
         judged = judge(case, outcome, seconds)

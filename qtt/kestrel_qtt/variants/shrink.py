@@ -71,6 +71,7 @@ def shrink(case: Case, driver: Driver, tell: Callable[[str], None]) -> tuple[Cas
         draft = Draft.of(case)
     except EngineError as error:
         raise ShrinkError(f"a statement does not parse: {error.message}") from error
+    tell(f"running {case.id}")
     outcome = _run([draft], driver)[0]
     reason = reason_of(case, outcome)
     tell(f"fails because {reason.text}")

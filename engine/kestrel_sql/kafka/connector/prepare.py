@@ -2,8 +2,8 @@
 
 The jars of the connector, and the archive of Spark's classes.
 
-python -m kestrel_sql.kafka.connector.prepare PATH          (what `kestrel prepare` starts: a session that leaves the
-archive at PATH)
+    python -m kestrel_sql.kafka.connector.prepare PATH    a session that leaves the archive at PATH
+    python -m kestrel_sql.kafka.connector.prepare         makes the archive where sessions look for it
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
-from kestrel_sql.spark.runtime.class_archive import archive_path, make_base, making_options
+from kestrel_sql.spark.runtime.class_archive import TRIED, archive_path, make_base, making_options
 from kestrel_sql.spark.runtime.environment import prepare_environment
 from kestrel_sql.spark.runtime.session import open_session
 
 _LONGEST_S = 600
+_LAST = 19
+"""The niceness of a process that only works when no other wants to."""
 _ROWS = 200
 _STATEMENTS = """
 CREATE STREAM S (K STRING KEY, V BIGINT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
@@ -43,6 +45,15 @@ def prepare(say: Callable[[str], None]) -> Path:
     """
     if note := connector_jars().note:
         say(note)
+    return make_archive()
+
+
+def make_archive() -> Path:
+    """Make the archive of Spark's classes, and give its path.
+
+    Raises:
+        EngineError: the JVM left no archive.
+    """
     path = archive_path()
     fresh = path.with_suffix(f".{os.getpid()}")
     command = [sys.executable, "-m", "kestrel_sql.kafka.connector.prepare", str(fresh)]
@@ -59,6 +70,26 @@ def prepare(say: Callable[[str], None]) -> Path:
     finally:
         fresh.unlink(missing_ok=True)
     return path
+
+
+def archive_in_background() -> None:
+    """Make the archive in a process that outlives this one and lets others run first.
+
+    An environment tries this once: where it fails, sessions do without.
+    """
+    path = archive_path()
+    try:
+        path.with_suffix(TRIED).touch(exist_ok=False)
+    except OSError:
+        return
+    subprocess.Popen(
+        [sys.executable, "-m", "kestrel_sql.kafka.connector.prepare"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
 
 
 def _leave_archive(path: Path) -> None:
@@ -114,4 +145,8 @@ def _count(batch: DataFrame, number: int) -> None:
 
 
 if __name__ == "__main__":
-    _leave_archive(Path(sys.argv[1]))
+    if sys.argv[1:]:
+        _leave_archive(Path(sys.argv[1]))
+    else:
+        os.nice(_LAST)
+        make_archive()

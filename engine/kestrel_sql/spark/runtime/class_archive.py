@@ -2,7 +2,8 @@
 
 With it the JVM starts in half the time, for it need not read, check and link them one by one.
 
-`kestrel prepare` makes it, every session that finds it uses it. The JVM itself sees whether an archive fits its version
+`kestrel prepare` makes it, and so does the first run of `qtt` that leaves its JVM to others. Every session that finds
+it uses it. The JVM itself sees whether an archive fits its version
 and its class path, and does without where it does not.
 """
 
@@ -17,6 +18,9 @@ import pyspark
 from kestrel_sql.spark.runtime.environment import ARCHIVE, java_command, own_folder
 
 _MAKING = "-XX:ArchiveClassesAtExit"
+TRIED = ".tried"
+"""The suffix of the file that says that a run of `qtt` began to make the archive."""
+
 _LONGEST_S = 120
 _SILENT = "-Xlog:disable"
 """A JVM would print every class that it cannot keep, and warn of an archive that does not fit."""
@@ -34,7 +38,16 @@ def archive_options(given: str) -> str:
     A session that makes one uses none.
     """
     path = archive_path()
-    return f"{_SILENT} -XX:SharedArchiveFile={path} {given}" if _MAKING not in given and path.exists() else given
+    return f"{_using(path)}{given}" if _MAKING not in given and path.exists() else given
+
+
+def without_archive(options: str) -> str:
+    """The JVM options without those that `archive_options` puts before them."""
+    return options.removeprefix(_using(archive_path()))
+
+
+def _using(path: Path) -> str:
+    return f"{_SILENT} -XX:SharedArchiveFile={path} "
 
 
 def making_options(path: Path) -> str:

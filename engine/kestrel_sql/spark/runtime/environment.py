@@ -171,10 +171,26 @@ def _quiet_java(java: str, version: int) -> str:
 
 
 def _java_version(java: str) -> int:
+    """The major version of a Java, 0 where it says none.
+
+    It is in a file of most; to ask one takes 0.2 s.
+    """
     try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+        release = (Path(java).resolve().parent.parent / "release").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return _major(_answer(java))
+    return _major(release.partition("JAVA_VERSION=")[2]) or _major(_answer(java))
+
+
+def _answer(java: str) -> str:
+    try:
+        return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    quoted = shown.split('"')
+        return ""
+
+
+def _major(text: str) -> int:
+    """The first number of the first quoted part of a text."""
+    quoted = text.split('"')
     major = quoted[1].split(".")[0] if len(quoted) > 1 else "0"
     return int(major) if major.isdigit() else 0

@@ -21,6 +21,7 @@ import kestrel_sql
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.warm import jvm
 from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE, Busy, Lease, socket_path, start_keeper, take
+from kestrel_sql.spark.runtime.class_archive import archive_path, without_archive
 from kestrel_sql.spark.runtime.session import open_test_session
 
 _COLD = (COLD_VARIABLE, "CI", "PYTEST_XDIST_WORKER")
@@ -65,7 +66,8 @@ class WarmStart:
 
     def connect(self, settings: Mapping[str, str]) -> Mapping[str, str]:
         """Have PySpark use a JVM that is kept, or a new one that will be, and give the settings for its session."""
-        key = jvm_key({name: value for name, value in settings.items() if name != _SOCKETS})
+        # A JVM that was started before there was an archive is as good as one that uses it.
+        key = jvm_key({name: without_archive(value) for name, value in settings.items() if name != _SOCKETS})
         taken = take(self._path)
         if isinstance(taken, Busy):
             return settings
@@ -110,7 +112,10 @@ class WarmStart:
         return lease
 
     def _leave(self, lease: Lease, spark: SparkSession) -> None:
-        """Give the JVM back; what it and its Python workers printed goes to standard error."""
+        """Give the JVM back; what it and its Python workers printed goes to standard error.
+
+        The next JVM starts from an archive of classes.
+        """
         try:
             jvm.let_go(spark)
             then: Literal["keep", "end"] = "keep" if jvm.heap_in_use(spark) < _LARGEST_HEAP else "end"
@@ -119,6 +124,11 @@ class WarmStart:
         with contextlib.suppress(OSError):
             sys.stderr.write(_log(lease.jvm["folder"]).read_text(errors="replace"))
         lease.leave(then, self._code)
+        if not archive_path().exists():
+            # Most runs need nothing of what makes an archive.
+            from kestrel_sql.kafka.connector.prepare import archive_in_background
+
+            archive_in_background()
 
 
 def code_state(top: Path) -> str:

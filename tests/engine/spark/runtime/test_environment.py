@@ -98,3 +98,24 @@ def test_the_java_that_a_parent_process_chose_is_taken_as_it_is(folder: Path, mo
     monkeypatch.setattr(home, "_java_version", lambda java: 0)
     assert home._java_home() is None
     assert (own / "bin" / "java").read_text(encoding="utf-8") == "as it was"
+
+
+@pytest.mark.parametrize(
+    ("release", "answer", "version"),
+    [
+        ('IMPLEMENTOR="Maker"\nJAVA_VERSION="21.0.2"\n', "", 21),
+        ('IMPLEMENTOR="Maker 7"\n', 'openjdk version "17.0.9" 2023-10-17', 17),
+        (None, 'java version "1.8.0_402"', 1),
+        (None, "an error", 0),
+    ],
+)
+def test_a_java_is_asked_for_its_version_where_no_file_says_it(
+    tmp_path: Path, release: str | None, answer: str, version: int
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{answer}' >&2\n", encoding="utf-8")
+    java.chmod(0o755)
+    if release is not None:
+        (tmp_path / "release").write_text(release, encoding="utf-8")
+    assert home._java_version(str(java)) == version
