@@ -64,7 +64,7 @@ def test_bad_case_file_is_reported_and_others_run(folder: Path, fake: Any, capsy
     assert main(["run", "test-cases", "--json", "r.json"], lambda: fake) == ExitCode.USAGE
     out = capsys.readouterr().out
     assert "did you mean `outputs`?" in out
-    assert "1 passed, 1 errors" in out
+    assert "1 passed, 1 error in" in out
     assert json.loads(Path("r.json").read_text())["cases"][0]["status"] == "error"
 
 
@@ -74,7 +74,7 @@ def test_known_gaps(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str])
     ledger.write_text("- {case: 'test-cases/x.json::bad-one', reason: later, kind: notimpl}\n")
     assert main(["run", "test-cases"], lambda: fake) == ExitCode.OK
     shown = capsys.readouterr().out
-    assert "1 passed, 1 known gaps" in shown
+    assert "1 passed, 1 known gap in" in shown
     assert "test-cases/x.json::bad-one: known gap, notimpl: later" in shown
     ledger.write_text("- {case: 'test-cases/x.json::good-one', reason: later, kind: notimpl}\n")
     assert main(["run", "test-cases", "-k", "good"], lambda: fake) == ExitCode.FAILURES

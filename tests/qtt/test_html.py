@@ -169,7 +169,7 @@ def test_the_report_in_a_browser(tmp_path: Path, page: Any) -> None:
     page.goto(report(tmp_path, results()).as_uri())
     page.wait_for_selector("body[data-ready]")
     assert page.locator("#list a").count() == 1, "failures first"
-    assert "1 passed, 1 failed, 1 errors" in page.inner_text("#summary")
+    assert "1 passed, 1 failed, 1 error in" in page.inner_text("#summary")
     assert "counts <i>of</i> items" in page.inner_text("article h2")
     assert page.locator("table.differences td.expected").inner_text() == "2.50 (decimal)"
     assert page.locator("table.differences td.actual").inner_text() == "2.5 (decimal)"

@@ -52,11 +52,8 @@ class Summary:
 
     def __str__(self) -> str:
         counts = [f"{self.passed} passed"]
-        counts += [
-            f"{n} {word}"
-            for n, word in ((self.failed, "failed"), (self.errors, "errors"), (self.skipped, "known gaps"))
-            if n
-        ]
+        named = ((self.failed, "failed"), (self.errors, "error"), (self.skipped, "known gap"))
+        counts += [f"{n} {word}{'s' * (n > 1 and word != 'failed')}" for n, word in named if n]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
         if self.loose:
             text += f"\nof those that passed, {self.loose} with `ignore`, `unordered` or `tolerance`"
@@ -138,7 +135,7 @@ def watched(results: Iterator[Watched], total: int, console: Console) -> Iterato
     for done, result in enumerate(results, start=1):
         yield result
         now = time.perf_counter()
-        if now - shown >= _LINE_EVERY:
+        if now - shown >= _LINE_EVERY and done < total:
             shown = now
             left = (now - started) / done * (total - done)
             console.print(

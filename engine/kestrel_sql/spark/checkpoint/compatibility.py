@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -70,7 +69,7 @@ def check_start(
 def folder_of(checkpoint: str | Path) -> Path:
     """Return the folder of a checkpoint given by its path or `file:` URI."""
     text = str(checkpoint)
-    return Path(url2pathname(urlsplit(text).path)) if text.startswith("file:") else Path(text)
+    return Path(unquote(urlsplit(text).path)) if text.startswith("file:") else Path(text)
 
 
 def _flaws(

@@ -22,6 +22,9 @@ from kestrel_sql.spark.runtime.private_folder import private_folder
 ARCHIVE = "classes-"
 """How the name of an archive of classes begins."""
 
+_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The options of the short-lived JVM that only puts the command of the other one together."""
+
 _NEEDED_JAVA = 17
 _NEEDLESS_MODULE = "jdk.incubator.vector"
 _OPENED, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
@@ -39,6 +42,7 @@ def prepare_environment() -> None:
     os.environ["PYSPARK_PYTHON"] = str(_python())
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_HOME", str(_spark_home()))
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     if home := _java_home():
         os.environ["JAVA_HOME"] = home
 
