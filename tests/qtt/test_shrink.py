@@ -16,6 +16,7 @@ from kestrel_qtt.cases.model import (
     Outcome,
     OutputRecord,
     Produced,
+    SourceState,
     TopicState,
 )
 from kestrel_qtt.cli.case_text import case_text
@@ -107,7 +108,17 @@ class Loses:
             formats = FormatInfo(format="KAFKA"), FormatInfo(format="JSON")
             has_query = any("STREAM O" in statement for statement in case.statements)
             topics = (TopicState(name="O", key_format=formats[0], value_format=formats[1]),) if has_query else ()
-            yield case, Produced({}, topics=topics), 0.0
+            columns = frozenset(name for name in ("B", "D") if any(f" {name}" in text for text in case.statements[1:]))
+            source = SourceState(
+                name="O",
+                kind="stream",
+                schema="",
+                key_format="KAFKA",
+                value_format="JSON",
+                topic="O",
+                value_columns=columns,
+            )
+            yield case, Produced({}, topics=topics, sources=(source,)), 0.0
 
     def close(self) -> None:
         pass
@@ -121,7 +132,7 @@ def test_a_record_that_is_missing_from_an_empty_topic() -> None:
     assert [record.timestamp for record in small.inputs] == [1], "the input of the same time stays"
     assert [each for each in small.statements if "STREAM P" in each] == []
     assert any("STREAM O" in each for each in small.statements)
-    assert small.outputs == (missing,)
+    assert small.outputs == (replace(missing, value={}),), "without the columns that O has lost"
 
 
 def test_a_statement_of_several_lines_stays_readable(tmp_path: Path) -> None:

@@ -261,7 +261,8 @@ class ActualRecord:
 class SourceState:
     """A source of the final catalog.
 
-    `kind` is `stream` or `table`, `schema` a column list, `key_window` as in ExpectedSource.
+    `kind` is `stream` or `table`, `schema` a column list, `key_window` as in ExpectedSource. `value_columns` are the
+    names of the columns in the values of its topic.
     """
 
     name: str
@@ -273,6 +274,8 @@ class SourceState:
     key_features: frozenset[str] = frozenset()
     value_features: frozenset[str] = frozenset()
     is_source: bool = False
+    topic: str = ""
+    value_columns: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -47,7 +47,7 @@ class Review:
     ask: Callable[[str], str]
     accepted: int = 0
     skipped: int = 0
-    left: list[str] = field(default_factory=list)
+    edited: int = 0
 
     def review(self, case: Case, outcome: Outcome) -> None:
         """Ask about a case that failed or states no outputs.
@@ -103,7 +103,7 @@ class Review:
                 return False
             if answer == "e":
                 open_editor(case.file, line or case.line)
-                self.left.append(case.id)
+                self.edited += 1
                 return False
             if answer == "q":
                 raise QuitError
@@ -144,7 +144,10 @@ def review_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
             review.review(case, outcome)
     except QuitError:
         out.print("left early; what was accepted is written")
-    out.print(f"{len(failed)} of {len(cases)} cases differ: {review.accepted} accepted, {review.skipped} skipped")
+    edited = f", {review.edited} edited" if review.edited else ""
+    out.print(
+        f"{len(failed)} of {len(cases)} cases differ: {review.accepted} accepted, {review.skipped} skipped{edited}"
+    )
     return max(report_errors(loaded), ExitCode.FAILURES if len(failed) and review.skipped else ExitCode.OK)
 
 

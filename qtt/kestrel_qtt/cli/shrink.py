@@ -50,7 +50,7 @@ def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
         engine.close()
     text = case_text(case_document(small))
     out.print(text, markup=False, highlight=False, end="")
-    tell(f"{len(case.inputs)} records became {len(small.inputs)}; both cases fail because {reason.text}")
+    tell(f"of {len(case.inputs)} records {len(small.inputs)} are left; both cases fail because {reason.text}")
     if arguments.write is not None:
         arguments.write.write_text(text, encoding="utf-8")
     return ExitCode.OK

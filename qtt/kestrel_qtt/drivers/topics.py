@@ -188,4 +188,6 @@ def source_state(source: Source) -> model.SourceState:
         key_features=frozenset(feature.value for feature in source.formats.key_features),
         value_features=frozenset(feature.value for feature in source.formats.value_features),
         is_source=source.is_source,
+        topic=source.topic,
+        value_columns=frozenset(column.name for column in source.schema.value),
     )

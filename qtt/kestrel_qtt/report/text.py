@@ -52,8 +52,8 @@ class Summary:
 
     def __str__(self) -> str:
         counts = [f"{self.passed} passed"]
-        named = ((self.failed, "failed"), (self.errors, "error"), (self.skipped, "known gap"))
-        counts += [f"{n} {word}{'s' * (n > 1 and word != 'failed')}" for n, word in named if n]
+        others = ((self.failed, "failed"), (self.errors, "error"), (self.skipped, "known gap"))
+        counts += [f"{n} {word}{'s' * (n > 1 and word != 'failed')}" for n, word in others if n]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
         if self.loose:
             text += f"\nof those that passed, {self.loose} with `ignore`, `unordered` or `tolerance`"
@@ -132,16 +132,17 @@ def watched(results: Iterator[Watched], total: int, console: Console) -> Iterato
         yield from _with_bar(results, total, console)
         return
     started = shown = time.perf_counter()
-    for done, result in enumerate(results, start=1):
-        yield result
+    for done, result in enumerate(results):
+        # Cases of a group end together: what is told when one ends is where the groups before it stood.
         now = time.perf_counter()
-        if now - shown >= _LINE_EVERY and done < total:
+        if done and now - shown >= _LINE_EVERY:
             shown = now
             left = (now - started) / done * (total - done)
             console.print(
                 f"{done}/{total} cases, {done / (now - started):.1f} a second, about {_span(left)} left",
                 highlight=False,
             )
+        yield result
 
 
 def _span(seconds: float) -> str:
