@@ -156,6 +156,8 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
         {"Decimal62_A": Decimal("0.10"), "Decimal44_A": Decimal("0.1000")},
         [[Decimal("0.10")]],
     ),
+    ("GENERATE_SERIES(`Bigint_A`, `Bigint_B`)", {"Bigint_A": 2**63 - 1, "Bigint_B": -1}, FAILS),
+    ("GENERATE_SERIES(`Bigint_A`, `Bigint_B`, 2)", {"Bigint_A": -1, "Bigint_B": 2**63 - 1}, FAILS),
     ("LPAD(NULL, `Integer_A`, `Bytes_A`)", {"Integer_A": 2, "Bytes_A": b"x"}, None),
     ("ARRAY_REMOVE(`ArrayDouble_A`, 0E0)", {"ArrayDouble_A": [0.0, -0.0]}, [-0.0]),
 ]

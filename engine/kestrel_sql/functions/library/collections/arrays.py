@@ -301,7 +301,9 @@ def generate_series(start: Tree, end: Tree, step: Tree | None = None) -> Checked
         steps = op(exp.IntDiv, span, call("nullif", cast(by, "BIGINT"), zero))
         rising = all_of(op(exp.LT, first, last), op(exp.LT, by, zero))
         falling = all_of(op(exp.GT, first, last), op(exp.GT, by, zero))
-        return any_of(rising, falling, call("coalesce", op(exp.GTE, steps, number(MAX_ITEMS)), exp.true()))
+        # -2^63 steps of -1 overflow to a negative number.
+        many = any_of(op(exp.LT, steps, zero), op(exp.GTE, steps, number(MAX_ITEMS)))
+        return any_of(rising, falling, call("coalesce", many, exp.true()))
 
     def series(first: Tree, last: Tree, by: Tree) -> Tree:
         return if_(call("coalesce", fails(first, last, by), exp.true()), null(), call("sequence", first, last, by))
