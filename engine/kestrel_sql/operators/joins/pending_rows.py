@@ -6,6 +6,7 @@ timestamps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
@@ -15,18 +16,28 @@ from kestrel_sql.operators.operator import Key, Row, State, Value, Window
 
 @dataclass(frozen=True, slots=True)
 class PendingRows:
-    """The rows of one key, timestamp (ms) and list, in order of arrival; `rank` is the list."""
+    """The rows of one key, timestamp (ms) and list, in order of arrival; `rank` is the list.
+
+    `packed_key` is the key and its window as `pack_key` writes them.
+    """
 
     rank: int
+    packed_key: bytes
     key: Key
     window: Window | None
     timestamp: int
     values: tuple[Value, ...]
 
 
+def prepare(state: State) -> list[dict[str, Any]]:
+    """Return both lists, which are made for the first row that waits."""
+    lists: list[dict[str, Any]] = state.setdefault("pending", [{"ages": [], "rows": {}}, {"ages": [], "rows": {}}])
+    return lists
+
+
 def remember(state: State, rank: int, packed_key: bytes, row: Row) -> None:
     """Append a row to the list `rank`; `packed_key` is its key and window as `pack_key` writes them."""
-    pending = state.setdefault("pending", [{"ages": [], "rows": {}}, {"ages": [], "rows": {}}])[rank]
+    pending = prepare(state)[rank]
     times = pending["rows"].setdefault(packed_key, {})
     if row.timestamp not in times:
         heappush(pending["ages"], [row.timestamp, packed_key])
@@ -60,9 +71,36 @@ def take_closed(state: State, limits: tuple[int, int]) -> list[PendingRows]:
             return closed
         timestamp, rank, packed_key = min(tops)
         heappop(lists[rank]["ages"])
-        key, window, values = _take(lists[rank]["rows"], packed_key, timestamp) or ((), None, ())
-        bounds = None if window is None else (window[0], window[1])
-        closed.append(PendingRows(rank, tuple(key), bounds, timestamp, tuple(tuple(value) for value in values)))
+        rows = _take(lists[rank]["rows"], packed_key, timestamp) or ((), None, ())
+        closed.append(_pending(rank, packed_key, timestamp, rows))
+
+
+def ready(state: State, limits: tuple[int, int]) -> list[PendingRows]:
+    """Return the rows older than the limit (ms, exclusive) of their list, in any order, and keep them."""
+    found = []
+    for rank, pending in enumerate(state.get("pending", [])):
+        for timestamp, packed_key in {(each[0], each[1]) for each in pending["ages"] if each[0] < limits[rank]}:
+            rows = pending["rows"].get(packed_key, {}).get(timestamp)
+            if rows is not None:
+                found.append(_pending(rank, packed_key, timestamp, rows))
+    return found
+
+
+def pack(state: State) -> None:
+    """Sort the rows by key and timestamp, so that the state's bytes do not tell in which order they came and went.
+
+    A sorted list is also a heap, which `remember` needs.
+    """
+    for pending in state.get("pending", []):
+        rows = {packed_key: dict(sorted(times.items())) for packed_key, times in sorted(pending["rows"].items())}
+        pending["ages"] = sorted([timestamp, packed_key] for packed_key, times in rows.items() for timestamp in times)
+        pending["rows"] = rows
+
+
+def _pending(rank: int, packed_key: bytes, timestamp: int, rows: Sequence[Any]) -> PendingRows:
+    key, window, values = rows
+    bounds = None if window is None else (window[0], window[1])
+    return PendingRows(rank, packed_key, tuple(key), bounds, timestamp, tuple(tuple(value) for value in values))
 
 
 def _top(pending: dict[str, Any]) -> list[Any] | None:

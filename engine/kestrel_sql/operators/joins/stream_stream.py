@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from operator import itemgetter
 from typing import Any, ClassVar
 
+from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins import pending_rows as pending
 from kestrel_sql.operators.joins.joined_row import outer_sides, pair
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
@@ -18,9 +16,8 @@ from kestrel_sql.types.time_units import DAY_MS
 
 _DEFAULT_GRACE_MS = DAY_MS
 
-_SIDES = ("left", "right")
-
-_time_of = itemgetter(0)
+_PARTS = ("failed", "time", "left", "right", "pending")
+"""The parts of a state, in the order in which it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +57,7 @@ class StreamStreamJoin:
         matched = False
         for timestamp, value in self._partners(packed_key, row, state):
             matched = True
-            pending.forget(state, self._rank(1 - row.side), packed_key, timestamp)
+            pending.forget(state, self.rank(1 - row.side), packed_key, timestamp)
             outputs.append(
                 Output(
                     row.key, self._pair(row.side, row.value, value), max(row.timestamp, timestamp), window=row.window
@@ -68,16 +65,21 @@ class StreamStreamJoin:
             )
         if outer and not matched:
             outputs += self._unmatched(packed_key, row, row.value, state)
-        self._store(packed_key, row, row.value, state)
+        buffered.add(state, row.side, packed_key, [row.timestamp, row.value], self.retention_ms)
         return outputs
 
-    def _rank(self, side: int) -> int:
+    def rank(self, side: int) -> int:
         """The list of pending rows of a side: 1 for the left side of the join as built, 0 for the right side."""
         return int(side == (1 if self.join_type is JoinType.RIGHT else 0))
 
-    def _bounds(self, side: int) -> tuple[int, int]:
+    def bounds(self, side: int) -> tuple[int, int]:
         """How far (ms) before and after a row of this side its matches may lie."""
-        return (self.before_ms, self.after_ms) if self._rank(side) else (self.after_ms, self.before_ms)
+        return (self.before_ms, self.after_ms) if self.rank(side) else (self.after_ms, self.before_ms)
+
+    def limits(self, time: int) -> tuple[int, int]:
+        """The timestamps (ms, exclusive) before which the rows of each list wait no longer at a stream time (ms)."""
+        grace = self.grace_ms or 0
+        return time - self.before_ms - grace, time - self.after_ms - grace
 
     def _pair(self, side: int, own: Value, other: Value | None) -> Value:
         left, right = (own, other) if side == 0 else (other, own)
@@ -88,57 +90,42 @@ class StreamStreamJoin:
         return Output(key, self._pair(side, value, None), at.timestamp, window=at.window)
 
     def _partners(self, packed_key: bytes, row: Row, state: State) -> Iterator[tuple[int, Value]]:
-        before, after = self._bounds(row.side)
-        store = state.get(_SIDES[1 - row.side])
-        rows = store["rows"].get(packed_key, []) if store else []
+        before, after = self.bounds(row.side)
         earliest = max(0, row.timestamp - before)
-        first = bisect_left(rows, earliest, key=_time_of)
-        last = bisect_right(rows, row.timestamp + after, key=_time_of)
-        for timestamp, value in rows[first:last]:
+        for timestamp, value in buffered.within(state, 1 - row.side, packed_key, earliest, row.timestamp + after):
             yield timestamp, tuple(value)
 
     def _unmatched(self, packed_key: bytes, row: Row, value: Value, state: State) -> list[Output]:
-        if self.grace_ms is None or row.timestamp + self._bounds(row.side)[1] < state["time"]:
+        if self.grace_ms is None or row.timestamp + self.bounds(row.side)[1] < state["time"]:
             return [self._alone(row.side, row.key, value, row)]
-        pending.remember(state, self._rank(row.side), packed_key, row)
+        pending.remember(state, self.rank(row.side), packed_key, row)
         return []
 
     def _flush(self, row: Row, state: State) -> list[Output]:
         """Emit the pending rows whose window has closed; only a row at stream time triggers this."""
         grace, time = self.grace_ms, state["time"]
         oldest = pending.earliest(state)
-        if (
-            grace is None
-            or oldest is None
-            or row.timestamp < time
-            or oldest + self._bounds(row.side)[1] + grace >= time
-        ):
+        if grace is None or oldest is None or row.timestamp < time or oldest + self.bounds(row.side)[1] + grace >= time:
             return []
-        limits = (time - self.before_ms - grace, time - self.after_ms - grace)
         outputs = []
-        for rows in pending.take_closed(state, limits):
-            side = 1 - rows.rank if self._rank(0) else rows.rank
+        for rows in pending.take_closed(state, self.limits(time)):
+            side = 1 - rows.rank if self.rank(0) else rows.rank
             outputs += [
                 Output(rows.key, self._pair(side, value, None), rows.timestamp, window=rows.window)
                 for value in rows.values
             ]
         return outputs
 
-    def _store(self, packed_key: bytes, row: Row, value: Value, state: State) -> None:
-        """Buffer the row for later matches, and drop the rows that are older than the retention."""
-        store = state.setdefault(_SIDES[row.side], {"newest": row.timestamp, "rows": {}, "ages": []})
-        store["newest"] = max(store["newest"], row.timestamp)
-        oldest = store["newest"] - self._retention() + 1
-        if row.timestamp >= oldest:
-            insort(store["rows"].setdefault(packed_key, []), [row.timestamp, list(value)], key=_time_of)
-            heappush(store["ages"], [row.timestamp, packed_key])
-        while store["ages"] and store["ages"][0][0] < oldest:
-            _, expired_key = heappop(store["ages"])
-            rows = store["rows"][expired_key]
-            del rows[0]
-            if not rows:
-                del store["rows"][expired_key]
+    def pack(self, state: State) -> None:
+        """Bring a state into the order in which it is stored: that of its keys and times, not that of its changes."""
+        buffered.pack(state)
+        pending.pack(state)
+        for name in _PARTS:
+            if name in state:
+                state[name] = state.pop(name)
 
-    def _retention(self) -> int:
+    @property
+    def retention_ms(self) -> int:
+        """How long (ms) rows stay buffered."""
         grace = max(_DEFAULT_GRACE_MS - 2 * self.before_ms, 0) if self.grace_ms is None else self.grace_ms
         return self.before_ms + self.after_ms + grace

@@ -32,6 +32,7 @@ from kestrel_sql.spark.state.column_rows import (
     sorted_by,
     valid,
 )
+from kestrel_sql.spark.state.stream_join_by_column import column_stream_join
 from kestrel_sql.spark.state.tables_by_column import column_table
 
 MAX_OUTPUTS = 1 << 18
@@ -342,7 +343,7 @@ def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | No
         return ColumnAggregate(stateful, operator, made)
     if isinstance(operator, TimeWindowAggregate) and _is_plain(operator, stateful):
         return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
-    return column_table(stateful, made)
+    return column_table(stateful, made) or column_stream_join(stateful, made)
 
 
 def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
+from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import Output, Row
 from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
@@ -112,7 +113,7 @@ class PageRunner:
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:
-            if isinstance(stateful.operator, TimeWindowAggregate):
+            if isinstance(stateful.operator, TimeWindowAggregate | StreamStreamJoin):
                 stateful.operator.pack(state.get(str(stateful.output.relation), {}))
 
     def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:

@@ -32,6 +32,11 @@ class SideRows:
     at: Numbers
     fields: Mapping[str, pa.StructArray]
 
+    def stored(self, rows: Sequence[Sequence[Any] | None]) -> pa.StructArray:
+        """Rows of the state in the form of the field `v`."""
+        found = from_rows(rows, self.handle.schema.value)
+        return pa.StructArray.from_arrays(found.flatten(), fields=list(self.fields["v"].type), mask=found.is_null())
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
@@ -55,6 +60,11 @@ class KeyedRows:
     groups: Numbers
     names: Sequence[bytes | None]
 
+    @property
+    def known(self) -> Flags:
+        """Which rows have a key."""
+        return np.array([name is not None for name in self.names], dtype=bool)[self.groups]
+
     def latest(self, side: int) -> Numbers:
         """For each row, the index of the latest row of its key in an input before it; -1 without one."""
         flags = np.zeros(len(self.order), dtype=bool)
@@ -69,9 +79,7 @@ class KeyedRows:
     def versions(self, side: int, stored: Sequence[Sequence[Any] | None]) -> Versions:
         """The versions of the rows of a table; `stored` has the row of each group in the state."""
         own = self.sides[side]
-        kind = own.fields["v"].type
-        first = from_rows(stored, own.handle.schema.value)
-        parts = [pa.StructArray.from_arrays(first.flatten(), fields=list(kind), mask=first.is_null()), own.fields["v"]]
+        parts = [own.stored(stored), own.fields["v"]]
         index = np.empty(self.rows.num_rows, np.int64)
         index[own.at] = np.arange(len(own.at)) + len(stored)
         latest = self.latest(side)

@@ -2,125 +2,31 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers, Segments
+from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.joins.joined_row import outer_sides
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
-from kestrel_sql.operators.operator import KeyBytes, State
+from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.row_keys import unchanged
 from kestrel_sql.operators.tables.previous_row import Materialise
-from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.io.columns import to_list, to_rows
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
+from kestrel_sql.spark.io.columns import to_rows
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
-from kestrel_sql.spark.state.column_rows import (
-    MANY_ROWS,
-    Made,
-    codes_of,
-    enveloped,
-    order_of,
-    present,
-    sorted_by,
-    valid,
-)
-from kestrel_sql.spark.state.table_versions import KeyedRows, SideRows, Versions
+from kestrel_sql.spark.state.column_rows import present, sorted_by, valid
+from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
+from kestrel_sql.spark.state.table_versions import KeyedRows, Versions
 from kestrel_sql.sql.nodes.statements import JoinType
-from kestrel_sql.types.schema import Column
 
 _LEFT, _RIGHT = 0, 1
 
-_ENVELOPE = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
 
-
-class ColumnTable(ABC):
-    """Runs an operator that keeps the latest row of each key of a table over whole columns."""
-
-    def __init__(self, stateful: Stateful, made: pa.Schema) -> None:
-        operator: Any = stateful.operator
-        self._key_bytes: KeyBytes = operator.key_bytes
-        self._inputs = stateful.inputs
-        self._output = stateful.output
-        self._made = made
-
-    def accepts(self, rows: pa.RecordBatch) -> bool:
-        """Whether there are many rows, and none has a window."""
-        return rows.num_rows >= MANY_ROWS and bool(rows.column("ws").null_count == rows.num_rows)
-
-    @abstractmethod
-    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
-
-    def _keyed(self, rows: pa.RecordBatch, usable: Flags) -> KeyedRows:
-        rows = sorted_by(rows, order_of(rows, usable))
-        relations = rows.column("rel").to_numpy()
-        sides = []
-        for handle in self._inputs:
-            at = np.flatnonzero(relations == handle.relation)
-            structs = rows.column(struct_column(handle.relation))
-            if len(at) < rows.num_rows:
-                structs = structs.take(pa.array(at))
-            fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
-            sides.append(SideRows(handle, at, fields))
-        keys = self._keys(sides)
-        codes = codes_of(keys)
-        order = np.argsort(codes, kind="stable")
-        starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
-        segments = Segments(starts, len(order))
-        groups = np.empty(len(order), np.int64)
-        groups[order] = segments.groups
-        firsts = zip(*(to_list(column.take(pa.array(order[starts]))) for column in keys), strict=True)
-        names = [self._key_bytes(tuple(key)) if known else None for known, *key in firsts]
-        return KeyedRows(rows, sides, keys[1:], order, segments, groups, names)
-
-    def _keys(self, sides: Sequence[SideRows]) -> list[pa.Array]:
-        """Whether each row has a key, and the columns of the keys."""
-        at = pa.array(np.argsort(np.concatenate([side.at for side in sides]), kind="stable"))
-        columns = zip(*(side.fields["k"].flatten() for side in sides), strict=True)
-        known = [pa.array(_known(side.fields["k"])) for side in sides]
-        return [pa.concat_arrays(list(parts)).take(at) for parts in (known, *columns)]
-
-    def _usable(self, rows: pa.RecordBatch, handle: Handle) -> Flags:
-        """Which rows are of a relation and have a key."""
-        structs = rows.column(struct_column(handle.relation))
-        found = present(structs, "k")
-        if len(handle.schema.key) == 1:
-            found &= valid(structs.field("k").field(0))
-        return found
-
-    def _results(
-        self, keyed: KeyedRows, at: Numbers, parts: Mapping[str, pa.StructArray], times: Numbers, task: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The outputs of the rows at these indices, one each, with the fields `parts` besides the key."""
-        if not len(at):
-            return
-        kind = self._made.field(struct_column(self._output.relation)).type
-        taken = pa.array(at)
-        mask = pa.array(np.array([name is None for name in keyed.names])[keyed.groups[at]])
-        key = [column.take(taken) for column in keyed.keys]
-        fields = {**parts, "k": pa.StructArray.from_arrays(key, fields=list(kind.field("k").type), mask=mask)}
-        structs = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
-        made = Made(self._output.relation, structs, times, np.zeros(len(at), np.int64))
-        yield from enveloped(sorted_by(keyed.rows.select(_ENVELOPE), at), made, self._made, task)
-
-    def _value(self, columns: Sequence[pa.Array], field: str = "v", mask: Flags | None = None) -> pa.StructArray:
-        """A row of the result from its columns; the columns that are left over are NULL."""
-        kind = self._made.field(struct_column(self._output.relation)).type.field(field).type
-        nulls = [pa.nulls(len(columns[0]), each.type) for each in list(kind)[len(columns) :]]
-        return pa.StructArray.from_arrays(
-            [*columns, *nulls], fields=list(kind), mask=None if mask is None else pa.array(mask)
-        )
-
-
-class ColumnStreamTableJoin(ColumnTable):
+class ColumnStreamTableJoin(KeyedColumns):
     """Joins the rows of a stream with the current rows of a table."""
 
     def __init__(self, stateful: Stateful, operator: StreamTableJoin, made: pa.Schema) -> None:
@@ -162,7 +68,7 @@ class ColumnStreamTableJoin(ColumnTable):
                 rows[keyed.names[group]] = list(value)
 
 
-class ColumnTableJoin(ColumnTable):
+class ColumnTableJoin(KeyedColumns):
     """Recomputes the result of a key of two tables at every change of either."""
 
     def __init__(self, stateful: Stateful, operator: TableJoin, made: pa.Schema) -> None:
@@ -226,7 +132,7 @@ class ColumnTableJoin(ColumnTable):
         return np.where(is_right, others[_LEFT], others[_RIGHT])
 
 
-class ColumnMaterialise(ColumnTable):
+class ColumnMaterialise(KeyedColumns):
     """Adds the previous row to each change of a table."""
 
     def __init__(self, stateful: Stateful, operator: Materialise, made: pa.Schema) -> None:
@@ -269,10 +175,10 @@ def _store_latest(
                 rows[keyed.names[group]] = stored(list(value), time)
 
 
-def column_table(stateful: Stateful, made: pa.Schema) -> ColumnTable | None:
+def column_table(stateful: Stateful, made: pa.Schema) -> KeyedColumns | None:
     """Return what runs an operator on tables over whole columns; None if it goes row by row."""
     operator = stateful.operator
-    if not _fits(stateful, made):
+    if not fits(stateful, made):
         return None
     match operator:
         case StreamTableJoin():
@@ -283,28 +189,3 @@ def column_table(stateful: Stateful, made: pa.Schema) -> ColumnTable | None:
             return ColumnMaterialise(stateful, operator, made)
         case _:
             return None
-
-
-def _fits(stateful: Stateful, made: pa.Schema) -> bool:
-    """Whether keys are compared by value, and the columns of the inputs are those of the result."""
-    keys: Any = stateful.operator.key_bytes
-    if not (isinstance(keys, EncodedKey) and keys.exact):
-        return False
-    inputs = stateful.inputs
-    own = [_types(handle.schema.key) for handle in (*inputs, stateful.output)]
-    operator: Any = stateful.operator
-    sides = inputs[::-1] if getattr(operator, "join_type", None) is JoinType.RIGHT else inputs
-    given = [kind for handle in sides for kind in _types(handle.schema.value)]
-    given_all = all(handle.schema.value for handle in inputs)
-    result = _types(stateful.output.schema.value)
-    return bool(own[0]) and given_all and own.count(own[0]) == len(own) and result[: len(given)] == given
-
-
-def _types(columns: Sequence[Column]) -> list[str]:
-    return [str(column.type) for column in columns]
-
-
-def _known(keys: pa.StructArray) -> Flags:
-    """Which keys are not null; a key whose only column is NULL is null."""
-    found = valid(keys)
-    return found & valid(keys.field(0)) if keys.type.num_fields == 1 else found

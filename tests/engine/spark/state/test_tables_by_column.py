@@ -16,8 +16,9 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.state import keyed_columns as keyed_module
 from kestrel_sql.spark.state import page as page_module
-from kestrel_sql.spark.state import tables_by_column as tables_module
+from kestrel_sql.spark.state import stream_join_by_column as streams_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
 from kestrel_sql.types import sql_types as t
@@ -30,6 +31,17 @@ _COLUMNS = (
 _WITH = "WITH (KAFKA_TOPIC='{}', KEY_FORMAT='JSON', VALUE_FORMAT='JSON')"
 _BOTH = "A.K, A.I, A.D, A.N, A.W, A.M, A.X, A.L, A.P, A.S, B.K, B.B, B.D, B.L, B.P, B.S"
 _PICKED = "A.K, A.I, A.D, B.K, B.L, B.N"
+
+_KEYS_OF = {"FULL OUTER": "ROWKEY, A.I, A.D, A.N, B.L, B.P, B.S"}
+_SPANS = {
+    "with grace": "20 MILLISECONDS GRACE PERIOD 30 MILLISECONDS",
+    "without grace": "20 MILLISECONDS",
+    "at once": "0 MILLISECONDS GRACE PERIOD 0 MILLISECONDS",
+    "before": "(35 MILLISECONDS, 0 MILLISECONDS) GRACE PERIOD 10 MILLISECONDS",
+    "after": "(5 MILLISECONDS, 25 MILLISECONDS) GRACE PERIOD 15 MILLISECONDS",
+}
+_BY_ROW = {("LEFT", "before"), ("RIGHT", "before"), ("FULL OUTER", "before"), ("FULL OUTER", "after")}
+"""Rows of these joins wait longer for one input than for the other, and go row by row."""
 
 _QUERIES: Mapping[str, tuple[str, int]] = {
     "stream-table inner": (f"CREATE STREAM C AS SELECT {_BOTH} FROM S A JOIN T B ON A.K = B.K;", 1),
@@ -53,6 +65,15 @@ _QUERIES: Mapping[str, tuple[str, int]] = {
         "CREATE TABLE X AS SELECT C.N, COUNT(*) AS N FROM T A JOIN U B ON A.K=B.K FULL JOIN V C ON A.K=C.K GROUP BY C.N;",
         2,
     ),
+    **{
+        f"stream-stream {kind} {within}".lower(): (
+            f"CREATE STREAM C AS SELECT {_KEYS_OF.get(kind, _BOTH)} FROM S A {kind} JOIN R B WITHIN {span} ON A.K = B.K;",
+            1,
+        )
+        for kind in ("INNER", "LEFT", "RIGHT", "FULL OUTER")
+        for within, span in _SPANS.items()
+        if (kind, within) not in _BY_ROW
+    },
     "previous row": ("CREATE TABLE C AS SELECT N, COUNT(*) AS C, SUM(I) AS I FROM T GROUP BY N;", 1),
     "previous row with time": ("CREATE TABLE C AS SELECT N, SUM(ROWTIME) AS R FROM T GROUP BY N;", 1),
     "previous row of two keys": ("CREATE TABLE C AS SELECT N, COUNT(*) AS C FROM Q GROUP BY N;", 1),
@@ -72,7 +93,7 @@ _CHOICES: Mapping[Any, Sequence[Any]] = {
 def level_of(query: str, key: str) -> Level:
     """The level of a query whose operators are compared."""
     text, number = _QUERIES[query]
-    sources = [f"CREATE STREAM S (K {key} KEY, {_COLUMNS}) {_WITH.format('s')};"]
+    sources = [f"CREATE STREAM {name} (K {key} KEY, {_COLUMNS}) {_WITH.format(name)};" for name in "SR"]
     sources += [f"CREATE TABLE {name} (K {key} PRIMARY KEY, {_COLUMNS}) {_WITH.format(name)};" for name in "TUV"]
     sources.append(f"CREATE TABLE Q (K {key} PRIMARY KEY, J STRING PRIMARY KEY, {_COLUMNS}) {_WITH.format('q')};")
     session = Session()
@@ -122,9 +143,10 @@ def some_struct(handle: Handle, random_: random.Random, spread: int) -> dict[str
     return {"k": key, "v": row(), **({"o": row()} if handle.has_old else {})}
 
 
-def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> pa.RecordBatch:
-    """Rows of all inputs, with tombstones, unordered timestamps and shuffled ordinals, and seldom with windows."""
-    windowed = random_.random() < 0.1
+def some_rows(
+    level: Level, random_: random.Random, count: int, spread: int, *, windowed: bool = False
+) -> pa.RecordBatch:
+    """Rows of all inputs, with tombstones, unordered timestamps and shuffled ordinals."""
     rows = []
     for ordinal in random_.sample(range(count * 3), count):
         relation, handle = random_.choice(list(level.inputs().items()))
@@ -166,16 +188,17 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
     query: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "MIN_ROWS", 1)
-    monkeypatch.setattr(tables_module, "MANY_ROWS", 1)
+    monkeypatch.setattr(keyed_module, "MANY_ROWS", 1)
     for seed in seeds:
         random_ = random.Random(seed)
+        monkeypatch.setattr(streams_module, "MAX_PAIRS", random_.choice([1, 20, 1 << 18]))
         level = level_of(query, ("BIGINT", "STRING")[seed % 2])
         runner = PageRunner(level)
         assert set(runner._by_column) == level.outputs()
-        spread = random_.choice([1, 3, 40, 400])
+        spread, windowed = random_.choice([1, 3, 40, 400]), random_.random() < 0.1
         stored = dump_state({})
         for _ in range(5):
-            rows = some_rows(level, random_, random_.choice([1, 2, 9, 90, 200]), spread)
+            rows = some_rows(level, random_, random_.choice([1, 2, 9, 90, 200]), spread, windowed=windowed)
             monkeypatch.setattr(page_module, "can_run", lambda rows: False)
             single = through(runner, rows, stored)
             monkeypatch.setattr(page_module, "can_run", lambda rows: True)

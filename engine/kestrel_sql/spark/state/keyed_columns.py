@@ -1,0 +1,154 @@
+"""What operators on keyed rows share that work on whole columns of a page."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kestrel_sql.operators.aggregates.by_column import Flags, Numbers, Segments
+from kestrel_sql.operators.operator import KeyBytes, State
+from kestrel_sql.spark.build.keyed import EncodedKey
+from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
+from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.state.column_rows import (
+    MANY_ROWS,
+    Made,
+    codes_of,
+    enveloped,
+    order_of,
+    present,
+    sorted_by,
+    valid,
+)
+from kestrel_sql.spark.state.table_versions import KeyedRows, SideRows
+from kestrel_sql.sql.nodes.statements import JoinType
+from kestrel_sql.types.schema import Column
+
+_ENVELOPE = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
+
+
+class KeyedColumns(ABC):
+    """Runs an operator whose rows have keys over whole columns."""
+
+    def __init__(self, stateful: Stateful, made: pa.Schema) -> None:
+        operator: Any = stateful.operator
+        self._key_bytes: KeyBytes = operator.key_bytes
+        self._inputs = stateful.inputs
+        self._output = stateful.output
+        self._made = made
+
+    def accepts(self, rows: pa.RecordBatch) -> bool:
+        """Whether there are many rows, and none has a window."""
+        return rows.num_rows >= MANY_ROWS and bool(rows.column("ws").null_count == rows.num_rows)
+
+    @abstractmethod
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
+
+    def _keyed(self, rows: pa.RecordBatch, usable: Flags) -> KeyedRows:
+        rows = sorted_by(rows, order_of(rows, usable))
+        relations = rows.column("rel").to_numpy()
+        sides = []
+        for handle in self._inputs:
+            at = np.flatnonzero(relations == handle.relation)
+            structs = rows.column(struct_column(handle.relation))
+            if len(at) < rows.num_rows:
+                structs = structs.take(pa.array(at))
+            fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
+            sides.append(SideRows(handle, at, fields))
+        keys = self._keys(sides)
+        codes = codes_of(keys)
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
+        segments = Segments(starts, len(order))
+        groups = np.empty(len(order), np.int64)
+        groups[order] = segments.groups
+        firsts = zip(*(to_list(column.take(pa.array(order[starts]))) for column in keys), strict=True)
+        names = [self._key_bytes(tuple(key)) if known else None for known, *key in firsts]
+        return KeyedRows(rows, sides, keys[1:], order, segments, groups, names)
+
+    def _keys(self, sides: Sequence[SideRows]) -> list[pa.Array]:
+        """Whether each row has a key, and the columns of the keys."""
+        at = pa.array(np.argsort(np.concatenate([side.at for side in sides]), kind="stable"))
+        columns = zip(*(side.fields["k"].flatten() for side in sides), strict=True)
+        known = [pa.array(_known(side.fields["k"])) for side in sides]
+        return [pa.concat_arrays(list(parts)).take(at) for parts in (known, *columns)]
+
+    def _usable(self, rows: pa.RecordBatch, handle: Handle) -> Flags:
+        """Which rows are of a relation and have a key."""
+        structs = rows.column(struct_column(handle.relation))
+        found = present(structs, "k")
+        if len(handle.schema.key) == 1:
+            found &= valid(structs.field("k").field(0))
+        return found
+
+    def _results(
+        self,
+        keyed: KeyedRows,
+        at: Numbers,
+        parts: Mapping[str, pa.StructArray],
+        times: Numbers,
+        task: int,
+        positions: Numbers | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The outputs of the rows at these indices, with the fields `parts`.
+
+        They have the keys of their rows unless `parts` has a key. A row has one output unless `positions` has the
+        position of each output among those of its row.
+        """
+        if not len(at):
+            return
+        kind = self._made.field(struct_column(self._output.relation)).type
+        fields = {"k": parts["k"] if "k" in parts else self._key(keyed.keys, at, ~keyed.known[at]), **parts}
+        structs = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
+        positions = np.zeros(len(at), np.int64) if positions is None else positions
+        made = Made(self._output.relation, structs, times, positions)
+        yield from enveloped(sorted_by(keyed.rows.select(_ENVELOPE), at), made, self._made, task)
+
+    def _key(self, columns: Sequence[pa.Array], at: Numbers, missing: Flags) -> pa.StructArray:
+        """The keys of results from key columns, by index."""
+        kind = self._made.field(struct_column(self._output.relation)).type.field("k").type
+        taken = pa.array(at)
+        return pa.StructArray.from_arrays(
+            [column.take(taken) for column in columns], fields=list(kind), mask=pa.array(missing)
+        )
+
+    def _value(self, columns: Sequence[pa.Array], field: str = "v", mask: Flags | None = None) -> pa.StructArray:
+        """A row of the result from its columns; the columns that are left over are NULL."""
+        kind = self._made.field(struct_column(self._output.relation)).type.field(field).type
+        nulls = [pa.nulls(len(columns[0]), each.type) for each in list(kind)[len(columns) :]]
+        return pa.StructArray.from_arrays(
+            [*columns, *nulls], fields=list(kind), mask=None if mask is None else pa.array(mask)
+        )
+
+
+def fits(stateful: Stateful, made: pa.Schema) -> bool:
+    """Whether keys are compared by value, and the columns of the inputs are those of the result."""
+    keys: Any = stateful.operator.key_bytes
+    if not (isinstance(keys, EncodedKey) and keys.exact):
+        return False
+    inputs = stateful.inputs
+    own = [_types(handle.schema.key) for handle in (*inputs, stateful.output)]
+    operator: Any = stateful.operator
+    sides = inputs[::-1] if getattr(operator, "join_type", None) is JoinType.RIGHT else inputs
+    given = [kind for handle in sides for kind in _types(handle.schema.value)]
+    given_all = all(handle.schema.value for handle in inputs)
+    result = _types(stateful.output.schema.value)
+    return bool(own[0]) and given_all and own.count(own[0]) == len(own) and result[: len(given)] == given
+
+
+def _types(columns: Sequence[Column]) -> list[str]:
+    return [str(column.type) for column in columns]
+
+
+def _known(keys: pa.StructArray) -> Flags:
+    """Which keys are not null; a key whose only column is NULL is null."""
+    found = valid(keys)
+    return found & valid(keys.field(0)) if keys.type.num_fields == 1 else found

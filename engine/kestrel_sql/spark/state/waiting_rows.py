@@ -1,0 +1,193 @@
+"""The rows of an outer stream-stream join that wait for a match or for their window to close, over whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
+from kestrel_sql.operators.joins import pending_rows as pending
+from kestrel_sql.operators.joins.joined_row import outer_sides
+from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
+from kestrel_sql.operators.operator import Key, Row, State, Value
+from kestrel_sql.spark.io.columns import to_list, to_rows
+from kestrel_sql.spark.state.table_versions import KeyedRows
+from kestrel_sql.spark.state.time_matches import Arrived, Meetable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row of the state that may close; its values, and its list, key and timestamp (ms) as `PendingRows` has them."""
+
+    rank: int
+    packed_key: bytes
+    key: Key
+    timestamp: int
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """All rows of a batch, and behind them the rows of the state that may close in it.
+
+    Attributes:
+        operator: the join.
+        keyed: the rows of the batch.
+        arrived: what decides about them.
+        meetable: the rows that others may meet.
+        stored: the rows of the state.
+        sides: the input of each row.
+        times: its timestamp (ms).
+        closes: the row of the batch that closes its window, if it waits; the number of rows without one.
+        waits: whether it waits or has waited.
+        places: its index in `meetable`; one too many if it is not there.
+        met: for each row of `meetable` the first row of the batch that meets it; the number of rows without one.
+    """
+
+    operator: StreamStreamJoin
+    keyed: KeyedRows
+    arrived: Arrived
+    meetable: Meetable
+    stored: Sequence[StoredRow]
+    sides: Numbers
+    times: Numbers
+    closes: Numbers
+    waits: Flags
+    places: Numbers
+    met: Numbers
+
+    def advance(self, start: int, end: int, causes: Numbers, met: Numbers) -> tuple[Numbers, Numbers]:
+        """Let the next rows of the batch arrive; each of `causes` meets one of `met`.
+
+        Returns:
+            The rows that have no match and do not wait, and the rows that wait no longer, in the order of the outputs.
+        """
+        arrived, operator = self.arrived, self.operator
+        sides = arrived.sides[start:end]
+        lonely = np.array(outer_sides(operator.join_type))[sides] & arrived.has_value[start:end]
+        lonely[causes - start] = False
+        if not _delays(operator):
+            return start + np.flatnonzero(lonely), np.zeros(0, np.int64)
+        np.minimum.at(self.met, met, causes)
+        in_time = arrived.times[start:end] + _after(operator)[sides] >= arrived.now[start:end]
+        self.waits[start:end] = lonely & arrived.stores[start:end] & in_time
+        return start + np.flatnonzero(lonely & ~self.waits[start:end]), self._closed(start, end)
+
+    def _closed(self, start: int, end: int) -> Numbers:
+        """The rows whose windows those of a range of the batch close, by timestamp, list, key and arrival."""
+        rows = np.flatnonzero(
+            self.waits & (self.closes >= start) & (self.closes < end) & (self.met[self.places] >= self.closes)
+        )
+        names = [self._name(row) for row in rows.tolist()]
+        numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+        keys = np.array([numbers[name] for name in names], np.int64)
+        ranks = np.array([self.operator.rank(side) for side in (0, 1)])[self.sides[rows]]
+        size = len(self.arrived.times)
+        arrivals = np.where(rows < size, rows, rows - len(self.times))
+        found: Numbers = rows[np.lexsort((arrivals, keys, ranks, self.times[rows], self.closes[rows]))]
+        return found
+
+    def _name(self, row: int) -> bytes:
+        size = len(self.arrived.times)
+        return self.keyed.names[self.keyed.groups[row]] or b"" if row < size else self.stored[row - size].packed_key
+
+    def update(self, state: State) -> None:
+        """Remove the rows of the state that wait no longer, and add those of the batch that still do."""
+        if not _delays(self.operator):
+            return
+        size, groups = len(self.arrived.times), len(self.keyed.names)
+        for row in np.flatnonzero(self.closes[size:] < size).tolist():
+            stored = self.stored[row]
+            pending.forget(state, stored.rank, stored.packed_key, stored.timestamp)
+        for at in np.flatnonzero((self.met[:-1] < size) & (self.meetable.arrivals < 0)).tolist():
+            side, group = divmod(int(self.meetable.buckets[at]), groups)
+            name = self.keyed.names[group] or b""
+            pending.forget(state, self.operator.rank(side), name, int(self.meetable.times[at]))
+        if self.waits[:size].any():
+            pending.prepare(state)
+        still = self.waits[:size] & (self.closes[:size] == size) & (self.met[self.places[:size]] == size)
+        for number, rows in enumerate(self.keyed.sides):
+            own = pa.array(np.flatnonzero(still[rows.at]))
+            at = rows.at[own]
+            keys = zip(*(to_list(column.take(pa.array(at))) for column in self.keyed.keys), strict=True)
+            values = to_rows(rows.fields["v"].take(own))
+            for row, key, value in zip(at.tolist(), keys, values, strict=True):
+                given = Row(number, key, value, int(self.arrived.times[row]))
+                pending.remember(state, self.operator.rank(number), self._name(row), given)
+
+
+def waiting_rows(
+    operator: StreamStreamJoin, keyed: KeyedRows, arrived: Arrived, meetable: Meetable, state: State
+) -> Waiting:
+    """Return the rows that may wait before the first row of a batch arrives."""
+    size, groups = len(arrived.times), len(keyed.names)
+    stored = _stored(operator, int(arrived.now[-1]), state) if _delays(operator) else []
+    side_of = {operator.rank(side): side for side in (0, 1)}
+    sides = np.array([side_of[row.rank] for row in stored], np.int64)
+    times = np.array([row.timestamp for row in stored], np.int64)
+    numbers = {name: number for number, name in enumerate(keyed.names) if name is not None} if stored else {}
+    own_groups = np.array([numbers.get(row.packed_key, -1) for row in stored], np.int64)
+    # All rows of a key and timestamp meet the same rows, so that the first one stands for all.
+    first, counts = meetable.spans(sides * groups + own_groups, times, times)
+    absent = (counts == 0) | (own_groups < 0)
+    places = np.full(size, len(meetable.order))
+    known = meetable.arrivals >= 0
+    places[meetable.arrivals[known]] = np.flatnonzero(known)
+    all_sides, all_times = np.concatenate([arrived.sides, sides]), np.concatenate([arrived.times, times])
+    return Waiting(
+        operator=operator,
+        keyed=keyed,
+        arrived=arrived,
+        meetable=meetable,
+        stored=stored,
+        sides=all_sides,
+        times=all_times,
+        closes=_closes(operator, arrived, all_sides, all_times),
+        waits=np.arange(size + len(stored)) >= size,
+        places=np.concatenate([places, np.where(absent, len(meetable.order), first)]),
+        met=np.full(len(meetable.order) + 1, size),
+    )
+
+
+def closes_together(operator: StreamStreamJoin) -> bool:
+    """Whether any row at stream time closes all windows that are over.
+
+    Otherwise rows wait longer for one input than for the other, and which windows close depends on the input of the
+    row and on all rows that wait.
+    """
+    outer = outer_sides(operator.join_type)
+    longest = max(operator.before_ms, operator.after_ms)
+    return not _delays(operator) or all(_after(operator)[side] == longest for side in (0, 1) if outer[side])
+
+
+def _delays(operator: StreamStreamJoin) -> bool:
+    return operator.grace_ms is not None and any(outer_sides(operator.join_type))
+
+
+def _after(operator: StreamStreamJoin) -> Numbers:
+    """How long (ms) after a row of each input its matches may lie."""
+    return np.array([operator.bounds(side)[1] for side in (0, 1)], np.int64)
+
+
+def _stored(operator: StreamStreamJoin, time: int, state: State) -> list[StoredRow]:
+    return [
+        StoredRow(rows.rank, rows.packed_key, rows.key, rows.timestamp, value)
+        for rows in pending.ready(state, operator.limits(time))
+        for value in rows.values
+    ]
+
+
+def _closes(operator: StreamStreamJoin, arrived: Arrived, sides: Numbers, times: Numbers) -> Numbers:
+    """For each row, if it waits, the row of the batch that closes its window: the first one at a late enough time."""
+    size = len(arrived.times)
+    if not _delays(operator):
+        return np.full(len(times), size)
+    closing = np.flatnonzero(arrived.stores & (arrived.times == arrived.now))
+    over = times + _after(operator)[sides] + (operator.grace_ms or 0)
+    by_time = np.searchsorted(arrived.now[closing], over, "right")
+    by_arrival = np.searchsorted(closing, np.where(np.arange(len(times)) < size, np.arange(len(times)), -1), "right")
+    found: Numbers = np.append(closing, size)[np.maximum(by_time, by_arrival)]
+    return found
