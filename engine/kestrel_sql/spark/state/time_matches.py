@@ -59,10 +59,10 @@ class Meetable:
 
     def in_state(self, first: Numbers, counts: Numbers) -> Numbers:
         """The rows of the state that are in one of these spans."""
-        edges = np.zeros(len(self.order) + 1, np.int64)
-        np.add.at(edges, first, counts > 0)
-        np.subtract.at(edges, first + counts, counts > 0)
-        found: Numbers = np.flatnonzero((np.cumsum(edges)[:-1] > 0) & (self.arrivals < 0))
+        first, end = first[counts > 0], (first + counts)[counts > 0]
+        size = len(self.order) + 1
+        depth = np.cumsum(np.bincount(first, minlength=size) - np.bincount(end, minlength=size))
+        found: Numbers = np.flatnonzero((depth[:-1] > 0) & (self.arrivals < 0))
         return found
 
     def _code(self, buckets: Numbers, steps: Numbers) -> Numbers:

@@ -186,8 +186,7 @@ def _closes(operator: StreamStreamJoin, arrived: Arrived, sides: Numbers, times:
     if not _delays(operator):
         return np.full(len(times), size)
     closing = np.flatnonzero(arrived.stores & (arrived.times == arrived.now))
+    # A row that waits was in time when it came, so that the row that closes its window comes after it.
     over = times + _after(operator)[sides] + (operator.grace_ms or 0)
-    by_time = np.searchsorted(arrived.now[closing], over, "right")
-    by_arrival = np.searchsorted(closing, np.where(np.arange(len(times)) < size, np.arange(len(times)), -1), "right")
-    found: Numbers = np.append(closing, size)[np.maximum(by_time, by_arrival)]
+    found: Numbers = np.append(closing, size)[np.searchsorted(arrived.now[closing], over, "right")]
     return found

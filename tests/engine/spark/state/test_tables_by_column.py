@@ -144,9 +144,18 @@ def some_struct(handle: Handle, random_: random.Random, spread: int) -> dict[str
 
 
 def some_rows(
-    level: Level, random_: random.Random, count: int, spread: int, *, windowed: bool = False
+    level: Level, random_: random.Random, count: int, spread: int, *, windowed: bool = False, start: int | None = None
 ) -> pa.RecordBatch:
-    """Rows of all inputs, with tombstones, unordered timestamps and shuffled ordinals."""
+    """Rows of all inputs, with tombstones, unordered timestamps and shuffled ordinals.
+
+    From a `start` (ms) on, time goes on with the ordinals, and few rows are late.
+    """
+
+    def time(ordinal: int) -> int:
+        if start is None:
+            return random_.randrange(100) + random_.choice([0, ordinal // 2, -120])
+        return start + ordinal // 10 + random_.choice([0, 0, 0, 2, -9, -60])
+
     rows = []
     for ordinal in random_.sample(range(count * 3), count):
         relation, handle = random_.choice(list(level.inputs().items()))
@@ -155,7 +164,7 @@ def some_rows(
                 "rel": relation,
                 "q": 0,
                 "ordinal": [ordinal, ordinal % 3],
-                "ts": random_.randrange(100) + random_.choice([0, ordinal // 2, -120]),
+                "ts": time(ordinal),
                 "ws": 10 if windowed else None,
                 "we": 20 if windowed else None,
                 "headers": [{"key": "h", "value": bytes([ordinal % 256])}],
@@ -195,10 +204,20 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
         level = level_of(query, ("BIGINT", "STRING")[seed % 2])
         runner = PageRunner(level)
         assert set(runner._by_column) == level.outputs()
-        spread, windowed = random_.choice([1, 3, 40, 400]), random_.random() < 0.1
+        start = random_.choice([None, 0, -50]) if seed else 0
+        spread = random_.choice([1, 3, 40, 400] if start is None else [2, 15, 40])
+        sizes = [1, 2, 9, 90, 200] if start is None else [2, 20, 90, 200]
+        windowed = seed % 8 == 7
         stored = dump_state({})
-        for _ in range(5):
-            rows = some_rows(level, random_, random_.choice([1, 2, 9, 90, 200]), spread, windowed=windowed)
+        for turn in range(5):
+            rows = some_rows(
+                level,
+                random_,
+                random_.choice(sizes),
+                spread,
+                windowed=windowed,
+                start=None if start is None else start + 20 * turn,
+            )
             monkeypatch.setattr(page_module, "can_run", lambda rows: False)
             single = through(runner, rows, stored)
             monkeypatch.setattr(page_module, "can_run", lambda rows: True)
