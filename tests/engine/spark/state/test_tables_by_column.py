@@ -206,7 +206,7 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
         assert set(runner._by_column) == level.outputs()
         start = random_.choice([None, 0, -50]) if seed else 0
         spread = random_.choice([1, 3, 40, 400] if start is None else [2, 15, 40])
-        sizes = [1, 2, 9, 90, 200] if start is None else [2, 20, 90, 200]
+        sizes = [1, 2, 9, 90, 200] if start is None else [9, 40, 60, 150]
         windowed = seed % 8 == 7
         stored = dump_state({})
         for turn in range(5):
@@ -216,7 +216,7 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
                 random_.choice(sizes),
                 spread,
                 windowed=windowed,
-                start=None if start is None else start + 20 * turn,
+                start=None if start is None else start + 15 * turn,
             )
             monkeypatch.setattr(page_module, "can_run", lambda rows: False)
             single = through(runner, rows, stored)
