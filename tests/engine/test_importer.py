@@ -82,7 +82,7 @@ def test_a_refused_statement_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_the_report_as_text_and_json(tmp_path: Path) -> None:
     report = backup(tmp_path, ("stream/IN/create", planned(0)), ("k", {"statement": 1}))
-    assert str(report).splitlines()[-1] == "1 runs, 1 refused"
+    assert str(report).splitlines()[-1] == "of 2 statements: 1 runs, 1 refused"
     assert "REFUSED         k: (no statement)" in str(report)
     document = json.loads(report.to_json())
     assert document["summary"] == {"runs": 1, "refused": 1, "nothing": 0}

@@ -96,14 +96,14 @@ def test_order_and_number_of_records() -> None:
     assert verdict(expecting(OUT, two[0]), wrote(two[1], WROTE))
     assert "2 records expected, 1 written" in verdict(expecting(OUT, OUT), wrote(WROTE))
     more = verdict(expecting(OUT), wrote(WROTE, two[1]))
-    assert "1 records expected, 2 written" in more
+    assert "1 record expected, 2 written" in more
     assert "2 (integer)" in more
     assert "record 1 as written is not expected" in more
     assert "2 more records" in verdict(expecting(*[OUT] * 7), wrote(*[two[1]] * 7))
 
 
 def test_missing_topic_fails() -> None:
-    assert "1 records expected, 0 written" in verdict(expecting(OUT), Produced({}))
+    assert "1 record expected, 0 written" in verdict(expecting(OUT), Produced({}))
 
 
 def test_timestamp_of_a_case_without_inputs() -> None:

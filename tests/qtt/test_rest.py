@@ -98,7 +98,7 @@ def test_records_are_compared_as_far_as_they_are_expected(tmp_path: Path) -> Non
     wrong = rest(
         tmp_path, {**CASE, "responses": [], "outputs": [{"topic": "t", "value": 9}, {"topic": "u", "value": 1}]}
     )
-    assert "topic u: 1 records expected, 0 written" in judge(wrong, outcome()).reason
+    assert "topic u: 1 record expected, 0 written" in judge(wrong, outcome()).reason
 
 
 @pytest.mark.rules("Q13.4")

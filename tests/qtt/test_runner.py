@@ -224,6 +224,7 @@ def test_a_failure_names_the_rules_that_the_case_proves() -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_passes_results_through(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kestrel_qtt.report.text._LINE_EVERY", 0.0)
+    monkeypatch.setattr("kestrel_qtt.report.text._TOGETHER", 0.0)
     stream = io.StringIO()
     results = [Result(make(str(n)), Status.PASSED) for n in range(3)]
     assert list(watched(iter(results), 3, Console(file=stream, force_terminal=terminal, width=100))) == results

@@ -85,7 +85,7 @@ def test_only_what_a_file_touches_runs_again(
     assert "the query failed: it" in out
     assert "0 passed, 1 failed in 0.0 s" in out
     assert "; 1 more failed before; watching 3 files, Ctrl-C ends" in out
-    assert out.endswith("1 cases fail\n")
+    assert out.endswith("1 case fails\n")
     assert (code, fake.closed) == (ExitCode.FAILURES, 1)
 
 

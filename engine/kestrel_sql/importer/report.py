@@ -89,7 +89,8 @@ class Report:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{self.count(outcome)} {outcome}" for outcome in Outcome if self.count(outcome))
-        return "\n".join([*map(_text_of, self.statements), counts or "there are no statements"])
+        told = f"of {len(self.statements)} statements: {counts}" if counts else "there are no statements"
+        return "\n".join([*map(_text_of, self.statements), told])
 
 
 def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:

@@ -146,5 +146,7 @@ def watch_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Exi
     try:
         watch.run()
     except KeyboardInterrupt:
-        watch.out.print(f"{len(watch.failing)} cases fail", highlight=False)
+        watch.out.print(
+            "1 case fails" if len(watch.failing) == 1 else f"{len(watch.failing)} cases fail", highlight=False
+        )
     return ExitCode.FAILURES if watch.failing or watch.errors else ExitCode.OK

@@ -132,7 +132,7 @@ def topic_report(
     blocks: list[str] = []
     loosely = f" (compared {matching})" if str(matching) else ""
     if expected != actual:
-        blocks.append(f"topic {topic}: {expected} records expected, {actual} written{loosely}")
+        blocks.append(f"topic {topic}: {expected} record{'s' * (expected != 1)} expected, {actual} written{loosely}")
     elif all(each.moved_to is not None for each in found):
         blocks.append(f"topic {topic}: the order differs{loosely}")
     elif loosely:

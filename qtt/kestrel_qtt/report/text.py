@@ -17,6 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kestrel_qtt.cases.model import CLASS_PREFIX, Result, Status
 
 _LINE_EVERY = 10.0
+_TOGETHER = 0.1
+"""How many seconds are between the ends of two groups at least."""
+
 _FIRST = "Spark starts and runs the first ones"
 """What the progress bar says until a case ends."""
 
@@ -131,11 +134,12 @@ def watched(results: Iterator[Watched], total: int, console: Console) -> Iterato
     if console.is_terminal:
         yield from _with_bar(results, total, console)
         return
-    started = shown = time.perf_counter()
+    started = shown = last = time.perf_counter()
     for done, result in enumerate(results):
-        # Cases of a group end together: what is told when one ends is where the groups before it stood.
         now = time.perf_counter()
-        if done and now - shown >= _LINE_EVERY:
+        gap, last = now - last, now
+        # The cases of a group end together: what is told, when the first one does, is where those before it stood.
+        if done and gap >= _TOGETHER and now - shown >= _LINE_EVERY:
             shown = now
             left = (now - started) / done * (total - done)
             console.print(

@@ -84,7 +84,7 @@ def mutate(cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell:
     groups = same_statements(_passing(one_variant(cases), driver, result, tell))
     for group in groups:
         _make(group, driver, wanted, result)
-    tell(f"{len(result.tried)} mutants of {len(groups)} scripts, {result.equal} more equal to the original")
+    tell(f"{len(result.tried)} mutants, {result.equal} more have the plan of the original")
     _rounds(result.tried, driver, tell)
     return result
 
@@ -92,7 +92,7 @@ def mutate(cases: Sequence[Case], driver: PlanningDriver, wanted: Changed, tell:
 def _passing(
     cases: Sequence[Case], driver: PlanningDriver, result: Mutation, tell: Callable[[str], None]
 ) -> list[Case]:
-    tell(f"running {len(cases)} cases without mutants")
+    tell(f"running the cases without mutants: {len(cases)}")
     passing = []
     for case, outcome, seconds in run_group(cases, driver, RunOptions()):
         judged = judge(case, outcome, seconds)
@@ -156,7 +156,7 @@ def _rounds(tried: Iterable[Tried], driver: PlanningDriver, tell: Callable[[str]
     living = [each for each in tried if not each.is_killed]
     turn, width = 0, 1
     while living:
-        tell(f"{len(living)} mutants live after {turn} cases")
+        tell(f"running {len(living)} mutants" + f" that {turn} of their cases did not notice" * bool(turn))
         variants = {
             variant.id: (each, case, variant)
             for number, each in enumerate(living)
